@@ -1,0 +1,1 @@
+"""Exact parameter counts per component from a model configuration."""

@@ -1,0 +1,1 @@
+"""One module per input that yields an environment or hardware."""

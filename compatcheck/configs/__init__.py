@@ -1,0 +1,1 @@
+"""One module per framework that reads configuration files into documents."""

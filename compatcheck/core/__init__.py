@@ -1,0 +1,1 @@
+"""Value types and the few pure helpers everything else needs."""

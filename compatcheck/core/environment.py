@@ -1,0 +1,61 @@
+"""What is installed, locked or required: distributions, components and damage, read from metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from compatcheck.core.source import Skipped, Source
+
+
+class Package(NamedTuple):
+    """One distribution or component of an environment, pinned or ranged."""
+
+    name: str
+    """Canonical name (PEP 503): ``flash-attn``; components are ``cuda``, ``cudnn``, ``nccl``, ``cublas``, ``driver``."""
+    version: str | None
+    """Version as written by its metadata, local label included; None when only a range is known."""
+    source: Source
+    specifier: str | None = None
+    """PEP 440 specifier set as required, when ``version`` is None; ``""`` allows every release."""
+    details: Mapping[str, str] = {}
+    """More that the input says about it: ``editable``, ``installer``, ``direct_url``; credentials removed."""
+
+
+class Damage(NamedTuple):
+    """Something wrong with the environment itself, shown as a finding."""
+
+    kind: str
+    """``duplicated`` (two dist-infos of one distribution), ``mismatched`` (metadata and version file disagree),
+    ``pip_over_conda``."""
+    package: str
+    detail: str
+    """The two versions, in words."""
+    sources: tuple[Source, ...]
+
+
+class Environment(NamedTuple):
+    """One set of packages that would be imported together."""
+
+    origin: str
+    """What was inspected, in words a person recognises: ``/venv/bin/python``, ``requirements.txt``."""
+    packages: Mapping[str, Package]
+    """Distributions by canonical name."""
+    complete: bool
+    """Whether a package that is not listed is absent (installed environment, lock, image) or unknown
+    (requirements file)."""
+    python: str | None = None
+    """Version of the interpreter, ``3.11.7``."""
+    components: Mapping[str, Package] = {}
+    """``cuda``, ``cudnn``, ``nccl``, ``cublas``, ``triton``, ``driver``: what the stack runs on, whatever ships it."""
+    facts: Mapping[str, tuple[object, Source]] = {}
+    """Further vocabulary facts the metadata states, such as ``runtime.cxx11_abi``."""
+    variables: Mapping[str, str] | None = None
+    """Environment variables of the process or declared ones; None when not known."""
+    variables_complete: bool = False
+    """Whether a variable that is not listed is known to be unset."""
+    variables_source: Source | None = None
+    damage: tuple[Damage, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Remarks such as ``.pth`` lines that would run code and were not followed."""

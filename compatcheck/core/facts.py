@@ -1,0 +1,63 @@
+"""Facts: the resolved values that rules are evaluated on, each with its origin and every place it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from compatcheck.core.source import Source
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A fact's value; tuples are sets of names. None is an explicit "none" (no quantisation), unknown facts are absent."""
+
+ORIGINS = (
+    "set",
+    "script",
+    "configuration",
+    "model",
+    "installed",
+    "declared",
+    "measured",
+    "derived",
+    "reader-default",
+    "library-default",
+)
+"""How a value became known, strongest first: ``--set``, a launch script's command line, a configuration file, the model's
+own files, package metadata, a declared option such as ``--gpu``, a device query, arithmetic on other facts, the default of
+the program that reads the configuration, the default of the library beneath it."""
+
+
+class Fact(NamedTuple):
+    """One value under one name of the vocabulary."""
+
+    name: str
+    value: Value
+    origin: str
+    """One of ``ORIGINS``."""
+    sources: tuple[Source, ...] = ()
+    note: str | None = None
+    """How it was derived, in words: ``gpus_per_node × nodes``, ``default of HF Trainer in transformers 4.48.0``."""
+    alternatives: tuple[tuple[Value, Source], ...] = ()
+    """Values of lower precedence that differ, and where they stand."""
+
+
+class Facts(Mapping[str, Fact]):
+    """Facts of one role of one subject by vocabulary name; a name that is absent is unknown."""
+
+    __slots__ = ("_facts",)
+
+    def __init__(self, facts: Mapping[str, Fact]) -> None:
+        """Take the facts by name."""
+        self._facts = facts
+
+    def __getitem__(self, name: str) -> Fact:
+        """Return the fact, or raise KeyError when it is unknown."""
+        return self._facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the known names."""
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        """Count the known facts."""
+        return len(self._facts)

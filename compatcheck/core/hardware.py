@@ -1,0 +1,29 @@
+"""Devices of a node: what was measured, declared or could not be read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from compatcheck.core.source import Skipped, Source
+
+
+class Hardware(NamedTuple):
+    """The accelerators and the driver of one kind of node; every field may be unknown (None)."""
+
+    source: Source
+    gpu: str | None = None
+    """Catalogue name: ``H100-80GB``."""
+    memory_bytes: int | None = None
+    """Memory of one device in bytes."""
+    compute_capability: float | None = None
+    """9.0 for Hopper."""
+    multiprocessors: int | None = None
+    """Streaming multiprocessors of one device."""
+    gpus_per_node: int | None = None
+    nodes: int | None = None
+    driver: str | None = None
+    """Driver version, ``550.54.15``."""
+    host_memory_bytes: int | None = None
+    nvlink: bool | None = None
+    skipped: tuple[Skipped, ...] = ()
+    """What could not be read, in words: never "no GPU" when the tool merely failed."""

@@ -1,0 +1,32 @@
+"""Where a value came from: a file, a line in it, a key, or a spoken origin such as an option."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Source(NamedTuple):
+    """One place a person can look at to see a value."""
+
+    path: str
+    """File as the person named it, or a spoken place: ``--set``, ``environment variable``."""
+    key: str | None = None
+    """Key inside the file, dotted: ``zero_optimization.stage``."""
+    line: int | None = None
+    """First line is 1; filled in lazily, only for facts that end in a finding."""
+
+    def __str__(self) -> str:
+        """Format as ``path:line (key)``, leaving out what is not known."""
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        return place if self.key is None else f"{place} ({self.key})"
+
+
+class Skipped(NamedTuple):
+    """An input, rule or service that could not be used, and why; it never reads as "OK"."""
+
+    source: Source
+    reason: str
+    hint: str | None = None
+    """What the person can do about it."""
+    named: bool = False
+    """Whether the person named this input; an unreadable named input is exit code 4."""

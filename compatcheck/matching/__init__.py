@@ -1,0 +1,1 @@
+"""Evaluate rules against facts."""

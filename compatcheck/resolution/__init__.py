@@ -1,0 +1,1 @@
+"""Merge documents into facts: precedence, auto, defaults, derived values."""

@@ -1,0 +1,1 @@
+"""The rule format: expressions, vocabulary, loading, linting and the compiled database."""

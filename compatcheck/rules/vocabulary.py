@@ -1,0 +1,364 @@
+"""The typed names that rules, configurations, ``--set`` and facts files share.
+
+One row per name: ``name | type | unit or allowed values | meaning``. Types are ``bool``, ``int``, ``float``, ``str``,
+``bytes`` (a non-negative integer), ``dtype``, ``version``, ``set`` (of strings). A type that ends in ``?`` also allows an
+explicit ``None`` ("there is none"), which differs from unknown. To add a name, add a row; ``compatcheck rules lint`` checks
+that rules use only these.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from compatcheck.core.errors import UsageError
+from compatcheck.core.facts import Value
+from compatcheck.core.source import Source
+from compatcheck.core.units import canonical_dtype, parse_bytes
+
+_TABLE = """
+runtime.python | version | | interpreter version
+runtime.torch_cuda | version? | | CUDA version torch was built for; None for a CPU or ROCm build
+runtime.torch_build | str | cpu, cuda, rocm, xpu | what torch was built for
+runtime.cudnn | version | | cuDNN version torch loads
+runtime.nccl | version | | NCCL version torch loads
+runtime.cublas | version | | cuBLAS version torch loads
+runtime.triton | version | | triton version
+runtime.cxx11_abi | bool | | whether torch was built with the C++11 ABI
+hardware.gpu | str | | catalogue name of the device
+hardware.compute_capability | float | | 9.0 for Hopper
+hardware.multiprocessors | int | | streaming multiprocessors of one device
+hardware.memory_bytes | bytes | | memory of one device
+hardware.gpus_per_node | int | | devices per node
+hardware.nodes | int | | nodes of the job
+hardware.world_size | int | | ranks of the job
+hardware.driver | version | | NVIDIA driver version
+hardware.host_memory_bytes | bytes | | main memory of one node
+hardware.shm_bytes | bytes | | size of /dev/shm
+hardware.nvlink | bool | | devices of a node joined by NVLink or NVSwitch
+allocator.expandable_segments | bool | | requested in either allocator variable
+allocator.max_split_size_mb | int? | MiB | largest block the allocator splits
+allocator.garbage_collection_threshold | float? | fraction | share of memory above which cached blocks are reclaimed
+environment.duplicated | set | | distributions with two sets of metadata
+environment.mismatched | set | | distributions whose metadata and version file disagree
+environment.pip_over_conda | set | | distributions that pip wrote over conda's
+configuration.conflicts | set | | facts that two inputs of equal rank state differently
+model.name | str | | name or path as the configuration writes it
+model.model_type | str | | model_type of config.json
+model.architecture | str | | first of architectures in config.json
+model.parameters | int | | all parameters
+model.parameters_in_blocks | int | | parameters inside the repeated (checkpointed) blocks
+model.trainable_parameters | int | | parameters that receive gradients
+model.expert_parameters | int | | parameters inside mixture-of-experts experts
+model.expert_parameters_per_layer | int | | expert parameters of the largest layer
+model.embedding_parameters | int | | input embedding
+model.lm_head_parameters | int | | output projection; 0 when tied to the embedding
+model.vision_parameters | int | | vision and audio towers with their projectors
+model.hidden_size | int | | width of the residual stream
+model.intermediate_size | int | | width of the MLP
+model.moe_intermediate_size | int | | width of one expert
+model.num_hidden_layers | int | | transformer blocks of the language model
+model.num_attention_heads | int | | query heads
+model.num_key_value_heads | int | | key and value heads
+model.head_dim | int | | width of one head
+model.vocab_size | int | | rows of the output projection
+model.max_position_embeddings | int | | longest position the model was built for
+model.sliding_window | int? | tokens | local attention window; None when attention is global
+model.tie_word_embeddings | bool | | output projection shares the embedding
+model.attn_implementation | str | eager, sdpa, flash_attention_2, flash_attention_3, flex_attention | attention kernel family
+model.supports_sdpa | bool | | this release has an sdpa path for this model type
+model.experts_implementation | str | eager, grouped_mm, batched_mm, loop | how mixture-of-experts layers compute
+model.num_experts | int | | experts per layer
+model.num_experts_per_token | int | | experts each token is routed to
+model.has_conv3d | bool | | the model has a Conv3d (patch embedding of video models)
+model.load_dtype | dtype | | dtype the weights are loaded in
+model.quantization | str? | int8, nf4, fp4, gptq, awq, fp8, mxfp4, aqlm, hqq, eetq, torchao | weight quantisation of the base model
+model.use_cache | bool | | KV cache kept in forward
+model.output_attentions | bool | | attention weights are returned
+model.output_hidden_states | bool | | all hidden states are returned
+model.trust_remote_code | bool | | the model class comes from the hub repository
+model.device_map | str? | | device_map given to from_pretrained
+training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, axolotl, torchtune, torchtitan, search-r1, logic-rl, megatron, nemo-rl, lightning, custom | the program that runs the training loop
+training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain | the training algorithm
+training.sharding | str | none, ddp, zero, fsdp, megatron | how state is spread over ranks
+training.fsdp_version | int | 1, 2 | FSDP generation
+training.fsdp_sharding_strategy | str | full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2 | FSDP1 strategy
+training.fsdp_reshard_after_forward | bool | | parameters are freed between forward and backward
+training.fsdp_cpu_ram_efficient_loading | bool | | only rank 0 loads weights
+training.fsdp_use_orig_params | bool | | FSDP1 keeps original parameters
+training.fsdp_limit_all_gathers | bool | | FSDP1 rate limiter
+training.fsdp_sync_module_states | bool | | FSDP1 broadcasts rank 0's weights
+training.fsdp_wraps_frozen_apart | bool | | frozen and trainable parameters are wrapped in different units
+training.fsdp_state_dict_type | str | full_state_dict, sharded_state_dict, local_state_dict | how checkpoints are gathered
+training.fsdp_offload_params | bool | | FSDP CPU offload
+training.fsdp_activation_checkpointing | bool | | FSDP plugin's own checkpointing
+training.hsdp_shard_size | int | ranks | ranks per shard group in a replicate × shard mesh
+training.zero_stage | int | 0, 1, 2, 3 | DeepSpeed ZeRO stage
+training.zero_init | bool | | the model is built under zero.Init
+training.zero_hpz_partition_size | int | ranks | ZeRO++ secondary partition group
+training.offload_optimizer | str? | cpu, nvme | where optimizer state lives when offloaded
+training.offload_param | str? | cpu, nvme | where parameters live when offloaded
+training.offload_optimizer_pin_memory | bool | | page-locked optimizer state
+training.offload_param_pin_memory | bool | | page-locked parameters
+training.offload_optimizer_pipeline_write | bool | | NVMe swapper overlaps writes
+training.reduce_bucket_size | int | elements | gradient reduction bucket
+training.allgather_bucket_size | int | elements | ZeRO-1/2 all-gather bucket
+training.prefetch_bucket_size | int | elements | stage3_prefetch_bucket_size
+training.param_persistence_threshold | int | elements | stage3_param_persistence_threshold
+training.model_persistence_threshold | int | elements | stage3_model_persistence_threshold
+training.max_live_parameters | int | elements | stage3_max_live_parameters
+training.max_reuse_distance | int | elements | stage3_max_reuse_distance
+training.module_granularity_threshold | int | elements | stage3_module_granularity_threshold
+training.overlap_comm | bool | | communication overlaps backward
+training.contiguous_gradients | bool | | gradients are copied to one buffer
+training.memory_efficient_linear | bool | | ZeRO-3 replaces nn.Linear
+training.gather_16bit_weights_on_save | bool | | stage3_gather_16bit_weights_on_model_save
+training.deepcompile | bool | | DeepSpeed compile.deepcompile
+training.torch_autocast | bool | | DeepSpeed torch_autocast
+training.bf16_master_weights_and_grads | bool | | DeepSpeed keeps masters in bfloat16
+training.moe_leaf_modules | set | | DeepSpeed leaf module classes
+training.gradient_checkpointing | bool | | activations are recomputed in backward
+training.use_reentrant | bool | | reentrant variant of activation checkpointing
+training.activation_offloading | bool | | saved activations are moved to host memory
+training.mixed_precision | str | no, fp16, bf16, fp8 | autocast mode
+training.param_dtype | dtype | | dtype of the working parameters on the device
+training.compute_dtype | dtype | | dtype of matrix products
+training.reduce_dtype | dtype | | dtype gradients are reduced in
+training.master_dtype | dtype? | | dtype of master weights; None when there are none
+training.grad_accum_dtype | dtype | | DeepSpeed data_types.grad_accum_dtype
+training.optimizer | str | adamw, adam, sgd, adafactor, lion, muon, adamw_8bit, paged_adamw_8bit, paged_adamw, adagrad, rmsprop, galore, lomo, schedule_free, apollo, cpu_adam, lamb, stable_adamw, ademamix, grokadamw, onebit_adam, onebit_lamb, zero_one_adam, muadam, muadamw, musgd | optimizer family
+training.optimizer_implementation | str | foreach, fused, for_loop | kernel family of torch's optimizer step
+training.micro_batch_size | int | sequences | sequences per device and forward pass
+training.micro_batch_is_global | bool | | the micro batch key counts sequences over all ranks
+training.eval_batch_size | int | sequences | sequences per device in evaluation
+training.gradient_accumulation_steps | int | | forward and backward passes per optimizer step
+training.global_batch_size | int | sequences | sequences per optimizer step
+training.sequence_length | int | tokens | longest sequence after truncation
+training.max_prompt_length | int | tokens | longest prompt
+training.max_response_length | int | tokens | longest completion
+training.packing | bool | | several samples share one sequence
+training.padding_free | bool | | batches are flattened, without padding or mask
+training.sync_each_batch | bool | | gradients are reduced after every micro batch
+training.gradient_as_bucket_view | bool | | DDP gradients are views into its buckets
+training.tensor_parallel | int | | tensor-parallel ranks
+training.pipeline_parallel | int | | pipeline stages
+training.context_parallel | int | | context- or sequence-parallel ranks
+training.expert_parallel | int | | expert-parallel ranks
+training.peft | str? | lora, dora, qlora, adalora, ia3, prefix_tuning, prompt_tuning, vera, oft, boft, freeze | adapter method; None for full fine-tuning
+training.lora_rank | int | | r
+training.lora_dropout | float | | dropout in front of the adapter
+training.lora_target_modules | set | | modules that get an adapter; ``all-linear``
+training.lora_target_parameters | set | | parameters that get an adapter directly
+training.lora_modules_to_save | set | | modules trained in full beside the adapter
+training.autocast_adapter_dtype | bool | | peft casts adapter weights to float32
+training.loss_implementation | str | cross_entropy, chunked, fused_linear | how logits become a loss
+training.loss_type | str | | loss_type as the trainer names it
+training.use_liger_kernel | bool | | Liger kernels replace modules
+training.compile | bool | | torch.compile
+training.full_determinism | bool | | deterministic kernels are forced
+training.eval_accumulation_steps | int? | steps | evaluation batches kept on the device
+training.prediction_loss_only | bool | | evaluation keeps no logits
+training.compute_metrics | bool | | the trainer computes metrics from predictions
+training.eval_samples | int | sequences | size of the evaluation set
+training.empty_cache_steps | int? | steps | torch_empty_cache_steps
+training.average_tokens_across_devices | bool | | token counts are summed over ranks
+training.keep_fp32_outputs | bool | | accelerate casts model outputs to float32
+training.precompute_ref_log_probs | bool | | reference log-probabilities are computed before training
+training.reference_model | bool | | a frozen reference model is resident
+training.kl_coefficient | float | | weight of the KL penalty (beta)
+training.num_generations | int | | completions per prompt
+training.entropy_coefficient | float | | weight of the entropy bonus
+training.ds3_gather_for_generation | bool | | ZeRO-3 weights are gathered for generate
+training.use_remove_padding | bool | | verl packs sequences
+training.quantize_moe_experts | bool | | axolotl quantises fused experts while loading
+training.auto_find_batch_size | bool | | the trainer retries with smaller batches
+rollout.engine | str | vllm, sglang, hf | generation engine
+rollout.gpu_memory_utilization | float | fraction | share of the device the engine may use
+rollout.enforce_eager | bool | | no CUDA graphs
+rollout.cuda_graphs | bool | | CUDA graphs are captured
+rollout.free_cache_engine | bool | | KV cache is released between rollouts
+rollout.max_num_seqs | int | sequences | concurrent sequences
+rollout.max_num_batched_tokens | int | tokens | tokens per engine step
+rollout.n | int | | completions per prompt
+rollout.tensor_parallel | int | | tensor-parallel ranks of the engine
+rollout.expert_parallel | int | | expert-parallel ranks of the engine
+rollout.sleep_mode | bool | | the engine gives memory back while training
+rollout.sleep_level | int | 1, 2 | vLLM sleep level
+rollout.colocated | bool | | engine and trainer share devices
+rollout.mode | str | colocate, server | TRL vllm_mode
+rollout.log_prob_micro_batch_size | int | sequences | sequences per forward when scoring
+rollout.prompt_logprobs | bool | | prompt log-probabilities are requested
+rollout.layered_summon | bool | | weights are gathered layer by layer for the engine
+run.no_grad_forward_between | bool | | the same engine runs a second forward under no_grad between forward and backward
+run.attention_mask | str | none, ones, padding | mask the batches carry: not passed at all, all ones, or with padding
+run.outputs_kept | bool | | model outputs stay referenced during backward
+run.other_resident_bytes | bytes | | device memory held by other processes
+run.retriever_on_gpu | bool | | a retrieval index shares the training devices
+run.repeated_initialize | bool | | engines are created and destroyed in one process
+run.resumes_checkpoint | bool | | training starts from a checkpoint
+run.saves_full_state_dict | bool | | a gathered state dict is built while training
+run.multiple_adapters | bool | | a second adapter is added to the model
+run.merges_adapter | bool | | the adapter is merged while the base is resident
+run.loads_second_model | bool | | a second model is loaded in the process
+run.flex_attention_compiled | bool | | flex_attention runs under torch.compile
+run.custom_autograd_function | bool | | a custom autograd.Function stands last in a checkpointed region
+run.async_tensor_parallel | bool | | collectives run asynchronously on their own stream
+run.channels_last_3d | bool | | 5-D tensors are in channels_last_3d layout
+run.checkpoint_wrappers | bool | | external checkpoint wrappers around submodules
+"""
+
+QUESTIONS = {
+    "run.no_grad_forward_between": "Does the training step call the same engine again under torch.no_grad() between its forward "
+    "and its backward (reference or KL term from the policy itself)?",
+    "run.attention_mask": "Do the batches carry an attention mask: none at all, all ones, or with padding?",
+    "run.outputs_kept": "Does the training loop keep model outputs (logits) referenced during backward?",
+    "run.retriever_on_gpu": "Does a retrieval index (faiss on GPU) share the training GPUs?",
+    "run.repeated_initialize": "Does one process create and destroy the training engine more than once?",
+    "run.resumes_checkpoint": "Does this run start from a checkpoint?",
+    "run.multiple_adapters": "Is a second adapter added to the model?",
+    "run.loads_second_model": "Is a second model loaded in the same process?",
+    "run.custom_autograd_function": "Does a custom autograd.Function come last in a checkpointed region?",
+    "training.gradient_checkpointing": "Is gradient (activation) checkpointing on?",
+    "training.use_reentrant": "Is the reentrant variant of checkpointing used?",
+    "training.compute_metrics": "Does the trainer get compute_metrics?",
+}
+"""The question a person can answer for a fact that no configuration tells."""
+
+
+class Term(NamedTuple):
+    """One name of the vocabulary."""
+
+    name: str
+    type: str
+    """``bool``, ``int``, ``float``, ``str``, ``bytes``, ``dtype``, ``version`` or ``set``."""
+    nullable: bool
+    """Whether an explicit None ("there is none") is a value."""
+    unit: str | None
+    allowed: tuple[str, ...]
+    """Allowed values as text; empty when free."""
+    meaning: str
+
+
+@lru_cache(maxsize=1)
+def vocabulary() -> dict[str, Term]:
+    """Return every term by name, in the order of the table."""
+    terms = {}
+    for row in _TABLE.strip().splitlines():
+        name, kind, third, meaning = (cell.strip() for cell in row.split("|", 3))
+        nullable = kind.endswith("?")
+        kind = kind.rstrip("?")
+        closed = "," in third
+        allowed = tuple(value.strip() for value in third.split(",")) if closed else ()
+        terms[name] = Term(name, kind, nullable, None if closed or not third else third, allowed, meaning)
+    return terms
+
+
+def nearest(name: str, known: tuple[str, ...] | list[str]) -> str | None:
+    """Return the known name most like ``name``, or None when none is close."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+    matches = get_close_matches(name, known, n=1, cutoff=0.75)
+    return matches[0] if matches else None
+
+
+def parse_value(name: str, text: object, source: Source) -> Value:
+    """Convert a value written by a person or a file to the type of its term.
+
+    Args:
+        name: vocabulary name.
+        text: a string from the command line, or a JSON or YAML scalar or list.
+        source: where it was written, for the error.
+
+    Raises:
+        UsageError: the name is unknown or the value does not fit its type or allowed values.
+    """
+    term = vocabulary().get(name)
+    if term is None:
+        near = nearest(name, list(vocabulary()))
+        raise UsageError(
+            f"unknown fact {name!r}", source=source, hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`"
+        )
+    value = _convert(term, text)
+    if isinstance(value, _Bad):
+        wanted = " or ".join(term.allowed) if term.allowed else term.type + (" or none" if term.nullable else "")
+        raise UsageError(f"{name} cannot be {text!r}", source=source, hint=f"expected {wanted}")
+    return value
+
+
+class _Bad:
+    """Marks a value that does not fit its term."""
+
+
+_BAD = _Bad()
+_TRUE = {"true", "1", "yes", "on"}
+_FALSE = {"false", "0", "no", "off"}
+_NONE = {"none", "null", ""}
+
+
+def _convert(term: Term, raw: object) -> Value | _Bad:
+    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NONE and "none" not in term.allowed):
+        return None if term.nullable else _BAD
+    value: Value | _Bad
+    match term.type:
+        case "bool":
+            value = _convert_bool(raw)
+        case "int" | "bytes":
+            value = _convert_int(raw, size=term.type == "bytes")
+        case "float":
+            value = _convert_float(raw)
+        case "dtype":
+            value = canonical_dtype(raw) or _BAD if isinstance(raw, str) else _BAD
+        case "set":
+            value = _convert_set(raw)
+        case _:
+            value = str(raw).strip() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else _BAD
+            if value in (_TRUE | _FALSE) and not term.allowed:
+                return value
+    if term.allowed and not isinstance(value, _Bad) and str(value) not in term.allowed:
+        lowered = str(value).lower()
+        return lowered if term.type == "str" and lowered in term.allowed else _BAD
+    return value
+
+
+def _convert_bool(raw: object) -> bool | _Bad:
+    if isinstance(raw, bool):
+        return raw
+    word = str(raw).strip().lower()
+    return True if word in _TRUE else False if word in _FALSE else _BAD
+
+
+def _convert_int(raw: object, *, size: bool) -> int | _Bad:
+    if isinstance(raw, bool):
+        return _BAD
+    if isinstance(raw, str):
+        if size:
+            parsed = parse_bytes(raw)
+            return _BAD if parsed is None else parsed
+        try:
+            raw = float(raw.replace("_", ""))
+        except ValueError:
+            return _BAD
+    if isinstance(raw, int | float) and raw == int(raw) and raw >= 0:
+        return int(raw)
+    return _BAD
+
+
+def _convert_float(raw: object) -> float | _Bad:
+    if isinstance(raw, bool):
+        return _BAD
+    try:
+        number = float(raw)  # type: ignore[arg-type]  # any other type raises TypeError, caught below
+    except (TypeError, ValueError):
+        return _BAD
+    return number if number == number and abs(number) != float("inf") else _BAD
+
+
+def _convert_set(raw: object) -> tuple[str, ...] | _Bad:
+    if isinstance(raw, str):
+        raw = [part.strip() for part in raw.split(",") if part.strip()]
+    if isinstance(raw, list | tuple | set | frozenset) and all(isinstance(item, str) for item in raw):
+        return tuple(sorted({str(item) for item in raw}))
+    return _BAD
+
+
+
