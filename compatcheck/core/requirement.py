@@ -174,7 +174,7 @@ def _settle(
         outcome, contradiction = _intersect([every[index] for index in case])
         outcomes[outcome] = None
         if contradiction:
-            notes.append(f"{name}: no release satisfies {outcome[1]}")
+            notes.append(f"{name}: no single release satisfies {outcome[1]}")
     used = [every[index] for index in sorted({index for case in cases for index in case})]
     details: dict[str, str] = {}
     for item in used:
@@ -208,7 +208,10 @@ def _intersect(items: Sequence[Requirement]) -> tuple[tuple[str | None, str], bo
     joined = ""
     for item in items:
         joined = _join(joined, item.specifier)
-    named = next((item.version for item in items if item.version), None)
+    stated = list(dict.fromkeys(item.version for item in items if item.version))
+    if len(stated) > 1:
+        return (None, " || ".join(f"=={version}" for version in stated)), True
+    named = stated[0] if stated else None
     version = named or exact_version(joined)
     parsed = None if version is None else parse_version(version)
     if "||" in joined or (version is None and sum(part.startswith("==") for part in joined.split(",")) < 2):
