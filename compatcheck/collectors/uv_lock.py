@@ -91,6 +91,7 @@ def read_uv_lock(
             + ", ".join(absent[:_SHOWN_NAMES])
             + more
         )
+        notes += graph.unselected(roots, wanted_extras, wanted_groups)
     known = environment.pythons[0] if len(environment.pythons) == 1 else None
     return Environment(
         path,
@@ -135,6 +136,18 @@ class _Graph:
         encoded = {f"extra-{len(name)}-{name}-{extra}" for name in names for extra in plain}
         chosen = {f"group-{len(name)}-{name}-{canonical_name(group)}" for name in names for group in groups}
         return plain | encoded | chosen
+
+    def unselected(self, roots: Iterable[int], extras: frozenset[str], groups: frozenset[str]) -> list[str]:
+        """Name the extras and groups of the roots that could be selected and are not."""
+        notes = []
+        for kind, table, chosen in (
+            ("extras", "optional-dependencies", extras),
+            ("groups", "dev-dependencies", groups),
+        ):
+            left = sorted({name for root in roots for name in _by_name(self.packages[root].get(table))} - chosen)
+            if left:
+                notes.append(f"{kind} not selected: {', '.join(left)}")
+        return notes
 
     def package(
         self, name: str, found: Mapping[int, set[str]], environment: MarkerEnvironment, notes: list[str]
