@@ -26,7 +26,8 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _MAX_DEPTH = 50
-_POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|~=|!=|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
+_POETRY_OPERATORS = {"=": "==", "<>": "!="}
+_POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|=|~=|!=|<>|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
 
 
 def read_pyproject(
@@ -318,7 +319,7 @@ def convert_poetry_range(text: str) -> str:
 def _convert_clause(match: re.Match[str]) -> str:
     tilde_or_caret, base, operator, operand, bare = match.groups()
     if operator:
-        return f"{operator}{operand}"
+        return _POETRY_OPERATORS.get(operator, operator) + operand
     if bare:
         bare = bare.removeprefix("v")
         if bare in {"*", "x"}:

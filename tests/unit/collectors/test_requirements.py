@@ -118,7 +118,7 @@ def test_line_forms(tmp_path: Path, line: str, version: str | None, specifier: s
         "=",
         "\u2014 index",
         "a==1.0 --hash 'x",
-        "-",
+        "-e a",
     ],
 )
 def test_invalid_line_is_reported_with_place_and_remedy(tmp_path: Path, line: str) -> None:
@@ -333,7 +333,7 @@ OTHERS = st.sampled_from(
         "-e git+https://h.example/a#egg=a",
         "--editable=git+https://h.example/b@c#egg=b",
         "--require-hashes",
-        "--use-feature=x",
+        "--use-feature=fast-deps",
         "-q",
         "git+https://h.example/a.git#egg=a",
         "https://h.example/a-1.0-py3-none-any.whl",
