@@ -14,10 +14,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from compatcheck.core import markers
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
-from compatcheck.core.markers import canonical_name
+from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_bytes, redact
@@ -106,7 +105,7 @@ def read_requirements(
     """
     reading = _Reading()
     _read_file(reading, path, as_constraints=constraints)
-    environment = markers.marker_environment(marker_environment)
+    environment = describe_machine(marker_environment)
     if constraints:
         combined = combine(reading.constraints, environment)
         packages = {

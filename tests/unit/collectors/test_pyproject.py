@@ -118,7 +118,7 @@ ruff = "*"
 
 
 def test_poetry_tables(tmp_path: Path) -> None:
-    environment = _read(tmp_path, POETRY, values={"python_full_version": "3.11.7"})
+    environment = _read(tmp_path, POETRY, marker_environment={"python_full_version": "3.11.7"})
     packages = environment.packages
     assert packages["torch"].specifier == ">=2.4,<3"
     assert packages["torch"].source.line == 5

@@ -130,6 +130,13 @@ def test_invalid_line_is_reported_with_place_and_remedy(tmp_path: Path, line: st
     assert environment.skipped[0].hint
 
 
+@pytest.mark.parametrize(("option", "kept"), [("-e .", False), ("-r x.txt", True), ("-c x.txt", True)])
+def test_option_behind_a_requirement_is_reported(tmp_path: Path, option: str, kept: bool) -> None:
+    environment = read_requirements(_write(tmp_path, f"a {option}\n"))
+    assert ("a" in environment.packages) == kept
+    assert environment.skipped[0].hint == "write it on a line of its own"
+
+
 def test_requirements_of_one_package_are_intersected(tmp_path: Path) -> None:
     environment = read_requirements(_write(tmp_path, "deepspeed>=0.15\nDeepSpeed<0.17\ndeepspeed!=0.16.0\n"))
     assert set((environment.packages["deepspeed"].specifier or "").split(",")) == {">=0.15", "<0.17", "!=0.16.0"}
@@ -314,7 +321,6 @@ TAILS = st.sampled_from(
         "\\\n",
         ";",
         "  ",
-        " -e x",
     ]
 )
 OTHERS = st.sampled_from(

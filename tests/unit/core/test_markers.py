@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.markers import Marker
 
-from compatcheck.core.markers import PYTHONS, InvalidMarkerError, evaluate, marker_environment
+from compatcheck.core.markers import PYTHONS, InvalidMarkerError, describe_machine, evaluate
 
 COMPLETE = {
     "os_name": "posix",
@@ -46,7 +46,7 @@ MARKERS = st.recursive(
 @given(MARKERS, st.sampled_from(["3.8.1", "3.10.0", "3.11.4", "3.11.7", "3.12.0"]))
 def test_known_machine_agrees_with_packaging(text: str, python: str) -> None:
     known = {**COMPLETE, "python_full_version": python, "python_version": python.rpartition(".")[0]}
-    environment = marker_environment(known)
+    environment = describe_machine(known)
     assert environment.pythons == (python,)
     assert evaluate(text, environment, python) == Marker(text).evaluate(known)
 
@@ -54,7 +54,7 @@ def test_known_machine_agrees_with_packaging(text: str, python: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(MARKERS)
 def test_normalised_form_means_the_same(text: str) -> None:
-    environment = marker_environment()
+    environment = describe_machine()
     for python in PYTHONS[::3]:
         assert evaluate(text, environment, python) == evaluate(str(Marker(text)), environment, python)
 
@@ -77,7 +77,7 @@ def test_normalised_form_means_the_same(text: str) -> None:
     ],
 )
 def test_three_values(text: str, expected: bool | None) -> None:
-    environment = marker_environment(extras=["gpu"])
+    environment = describe_machine(extras=["gpu"])
     assert evaluate(text, environment, "3.11.0") is expected
 
 
@@ -96,21 +96,21 @@ def test_three_values(text: str, expected: bool | None) -> None:
 )
 def test_malformed_marker(text: str) -> None:
     with pytest.raises(InvalidMarkerError, match="is not an environment marker"):
-        evaluate(text, marker_environment(), "3.11.0")
+        evaluate(text, describe_machine(), "3.11.0")
 
 
 def test_endless_markers_are_refused() -> None:
     for text in ("(" * 5000, " or ".join(["os_name == 'a'"] * 5000)):
         with pytest.raises(InvalidMarkerError):
-            evaluate(text, marker_environment(), "3.11.0")
+            evaluate(text, describe_machine(), "3.11.0")
 
 
 def test_pythons_are_narrowed() -> None:
-    assert marker_environment({"python_version": "3.11"}).pythons == ("3.11.0", "3.11.99")
-    assert {text.rpartition(".")[0] for text in marker_environment(requires_python=">=3.13").pythons} == {
+    assert describe_machine({"python_version": "3.11"}).pythons == ("3.11.0", "3.11.99")
+    assert {text.rpartition(".")[0] for text in describe_machine(requires_python=">=3.13").pythons} == {
         "3.13",
         "3.14",
         "3.15",
     }
-    assert marker_environment(requires_python=">=9").pythons == PYTHONS
-    assert marker_environment(requires_python="nonsense").pythons == PYTHONS
+    assert describe_machine(requires_python=">=9").pythons == PYTHONS
+    assert describe_machine(requires_python="nonsense").pythons == PYTHONS
