@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.conda import CondaPackage
-from compatcheck.collectors.version_files import VersionFile
 from compatcheck.core.environment import Package
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from compatcheck.collectors.conda import CondaPackage
+    from compatcheck.collectors.version_files import VersionFile
 
 _WHEELS = {
     "cuda": ("nvidia-cuda-runtime", "cuda-toolkit"),
@@ -37,9 +39,9 @@ _CONDA = {
 }
 """Component → conda packages, the most exact first."""
 
-_LABEL = re.compile(r"\+(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)")
-_BUILD_CUDA = re.compile(r"cuda_?(\d+)\.(\d+)|cuda(\d\d)(\d)")
-_BUILD_CUDNN = re.compile(r"cudnn(\d+(?:\.\d+)+)")
+_LABEL = r"\+(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)"
+_BUILD_CUDA = r"cuda_?(\d+)\.(\d+)|cuda(\d\d)(\d)"
+_BUILD_CUDNN = r"cudnn(\d+(?:\.\d+)+)"
 
 
 class TorchBuild(NamedTuple):
@@ -65,14 +67,14 @@ def read_torch_build(package: Package, file: VersionFile | None, conda: Mapping[
         build = "xpu" if "+xpu" in (file.version or "") else "cpu"
         return TorchBuild(build, None, Source(file.path, key="cuda"))
     for version in (package.version, file.version if file is not None else None):
-        match = _LABEL.search(version or "")
+        match = re.search(_LABEL, version or "")
         if match is not None:
             if match[2]:
                 return TorchBuild("cuda", f"{match[2]}.{match[3]}", package.source)
             return TorchBuild(match[1][:4] if match[1].startswith("rocm") else match[1], None, package.source)
     record = conda.get("pytorch")
     if record is not None:
-        match = _BUILD_CUDA.search(record.build)
+        match = re.search(_BUILD_CUDA, record.build)
         if match is not None:
             return TorchBuild("cuda", f"{match[1] or match[3]}.{match[2] or match[4]}", Source(record.path))
         if "cpu" in record.build:
@@ -128,7 +130,7 @@ def find_components(
                     component, record.version, Source(record.path), details={"conda": record.name}
                 )
     if "pytorch" in conda and wants_cuda and "cudnn" not in components:
-        match = _BUILD_CUDNN.search(conda["pytorch"].build)
+        match = re.search(_BUILD_CUDNN, conda["pytorch"].build)
         if match is not None:
             components["cudnn"] = Package("cudnn", match[1], Source(conda["pytorch"].path))
     for name in _TRITON:

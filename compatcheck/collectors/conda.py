@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from compatcheck.collectors.distributions import canonical_name, same_version
+from compatcheck.collectors.distributions import canonical_name, read_installer, same_version
 from compatcheck.core.environment import Damage, Package
 from compatcheck.core.source import Source
 
-_METADATA_DIRECTORY = re.compile(r'site-packages/([^/"]+?)-(\d[^/"-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info')
+_METADATA_DIRECTORY = r'site-packages/([^/"]+?)-(\d[^/"-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info'
 _DISTRIBUTIONS = {"pytorch": "torch"}
 """Conda packages whose distribution has another name."""
 
@@ -72,15 +72,6 @@ def find_replaced(
     return damage
 
 
-def read_installer(path: str) -> str | None:
-    """Return the INSTALLER of a dist-info directory, in lower case, or None when it does not say."""
-    try:
-        with open(os.path.join(path, "INSTALLER"), encoding="utf-8", errors="replace") as file:
-            return file.read(64).strip().lower() or None
-    except OSError:
-        return None
-
-
 def _version_in_record(record: CondaPackage, name: str) -> str | None:
     """Return the version of the distribution among the files of a conda package, whose name may mean another thing."""
     try:
@@ -88,7 +79,7 @@ def _version_in_record(record: CondaPackage, name: str) -> str | None:
             text = file.read()
     except OSError:
         return None
-    for found, version in _METADATA_DIRECTORY.findall(text):
+    for found, version in re.findall(_METADATA_DIRECTORY, text):
         if canonical_name(found) == name:
             return str(version)
     return None

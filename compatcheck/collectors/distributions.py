@@ -6,10 +6,11 @@ wherever its escaping leaves one reading.
 
 from __future__ import annotations
 
+import os
 import re
 
-_EGG_TAIL = re.compile(r"-py\d+(?:\.\d+)*(?:-.+)?$")
-_HEADER = re.compile(r"^(name|version):[ \t]*(\S.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_EGG_TAIL = r"-py\d+(?:\.\d+)*(?:-.+)?$"
+_HEADER = r"(?im)^(name|version):[ \t]*(\S.*?)[ \t]*$"
 
 
 def canonical_name(name: str) -> str:
@@ -24,7 +25,7 @@ def split_stem(stem: str) -> tuple[str, str] | None:
     """Split ``flash_attn-2.7.4`` into name and version, or return None when more than one reading is possible.
 
     Args:
-        stem: name of a ``.dist-info`` directory without its suffix. Wheels escape ``-`` in both parts, so that one dash is
+        stem: name of a ``.dist-info`` directory without its suffix. Wheels escape ``-`` in both parts: one dash is
             left; older tools did not, and a version with ``_`` may stand for ``-``.
     """
     name, dash, version = stem.partition("-")
@@ -35,7 +36,7 @@ def split_stem(stem: str) -> tuple[str, str] | None:
 
 def split_egg_stem(stem: str) -> tuple[str, str] | None:
     """Split ``PyYAML-6.0-py3.11`` (an ``.egg-info`` or ``.egg`` without its suffix) into name and version."""
-    return split_stem(_EGG_TAIL.sub("", stem))
+    return split_stem(re.sub(_EGG_TAIL, "", stem))
 
 
 def read_name_and_version(path: str) -> tuple[str, str] | None:
@@ -50,11 +51,20 @@ def read_name_and_version(path: str) -> tuple[str, str] | None:
     with open(path, encoding="utf-8", errors="replace") as file:
         headers = file.read(65536).partition("\n\n")[0]
     found: dict[str, str] = {}
-    for match in _HEADER.finditer(headers):
+    for match in re.finditer(_HEADER, headers):
         found.setdefault(match[1].lower(), match[2])
     if "name" not in found or "version" not in found:
         return None
     return found["name"], found["version"]
+
+
+def read_installer(path: str) -> str | None:
+    """Return the INSTALLER of a dist-info directory, in lower case, or None when it does not say."""
+    try:
+        with open(os.path.join(path, "INSTALLER"), encoding="utf-8", errors="replace") as file:
+            return file.read(64).strip().lower() or None
+    except OSError:
+        return None
 
 
 def same_version(one: str, other: str) -> bool:

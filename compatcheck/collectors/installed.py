@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.components import TorchBuild, find_components, read_torch_build
-from compatcheck.collectors.conda import CondaPackage, find_replaced, read_conda_meta, read_installer
 from compatcheck.collectors.distributions import (
     canonical_name,
+    read_installer,
     read_name_and_version,
     same_version,
     split_egg_stem,
     split_stem,
 )
-from compatcheck.collectors.interpreter import Layout
 from compatcheck.collectors.version_files import VERSION_FILES, VersionFile, read_cxx11_abi, read_version_file
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.source import Skipped, Source
 
+if TYPE_CHECKING:
+    from compatcheck.collectors.conda import CondaPackage
+    from compatcheck.collectors.interpreter import Layout
+
 _REINSTALL = "reinstall it: pip install --force-reinstall --no-deps"
-_EDITABLE = re.compile(r'"editable"\s*:\s*true')
-_URL = re.compile(r'"url"\s*:\s*"([^"\\]*)"')
+_EDITABLE = r'"editable"\s*:\s*true'
+_URL = r'"url"\s*:\s*"([^"\\]*)"'
 
 
 def collect_installed(layout: Layout, *, details: bool = False) -> Environment:
@@ -46,6 +50,8 @@ def collect_installed(layout: Layout, *, details: bool = False) -> Environment:
     torch = scan.read_torch(files.get("torch"), conda)
     components, notes = find_components(scan.packages, conda, torch)
     if conda:
+        from compatcheck.collectors.conda import find_replaced  # noqa: PLC0415 (conda prefixes only)
+
         scan.damage += find_replaced(conda, scan.packages, scan.copies)
     if scan.code:
         scan.notes.append("lines that run code when Python starts were not followed: " + ", ".join(scan.code))
@@ -82,7 +88,7 @@ class _Scan:
         self._read: set[str] = set()
 
     def read_folder(self, folder: str, *, follow: bool) -> None:
-        """Read the metadata directly inside a directory, then the directories its ``.pth`` files name, if they count."""
+        """Read the metadata directly in a directory, then the directories its ``.pth`` files name, if they count."""
         if folder in self._read:
             return
         self._read.add(folder)
@@ -156,9 +162,9 @@ class _Scan:
                 text = file.read(65536)
         except OSError:
             text = ""
-        match = _URL.search(text)
+        match = re.search(_URL, text)
         if match is not None:
-            if _EDITABLE.search(text) is not None:
+            if re.search(_EDITABLE, text) is not None:
                 more["editable"] = _path_of(match[1])
             elif self.details:
                 from compatcheck.core.redaction import redact  # noqa: PLC0415 (only for --dump)
@@ -269,6 +275,10 @@ class _Scan:
     def read_conda(self, folders: tuple[str, ...]) -> dict[str, CondaPackage]:
         """Read conda's records, the first directory winning."""
         conda: dict[str, CondaPackage] = {}
+        if not folders:
+            return conda
+        from compatcheck.collectors.conda import read_conda_meta  # noqa: PLC0415 (conda prefixes only)
+
         for folder in folders:
             try:
                 conda = {**read_conda_meta(folder), **conda}

@@ -15,9 +15,8 @@ from typing import NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 
-_LIBRARY = re.compile(r"(?:python|pypy)(\d+)\.(\d+)(t?)")
-_EXECUTABLE = re.compile(r"\.?(?:python|pypy)(?:(\d+)(?:\.(\d+)(t?))?)?\w*(?:\.exe)?", re.IGNORECASE)
-_PYENV_VERSION = re.compile(r"(?:pypy)?\d+(?:\.\d+)*\w*")
+# Patterns are compiled where they are used: most runs need none of them.
+_EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"
 _BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
 
@@ -125,7 +124,7 @@ def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], us
     source = Source(chosen)
     # As getpath does: the virtual environment is looked for beside the path as given, before links are resolved.
     for prefix in (folder, os.path.dirname(folder)):
-        if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) and _EXECUTABLE.fullmatch(os.path.basename(path)):
+        if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) and re.fullmatch(_EXECUTABLE, os.path.basename(path)):
             return _layout_of_prefix(prefix, chosen, environ, user_site, executable=path)
     real = os.path.realpath(path)
     if not os.path.isfile(real):
@@ -134,8 +133,7 @@ def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], us
             source=source,
             hint="recreate the environment, or name another one",
         )
-    match = _EXECUTABLE.fullmatch(os.path.basename(real))
-    if match is None or not _starts_like_binary(real):
+    if re.fullmatch(_EXECUTABLE, os.path.basename(real)) is None or not _starts_like_binary(real):
         raise InputError(
             f"{path} is not a Python interpreter",
             source=source,
@@ -233,15 +231,21 @@ def _library_names(prefix: str) -> list[str]:
     names: set[str] = set()
     for lib in ("lib", "lib64"):
         try:
-            names.update(name for name in os.listdir(os.path.join(prefix, lib)) if _LIBRARY.fullmatch(name))
+            names.update(name for name in os.listdir(os.path.join(prefix, lib)) if _library_key(name)[0])
         except OSError:
             continue
     return sorted(names, key=_library_key)
 
 
 def _library_key(name: str) -> tuple[int, int, str]:
-    match = _LIBRARY.fullmatch(name)
-    return (int(match[1]), int(match[2]), match[3]) if match else (0, 0, "")
+    """Split ``python3.13t`` into (3, 13, "t"); the first is 0 when the name is another directory's."""
+    if not name.startswith(("python", "pypy")):
+        return 0, 0, ""
+    major, dot, minor = name.removeprefix("python").removeprefix("pypy").partition(".")
+    digits = minor.removesuffix("t")
+    if not dot or not major.isdigit() or not digits.isdigit():
+        return 0, 0, ""
+    return int(major), int(digits), "t" if digits != minor else ""
 
 
 def _choose_library(prefix: str, executable: str | None, version: str | None) -> str | None:
@@ -385,14 +389,10 @@ def _find_version(prefix: str, library: str | None, config: Mapping[str, str]) -
     """Return the version as exactly as the files tell it."""
     stated = config.get("version_info") or config.get("version")
     if stated:
-        # virtualenv writes 3.11.7.final.0
-        return re.sub(r"\.final\.0$", "", stated)
+        return stated.removesuffix(".final.0")  # as virtualenv writes it
     if _same_directory(prefix, sys.prefix):
         return ".".join(str(part) for part in sys.version_info[:3])
-    short = None
-    if library is not None:
-        match = _LIBRARY.fullmatch(library)
-        short = f"{match[1]}.{match[2]}" if match else None
+    short = None if library is None else ".".join(str(part) for part in _library_key(library)[:2])
     try:
         metas = os.listdir(os.path.join(prefix, "conda-meta"))
     except OSError:
@@ -406,6 +406,6 @@ def _find_version(prefix: str, library: str | None, config: Mapping[str, str]) -
         match = re.search(r'#define\s+PY_VERSION\s+"([^"+]+)', header)
         if match:
             return match[1]
-    if os.path.basename(os.path.dirname(prefix)) == "versions" and _PYENV_VERSION.fullmatch(os.path.basename(prefix)):
+    if os.path.basename(os.path.dirname(prefix)) == "versions" and os.path.basename(prefix)[:1].isdigit():
         return os.path.basename(prefix)
     return short

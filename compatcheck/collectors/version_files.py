@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import NamedTuple
 
 from compatcheck.core.environment import Package
 
-_ASSIGNMENT = re.compile(r"""^(\w+)\s*(?::[^=\n]*)?=\s*(None|True|False|(["'])([^"'\n]*)\3)""", re.MULTILINE)
-_ABI = re.compile(r"_GLIBCXX_USE_CXX11_ABI=([01])")
 
 VERSION_FILES = {
     "torch": ("torch/version.py", "__version__"),
@@ -18,6 +15,7 @@ VERSION_FILES = {
 }
 """Distribution → file below the package directory, and the name it assigns its version to."""
 
+_CONSTANTS = {"None": None, "True": True, "False": False}
 _READ_CHARACTERS = 16384
 """transformers' ``__init__`` is long and states its version near the top."""
 
@@ -52,12 +50,28 @@ def read_version_file(distribution: str, folder: str, package: Package | None = 
                 text = file.read(_READ_CHARACTERS)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        values: dict[str, str | bool | None] = {}
-        for name, literal, quote, content in _ASSIGNMENT.findall(text):
-            values[name] = content if quote else {"None": None, "True": True, "False": False}[literal]
+        values = read_assignments(text)
         version = values.get(key)
         return VersionFile(path, version if isinstance(version, str) else None, values)
     return None
+
+
+def read_assignments(text: str) -> dict[str, str | bool | None]:
+    """Return the top-level ``name = literal`` and ``name: type = literal`` lines of Python text, by name."""
+    values: dict[str, str | bool | None] = {}
+    for line in text.splitlines():
+        left, equals, right = line.partition("=")
+        name = left.partition(":")[0].rstrip()
+        if not equals or not name.isidentifier():
+            continue
+        literal = right.strip()
+        if literal in _CONSTANTS:
+            values[name] = _CONSTANTS[literal]
+        elif literal[:1] in {'"', "'"}:
+            content, quote, rest = literal[1:].partition(literal[0])
+            if quote and (not rest.strip() or rest.lstrip().startswith("#")):
+                values[name] = content
+    return values
 
 
 def read_cxx11_abi(folder: str) -> tuple[bool, str] | None:
@@ -65,7 +79,8 @@ def read_cxx11_abi(folder: str) -> tuple[bool, str] | None:
     path = os.path.join(folder, "torch", "share", "cmake", "Torch", "TorchConfig.cmake")
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            match = _ABI.search(file.read())
+            text = file.read()
     except OSError:
         return None
-    return None if match is None else (match[1] == "1", path)
+    _, found, rest = text.partition("_GLIBCXX_USE_CXX11_ABI=")
+    return (rest[0] == "1", path) if found and rest[:1] in {"0", "1"} else None
