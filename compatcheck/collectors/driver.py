@@ -1,7 +1,7 @@
 """Devices and driver of this machine: NVML, else ``nvidia-smi``, else the kernel's own files, else unknown.
 
-A tool that fails, hangs or prints something else than it was asked for is reported as "could not be read"; it never reads
-as "no GPU". All of it together costs at most `BUDGET_SECONDS`, and nothing where there is no driver.
+A tool that fails, hangs or prints something else than it was asked for is reported as "could not be read"; it never
+reads as "no GPU". All of it together costs at most `BUDGET_SECONDS`, and nothing where there is no driver.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def read_nvidia_smi(tool: str, deadline: float, environ: Mapping[str, str]) -> R
 
 
 def parse_nvidia_smi(text: str, fields: tuple[str, ...], source: Source) -> Reading:
-    """Parse the lines of ``--query-gpu`` in ``csv,noheader,nounits``; a line of another shape is reported, not guessed."""
+    """Parse the lines of ``--query-gpu`` in ``csv,noheader,nounits``; another shape is reported, not guessed."""
     devices = []
     driver = None
     skipped: list[Skipped] = []

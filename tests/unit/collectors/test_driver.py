@@ -105,7 +105,8 @@ def test_tool_that_hangs(machine):
     assert hardware.gpus_per_node is None
 
 
-def test_tool_that_hangs_after_its_first_line(machine):
+def test_tool_that_hangs_after_its_first_line(machine, monkeypatch):
+    monkeypatch.setattr(driver, "BUDGET_SECONDS", 0.5)
     hardware = machine(f"echo '{H100}'\nsleep 60\n")
     assert "could not be read" in reasons(hardware)
     assert hardware.gpu is None
@@ -181,7 +182,8 @@ def test_mig_instances_are_the_devices(machine):
     assert "MIG is on" in reasons(hardware)
 
 
-def test_mig_without_instances_leaves_memory_unknown(machine):
+def test_mig_without_instances_leaves_memory_unknown(machine, monkeypatch):
+    monkeypatch.setattr(driver, "BUDGET_SECONDS", 0.5)
     hardware = machine(
         "if [ $1 = -L ]; then sleep 60; fi; echo 'NVIDIA H100 80GB HBM3, 81559, 550.54.15, Enabled, 9.0'\n"
     )
