@@ -349,13 +349,13 @@ def _call(name: str, arguments: list[ast.expr], scope: Scope) -> object:  # noqa
         return scope.declared(_text(arguments[0]))
     if name == "env":
         return scope.variable(_text(arguments[0]))
-    if name == "installed":
-        return scope.installed(_text(arguments[0]), _text(arguments[1]))
     values = [_evaluate(argument, scope) for argument in arguments]
     needs = _needs(*values)
     if needs is not None:
         return needs
     match name:
+        case "installed":  # the range may come from a table, one per model type
+            return scope.installed(str(values[0]), str(values[1]))
         case "version_in":
             return None if values[0] is None else scope.version_in(str(values[0]), str(values[1]))
         case "table":
