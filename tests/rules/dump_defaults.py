@@ -84,9 +84,12 @@ def dump_dataclass(cls: type, names: list[str]) -> dict[str, Any]:
         keywords["report_to"] = []
     try:
         built = cls(**keywords)
-    except Exception as error:  # noqa: BLE001 (a release may refuse to build here; the declared defaults remain)
-        result["not_built"] = f"{type(error).__name__}: {error}"[:200]
-        return result
+    except Exception:  # noqa: BLE001 (bfloat16 is refused without a GPU, unless the CPU is asked for)
+        try:
+            built = cls(**keywords, use_cpu=True)
+        except Exception as error:  # noqa: BLE001 (a release may refuse to build here; the declared defaults remain)
+            result["not_built"] = f"{type(error).__name__}: {error}"[:200]
+            return result
     result["built"] = {
         name: plain(getattr(built, name)) for name in fields if hasattr(built, name) and plain(getattr(built, name)) != fields[name]
     }
@@ -180,9 +183,9 @@ def _deepspeed_fields(config: Any) -> dict[str, Any]:
     """Read the parts of a DeepSpeedConfig whose names changed between releases."""
     fields = {"gradient_accumulation_steps": config.gradient_accumulation_steps, "zero_stage": plain(config.zero_config.stage)}
     for name in ("bf16", "fp16"):
-        long = {"bf16": "bfloat16", "fp16": "fp16"}[name]
-        part = getattr(config, f"{long}_config", None)
-        fields[f"{name}.enabled"] = plain(part.enabled if part is not None else getattr(config, f"{long}_enabled"))
+        part = getattr(config, {"bf16": "bfloat16_config", "fp16": "float16_config"}[name], None)
+        old = {"bf16": "bfloat16_enabled", "fp16": "fp16_enabled"}[name]
+        fields[f"{name}.enabled"] = plain(part.enabled if part is not None else getattr(config, old))
         if name == "bf16" and hasattr(part, "bf16_master_weights_and_grads"):
             fields["bf16.bf16_master_weights_and_grads"] = part.bf16_master_weights_and_grads
     if hasattr(config, "torch_autocast_enabled"):
