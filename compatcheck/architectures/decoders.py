@@ -186,7 +186,91 @@ def _olmo(keys: Keys) -> ParameterCounts:
     return counts._replace(other=counts.other - hidden, total=counts.total - hidden)
 
 
+def _codegen(keys: Keys) -> ParameterCounts:
+    hidden = keys.size("hidden_size")
+    mlp = plain_mlp(hidden, keys.optional("n_inner") or 4 * hidden, bias=True)
+    block = 4 * linear(hidden, hidden) + mlp + layer_norm(hidden)
+    return decoder(keys, Layer(block), final_norm=layer_norm(hidden), head_bias=True)
+
+
+def _persimmon(keys: Keys) -> ParameterCounts:
+    hidden = keys.size("hidden_size")
+    norms = layer_norm(hidden, 2)
+    if keys.flag("qk_layernorm"):
+        norms += layer_norm(hidden // keys.size("num_attention_heads"), 2)
+    block = 4 * linear(hidden, hidden, bias=True) + plain_mlp(hidden, keys.size("intermediate_size"), bias=True) + norms
+    return decoder(keys, Layer(block), final_norm=layer_norm(hidden))
+
+
+def _nemotron(keys: Keys) -> ParameterCounts:
+    heads, bias, hidden = Heads.of(keys), keys.flag("attention_bias"), keys.size("hidden_size")
+    mlp = plain_mlp(hidden, keys.size("intermediate_size"), keys.flag("mlp_bias"))
+    block = heads.attention(qkv_bias=bias, out_bias=bias) + mlp + layer_norm(hidden, 2)
+    return decoder(keys, Layer(block), final_norm=layer_norm(hidden))
+
+
+def _xglm(keys: Keys) -> ParameterCounts | None:
+    hidden = keys.size("hidden_size")
+    if keys.flag("add_cross_attention"):
+        return None
+    block = 4 * linear(hidden, hidden, bias=True) + plain_mlp(hidden, keys.size("ffn_dim"), bias=True)
+    return decoder(keys, Layer(block + layer_norm(hidden, 2)), final_norm=layer_norm(hidden))
+
+
+def _biogpt(keys: Keys) -> ParameterCounts:
+    hidden = keys.size("hidden_size")
+    block = 4 * linear(hidden, hidden, bias=True) + plain_mlp(hidden, keys.size("intermediate_size"), bias=True)
+    # two rows are reserved before the first position
+    positions = (keys.size("max_position_embeddings") + 2) * hidden
+    return decoder(keys, Layer(block + layer_norm(hidden, 2)), final_norm=layer_norm(hidden), other=positions)
+
+
+def _helium(keys: Keys) -> ParameterCounts:
+    heads = Heads.of(keys)
+    # its output projection is square whatever the width of a head
+    square = (heads.hidden - heads.query * heads.width) * heads.hidden
+    return llama(keys, qkv_bias="attention_bias", mlp_bias="mlp_bias", extra=square)
+
+
+def _apertus(keys: Keys) -> ParameterCounts:
+    # two learned scalars in the activation of each MLP
+    bias = "attention_bias"
+    return llama(keys, qkv_bias=bias, out_bias=bias, qk_norm="head", gated=False, extra=2)
+
+
+def _bitnet(keys: Keys) -> ParameterCounts:
+    extra = keys.size("hidden_size") + keys.size("intermediate_size")
+    return llama(keys, qkv_bias="attention_bias", out_bias="attention_bias", extra=extra)
+
+
+def _diffllama(keys: Keys) -> ParameterCounts:
+    return llama(keys, qkv_bias="attention_bias", out_bias="attention_bias", extra=4 * Heads.of(keys).width)
+
+
 FORMULAS: Mapping[str, Formula] = {
+    "apertus": _apertus,
+    "arcee": _family(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", gated=False),
+    "biogpt": _biogpt,
+    "bitnet": _bitnet,
+    "codegen": _codegen,
+    "cwm": _family(mlp_bias="mlp_bias"),
+    "diffllama": _diffllama,
+    "ernie4_5": _family(qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias"),
+    "exaone4": _family(qk_norm="head"),
+    "glm": _family(qkv_bias="attention_bias"),
+    "glm4": _family(qkv_bias="attention_bias", norms=4),
+    "helium": _helium,
+    "hunyuan_v1_dense": _family(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head"),
+    "internlm3": _family(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
+    "ministral": _family(),
+    "ministral3": _family(),
+    "nemotron": _nemotron,
+    "olmo3": _family(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="full"),
+    "persimmon": _persimmon,
+    "seed_oss": _family(qkv_bias="attention_bias", out_bias="attention_out_bias", mlp_bias="mlp_bias"),
+    "smollm3": _family(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
+    "vaultgemma": _family(qkv_bias="attention_bias", out_bias="attention_bias"),
+    "xglm": _xglm,
     "bloom": _bloom,
     "cohere": _cohere,
     "cohere2": _family(qkv_bias="attention_bias", out_bias="attention_bias", norms=1),

@@ -63,14 +63,16 @@ class Keys:
 
     def find(self, name: str) -> tuple[object, str | None]:
         """Return a value and the dotted key it came from: ``class default``, or None when there is neither."""
-        aliases = self._defaults.aliases
-        names = (name, aliases.get(name), *(other for other, field in aliases.items() if field == name))
-        for candidate in names:
-            if candidate is not None and candidate in self.config:
+        aliases, defaults = self._defaults.aliases, self._defaults.values
+        field = aliases.get(name, name)
+        names = (name, field, *(other for other, mapped in aliases.items() if mapped == field))
+        # transformers assigns undeclared names after the declared ones, so that they win when a file holds both
+        for candidate in sorted(names, key=defaults.__contains__):
+            if candidate in self.config:
                 return self.config[candidate], self._prefix + candidate
         for candidate in names:
-            if candidate is not None and candidate in self._defaults.values:
-                return self._defaults.values[candidate], CLASS_DEFAULT
+            if candidate in defaults:
+                return defaults[candidate], CLASS_DEFAULT
         return None, None
 
     def error(self, name: str, expected: str) -> InputError:
@@ -177,6 +179,14 @@ class Keys:
             merged = {**defaults.values, **config}
             return Keys({}, defaults._replace(values=merged), path=self._path, prefix=f"{self._prefix}{name}.")
         return Keys(config, defaults, path=self._path, prefix=f"{self._prefix}{name}.")
+
+    def mapping(self, name: str) -> Keys:
+        """Return a nested mapping that has no model type; its class defaults stand in the data under ``parts``."""
+        given, _ = self.find(name)
+        if given is not None and not isinstance(given, Mapping):
+            raise self.error(name, "a mapping")
+        defaults = ClassDefaults(self._defaults.parts.get(name, {}), {}, {})
+        return Keys(given or {}, defaults, path=self._path, prefix=f"{self._prefix}{name}.")
 
     @property
     def model_type(self) -> str:

@@ -236,38 +236,44 @@ def _compare(operator: str, version: Version, bound: Version) -> bool:
 
 def exact_version(specifier: str) -> str | None:
     """Return the version that a specifier set pins with ``==`` or ``===``, local label included; None for a range."""
+    if "||" in specifier:
+        return None
     pins = [part.strip() for part in specifier.split(",") if part.strip().startswith("==")]
     exact = [pin.lstrip("=").strip() for pin in pins if not pin.endswith(".*")]
-    return exact[0] if len(exact) == 1 and "||" not in specifier else None
+    distinct = {parse_version(pin) or pin for pin in exact}
+    return max(exact, key=len) if len(distinct) == 1 else None
 
 
 def allowed_releases(specifier: str, releases: Iterable[str]) -> tuple[str, ...]:
     """Select the known releases a requirement allows, in the given order.
 
-    Final and post releases only, unless the requirement itself names a pre-release, as installers have it. An exact
-    pin allows its own version whether it is a known release or not.
+    Final and post releases only, unless the requirement itself names a pre-release, as installers have it. An exact pin
+    allows its own version whether it is a known release or not.
 
     Raises:
         InvalidSpecifierError: ``specifier`` is not PEP 440.
     """
-    wanted = compile_specifier(specifier)
-    pin = exact_version(specifier)
-    if pin is not None:
-        return (pin,) if contains(wanted, pin) == "yes" else ()
-    pre_releases = any(
-        _parse(version).is_prerelease
-        for clauses in wanted
-        for operator, *versions in clauses
-        if operator != "==="
-        for version in versions
-    )
-    allowed = []
-    for release in releases:
-        version = parse_version(release)
-        if version is None or (version.is_prerelease and not pre_releases):
+    known = tuple(releases)
+    allowed: dict[str, None] = {}
+    for part in specifier.split("||"):
+        wanted = compile_specifier(part)
+        pin = exact_version(part)
+        if pin is not None:
+            if contains(wanted, pin) == "yes" or is_source_build(pin):
+                allowed[pin] = None
             continue
-        if all_ordered(wanted, version):
-            allowed.append(release)
+        pre_releases = any(
+            _parse(version).is_prerelease
+            for operator, *versions in wanted[0]
+            if operator != "==="
+            for version in versions
+        )
+        for release in known:
+            version = parse_version(release)
+            if version is None or (version.is_prerelease and not pre_releases):
+                continue
+            if all_ordered(wanted, version):
+                allowed[release] = None
     return tuple(allowed)
 
 

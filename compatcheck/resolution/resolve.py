@@ -143,6 +143,8 @@ def _claim_environment(environment: Environment, claims: dict[str, list[Claim]])
     driver = environment.components.get("driver")
     if driver is not None and driver.version is not None:
         claim("hardware.driver", driver.version, driver.source)
+    if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
+        claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
     for kind in ("duplicated", "mismatched", "pip_over_conda"):
         names = tuple(sorted(damage.package for damage in environment.damage if damage.kind == kind))
         if names or environment.complete:

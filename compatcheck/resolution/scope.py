@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import Fact
+from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier, contains, judge
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.expression import Unknown
@@ -15,8 +16,23 @@ Verdict = Literal["yes", "no", "some", "boundary", "unknown"]
 """Whether a package lies in a range: certainly, certainly not, for some releases a requirement allows, a build whose number
 does not tell, or not known."""
 
+COMPONENT_FACTS = {
+    "cuda": "runtime.torch_cuda",
+    "cudnn": "runtime.cudnn",
+    "nccl": "runtime.nccl",
+    "cublas": "runtime.cublas",
+    "driver": "hardware.driver",
+    "python": "runtime.python",
+}
+"""Components of ``affected`` and the facts that hold their versions."""
+
 STATED = {"set", "script", "configuration", "declared"}
 """Origins that mean a person or a file said so."""
+
+
+def version_need(package: str) -> str:
+    """Name what would tell a package's version: the fact of a component, or ``version of <package>``."""
+    return COMPONENT_FACTS.get(package) or f"version of {package}"
 
 
 class FactScope:
@@ -39,7 +55,12 @@ class FactScope:
         return fact is not None and fact.origin in STATED
 
     def package(self, name: str) -> Package | None:
-        """Return the distribution or component of this name."""
+        """Return the distribution or component of this name; a fact such as ``runtime.cudnn`` stands in for its component."""
+        fact = self.facts.get(COMPONENT_FACTS.get(name, ""))
+        if fact is not None:
+            version = None if fact.value is None else str(fact.value)
+            source = fact.sources[0] if fact.sources else Source(fact.name)
+            return Package(name, version, source, ABSENT if version is None else None)
         environment = self.environment
         if environment is None:
             return None
@@ -50,9 +71,7 @@ class FactScope:
         package = self.package(name)
         if package is not None:
             return package.version is None and package.specifier == ABSENT
-        from compatcheck.rules.rule import COMPONENTS  # noqa: PLC0415 (dataclasses; only for absent packages)
-
-        known = self.environment is not None and self.environment.complete and name not in COMPONENTS
+        known = self.environment is not None and self.environment.complete and name not in COMPONENT_FACTS
         return True if known else None
 
     def in_range(self, name: str, bounds: Any) -> Verdict:  # noqa: ANN401 (compiled bounds)
@@ -73,7 +92,7 @@ class FactScope:
     def installed(self, package: str, specifier: str) -> object:
         """Return whether a package in this range is there, as an expression's ``installed()``."""
         bounds = specifier if specifier in {"present", "absent"} else compile_specifier(specifier)
-        return self._decided(self.in_range(package, bounds), f"version of {package}")
+        return self._decided(self.in_range(package, bounds), version_need(package))
 
     def version_in(self, version: str, specifier: str) -> object:
         """Return whether a version lies in a range, as an expression's ``version_in()``."""

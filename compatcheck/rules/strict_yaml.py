@@ -86,7 +86,7 @@ def _construct(node: yaml.Node, where: tuple[str | int, ...], lines: Lines, path
 
 def _scalar(node: yaml.Node, where: tuple[str | int, ...], path: str) -> str | int | float | bool | None:
     text: str = node.value
-    if node.style is not None:
+    if node.style in {"'", '"', "|", ">"}:
         return text
     if text in {"true", "false"}:
         return text == "true"

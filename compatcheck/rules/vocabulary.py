@@ -197,6 +197,7 @@ run.retriever_on_gpu | bool | | a retrieval index shares the training devices
 run.repeated_initialize | bool | | engines are created and destroyed in one process
 run.resumes_checkpoint | bool | | training starts from a checkpoint
 run.saves_full_state_dict | bool | | a gathered state dict is built while training
+run.converts_zero_checkpoint | bool | | zero_to_fp32 consolidates a ZeRO checkpoint
 run.multiple_adapters | bool | | a second adapter is added to the model
 run.merges_adapter | bool | | the adapter is merged while the base is resident
 run.loads_second_model | bool | | a second model is loaded in the process
@@ -215,6 +216,7 @@ QUESTIONS = {
     "run.retriever_on_gpu": "Does a retrieval index (faiss on GPU) share the training GPUs?",
     "run.repeated_initialize": "Does one process create and destroy the training engine more than once?",
     "run.resumes_checkpoint": "Does this run start from a checkpoint?",
+    "run.converts_zero_checkpoint": "Is a ZeRO checkpoint consolidated with zero_to_fp32?",
     "run.multiple_adapters": "Is a second adapter added to the model?",
     "run.loads_second_model": "Is a second model loaded in the same process?",
     "run.custom_autograd_function": "Does a custom autograd.Function come last in a checkpointed region?",

@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import sys
@@ -115,6 +116,18 @@ def dump_transformers() -> dict[str, Any]:
     return found
 
 
+def _reentrant_default(module: str) -> str | None:
+    """Say whether the trainer beside a configuration sets use_reentrant to False by itself, read in its source."""
+    for name in (module, module.replace("_config", "_trainer")):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            with open(spec.origin, encoding="utf-8") as file:
+                text = file.read()
+            if 'setdefault("use_reentrant", False)' in text and 'Version("5.0.0")' in text:
+                return "False below transformers 5"
+    return None
+
+
 def dump_trl() -> dict[str, Any]:
     """Return the defaults of every trainer configuration this release has, wherever it lives."""
     import trl
@@ -129,8 +142,183 @@ def dump_trl() -> dict[str, Any]:
                     found.setdefault(name, {"fields": {}, "not_imported": f"{type(error).__name__}: {error}"[:200]})
                 continue
             if dataclasses.is_dataclass(cls):
-                found[name] = {"module": cls.__module__, **dump_dataclass(cls, TRL)}
+                found[name] = {"module": cls.__module__, **dump_dataclass(cls, TRL), "reentrant": _reentrant_default(cls.__module__)}
                 break
+    return found
+
+
+ZERO = (
+    "stage reduce_bucket_size allgather_bucket_size overlap_comm contiguous_gradients prefetch_bucket_size param_persistence_threshold "
+    "model_persistence_threshold max_live_parameters max_reuse_distance module_granularity_threshold memory_efficient_linear "
+    "gather_16bit_weights_on_model_save zero_hpz_partition_size offload_optimizer offload_param"
+).split()
+
+
+def dump_deepspeed() -> dict[str, Any]:
+    """Return the values DeepSpeed gives to keys left out of a configuration, per ZeRO stage."""
+    from deepspeed.runtime.config import DeepSpeedConfig
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    found: dict[str, Any] = {}
+    for stage in range(4):
+        zero = DeepSpeedZeroConfig(stage=stage)
+        found[f"zero_optimization(stage={stage})"] = {"fields": {name: plain(getattr(zero, name)) for name in ZERO if hasattr(zero, name)}}
+    offloaded = DeepSpeedZeroConfig(stage=3, offload_optimizer={"device": "cpu"}, offload_param={"device": "cpu"})
+    found["offload_optimizer"] = {"fields": {name: getattr(offloaded.offload_optimizer, name) for name in ("pin_memory", "pipeline_write")}}
+    found["offload_param"] = {"fields": {"pin_memory": offloaded.offload_param.pin_memory}}
+    leaf = getattr(offloaded, "leaf_module", None)
+    found["leaf_module"] = {"fields": {} if leaf is None else {"classes": list(leaf.classes)}}
+    precisions = (("", {}), ("bf16", {"bf16": {"enabled": True}}), ("fp16", {"fp16": {"enabled": True}}))
+    for name, precision in precisions:
+        for stage in (0, 2):
+            config = DeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}, **precision})
+            found[f"config({name or 'fp32'}, stage={stage})"] = {"fields": _deepspeed_fields(config)}
+    return found
+
+
+def _deepspeed_fields(config: Any) -> dict[str, Any]:
+    """Read the parts of a DeepSpeedConfig whose names changed between releases."""
+    fields = {"gradient_accumulation_steps": config.gradient_accumulation_steps, "zero_stage": plain(config.zero_config.stage)}
+    for name in ("bf16", "fp16"):
+        long = {"bf16": "bfloat16", "fp16": "fp16"}[name]
+        part = getattr(config, f"{long}_config", None)
+        fields[f"{name}.enabled"] = plain(part.enabled if part is not None else getattr(config, f"{long}_enabled"))
+        if name == "bf16" and hasattr(part, "bf16_master_weights_and_grads"):
+            fields["bf16.bf16_master_weights_and_grads"] = part.bf16_master_weights_and_grads
+    if hasattr(config, "torch_autocast_enabled"):
+        fields["torch_autocast.enabled"] = config.torch_autocast_enabled
+    if hasattr(getattr(config, "compile_config", None), "deepcompile"):
+        fields["compile.deepcompile"] = config.compile_config.deepcompile
+    fields["data_types.grad_accum_dtype"] = plain(config.grad_accum_dtype)
+    return fields
+
+
+def dump_accelerate() -> dict[str, Any]:
+    """Return the defaults of the plugins, with no variable of the launcher set."""
+    from accelerate.utils import DataLoaderConfiguration, FullyShardedDataParallelPlugin, GradientAccumulationPlugin
+
+    for name in list(os.environ):
+        if name.startswith(("ACCELERATE_", "FSDP_")):
+            del os.environ[name]
+    names = (
+        "fsdp_version sharding_strategy reshard_after_forward cpu_offload use_orig_params limit_all_gathers sync_module_states "
+        "cpu_ram_efficient_loading activation_checkpointing state_dict_type"
+    ).split()
+    found: dict[str, Any] = {}
+    for version in (1, 2):
+        keywords = {"fsdp_version": version} if "fsdp_version" in {f.name for f in dataclasses.fields(FullyShardedDataParallelPlugin)} else {}
+        if version == 1 or keywords:
+            plugin = _fsdp_plugin(FullyShardedDataParallelPlugin, keywords)
+            found[f"FullyShardedDataParallelPlugin({version})"] = {
+                "fields": {name: _policy(getattr(plugin, name)) for name in names if hasattr(plugin, name)}
+            }
+    plugin = _fsdp_plugin(FullyShardedDataParallelPlugin, {})
+    found["FullyShardedDataParallelPlugin()"] = {"fields": {"fsdp_version": getattr(plugin, "fsdp_version", 1)}}
+    found["GradientAccumulationPlugin"] = {
+        "fields": {"sync_each_batch": GradientAccumulationPlugin(num_steps=2).sync_each_batch, "num_steps": GradientAccumulationPlugin().num_steps}
+    }
+    del DataLoaderConfiguration
+    try:
+        from accelerate.utils import DeepSpeedPlugin
+
+        plugin = DeepSpeedPlugin()
+        fields = {
+            name: plain(getattr(plugin, name))
+            for name in "zero_stage offload_optimizer_device offload_param_device gradient_accumulation_steps zero3_init_flag "
+            "zero3_save_16bit_model gradient_clipping".split()
+        }
+        found["DeepSpeedPlugin"] = {"fields": fields, "deepspeed_config": plain(plugin.deepspeed_config)}
+    except Exception as error:  # noqa: BLE001 (needs deepspeed's metadata)
+        found["DeepSpeedPlugin"] = {"fields": {}, "not_built": f"{type(error).__name__}: {error}"[:200]}
+    return found
+
+
+def _fsdp_plugin(cls: type, keywords: dict[str, Any]) -> Any:
+    """Build the plugin; old releases ask for the device of a GPU while doing so, and get one that does not exist."""
+    import torch
+
+    available, current = torch.cuda.is_available, torch.cuda.current_device
+    try:
+        return cls(**keywords)
+    except RuntimeError:
+        torch.cuda.is_available, torch.cuda.current_device = (lambda: True), (lambda: 0)
+        try:
+            return cls(**keywords)
+        finally:
+            torch.cuda.is_available, torch.cuda.current_device = available, current
+
+
+def _policy(value: Any) -> Any:
+    """Name FSDP's enumerations and policies."""
+    name = getattr(value, "name", None)
+    if name is not None:
+        return name
+    if type(value).__name__ == "CPUOffload":
+        return value.offload_params
+    return value if isinstance(value, (bool, int, str, type(None))) else type(value).__name__
+
+
+AUTO_KEYS = (
+    "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps gradient_clipping bf16.enabled fp16.enabled "
+    "zero_optimization.stage zero_optimization.reduce_bucket_size zero_optimization.allgather_bucket_size "
+    "zero_optimization.stage3_prefetch_bucket_size zero_optimization.stage3_param_persistence_threshold "
+    "zero_optimization.stage3_max_live_parameters zero_optimization.stage3_max_reuse_distance zero_optimization.sub_group_size "
+    "zero_optimization.overlap_comm zero_optimization.contiguous_gradients "
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save zero_optimization.offload_optimizer.device "
+    "zero_optimization.offload_param.device optimizer.params.lr optimizer.params.betas optimizer.params.eps "
+    "optimizer.params.weight_decay scheduler.params.warmup_min_lr scheduler.params.warmup_max_lr scheduler.params.warmup_num_steps "
+    "scheduler.params.total_num_steps amp.enabled amp.opt_level"
+).split()
+
+
+def dump_auto() -> dict[str, Any]:
+    """Return what the Trainer makes of ``auto`` in a DeepSpeed configuration: value, or ``auto`` where it is left alone."""
+    import copy
+    from types import SimpleNamespace
+
+    import transformers
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+    configs = {
+        "hidden_size": SimpleNamespace(hidden_size=4096),
+        "hidden_sizes": SimpleNamespace(hidden_sizes=[1024, 2048]),
+        "text_config.hidden_size": SimpleNamespace(text_config=SimpleNamespace(hidden_size=3584)),
+        "text_config.hidden_sizes": SimpleNamespace(text_config=SimpleNamespace(hidden_sizes=[512, 768])),
+        "none": SimpleNamespace(),
+    }
+    cases = {
+        "stage3": (3, {}, "hidden_size"),
+        "stage2": (2, {}, "hidden_size"),
+        "stage3-bf16": (3, {"bf16": True}, "hidden_size"),
+        "stage3-fp16": (3, {"fp16": True}, "hidden_size"),
+        **{f"stage3-{name}": (3, {}, name) for name in list(configs)[1:]},
+    }
+    found = {}
+    for case, (stage, extra, shape) in cases.items():
+        document: dict[str, Any] = {}
+        for key in AUTO_KEYS:
+            node = document
+            *parents, last = key.split(".")
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[last] = "auto"
+        document["zero_optimization"]["stage"] = stage
+        given = copy.deepcopy(document)
+        arguments = transformers.TrainingArguments(
+            output_dir=tempfile.mkdtemp(), report_to=[], per_device_train_batch_size=4, gradient_accumulation_steps=2, warmup_steps=10
+        )
+        for name, value in extra.items():
+            setattr(arguments, name, value)
+        entry: dict[str, Any] = {"arguments": {"stage": stage, **extra, "model": plain(vars(configs[shape]))}, "fields": {}}
+        try:
+            config = HfTrainerDeepSpeedConfig(given)
+            config.trainer_config_process(arguments)
+            config.trainer_config_finalize(arguments, SimpleNamespace(config=configs[shape]), 1000)
+        except Exception as error:  # noqa: BLE001 (refusing is the behaviour that is recorded)
+            entry["refused"] = f"{type(error).__name__}: {error}"[:300]
+        else:
+            entry["fields"] = {key: plain(config.get_value(key)) for key in AUTO_KEYS}
+        found[case] = entry
     return found
 
 
@@ -138,14 +326,24 @@ def main(package: str) -> None:
     """Print the dump of ``package``."""
     warnings.simplefilter("ignore")
     os.environ.setdefault("WANDB_DISABLED", "true")
-    classes = {"transformers": dump_transformers, "trl": dump_trl}[package]()
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    dumps = {
+        "accelerate": dump_accelerate,
+        "deepspeed": dump_deepspeed,
+        "transformers": dump_transformers,
+        "transformers-auto": dump_auto,
+        "trl": dump_trl,
+    }
+    output, sys.stdout = sys.stdout, sys.stderr
+    classes = dumps[package]()
     versions = {}
-    for name in (package, "torch", "transformers", "accelerate", "deepspeed"):
+    for name in ("torch", "transformers", "accelerate", "deepspeed", "trl"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    json.dump({"package": package, "versions": versions, "classes": classes}, sys.stdout, indent=1, sort_keys=True)
+    json.dump({"package": package, "versions": versions, "classes": classes}, output, indent=1, sort_keys=True)
+    output.write("\n")
 
 
 if __name__ == "__main__":

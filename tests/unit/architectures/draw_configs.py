@@ -43,11 +43,19 @@ SIZES: dict[str, list[Any]] = {
     "num_dense_layers": [0, 1], "relative_attention_num_buckets": [16, 32], "partial_rotary_factor": [0.5],
 }
 """Odd values by key; a key that is not here is toggled when it is a boolean and left out otherwise."""
+LAYER_TYPES = {
+    "lfm2": ("conv", "full_attention"),
+    "lfm2_moe": ("conv", "full_attention"),
+    "minimax": ("linear_attention", "full_attention"),
+    "qwen3_5_moe_text": ("linear_attention", "full_attention"),
+    "qwen3_5_text": ("linear_attention", "full_attention"),
+    "qwen3_next": ("linear_attention", "full_attention"),
+}
 FIXED = {"is_encoder_decoder", "use_cache", "output_attentions", "is_decoder", "add_cross_attention", "tie_encoder_decoder",
          "output_router_logits", "slow_but_exact", "use_return_dict"}
 
 
-def draw(rng: random.Random, row: dict[str, Any], rows: dict[str, Any], kept: float = 0.75) -> dict[str, Any]:
+def draw(rng: random.Random, model_type: str, row: dict[str, Any], rows: dict[str, Any], kept: float = 0.75) -> dict[str, Any]:
     """Draw one configuration of a row of class defaults."""
     config: dict[str, Any] = {}
     for key, default in row.get("values", {}).items():
@@ -67,9 +75,23 @@ def draw(rng: random.Random, row: dict[str, Any], rows: dict[str, Any], kept: fl
             config[other] = config.pop(field)
     if config.get("head_dim", 0) is None and row["values"].get("head_dim") is not None:
         del config["head_dim"]
+    if "layer_types" in row["values"] and isinstance(layers := config.get("num_hidden_layers"), int):
+        kinds = LAYER_TYPES.get(model_type)
+        if kinds and (rng.random() < 0.5 or model_type == "lfm2_moe"):
+            config["layer_types"] = [rng.choice(kinds) for _ in range(layers)]
+    if model_type == "dbrx":
+        config["attn_config"] = {"rope_theta": 10000.0, "kv_n_heads": rng.choice([1, 2])}  # 5.23 does not start without
+    if model_type == "mamba2":
+        config.update(hidden_size=96, expand=2, head_dim=rng.choice([12, 24]))
+        config["num_heads"] = 192 // config["head_dim"]
     for name, preset in row.get("parts", {}).items():
+        if name in config:
+            continue
+        if "model_type" not in preset:
+            if rng.random() < 0.9:
+                config[name] = draw(rng, "", {"values": preset}, rows, kept)
         if preset.get("model_type") in rows and rng.random() < 0.9:
-            config[name] = draw(rng, rows[preset["model_type"]], rows, kept)
+            config[name] = draw(rng, preset["model_type"], rows[preset["model_type"]], rows, kept)
             if rng.random() < 0.7:
                 config[name]["model_type"] = preset["model_type"]
     return config
@@ -86,7 +108,7 @@ def main() -> None:
         print(json.dumps({"model_type": model_type}))
         for number in range(int(sys.argv[1])):
             kept = (1.0, 0.75)[number % 2]
-            print(json.dumps({"model_type": model_type, **draw(rng, rows[model_type], rows, kept)}))
+            print(json.dumps({"model_type": model_type, **draw(rng, model_type, rows[model_type], rows, kept)}))
 
 
 if __name__ == "__main__":

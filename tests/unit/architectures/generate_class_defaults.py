@@ -14,8 +14,8 @@ import sys
 from typing import Any
 
 IRRELEVANT = re.compile(
-    r"drop|token_id|token_index|eps(ilon)?$|init|coef|^transformers_version$|problem_type|label|return_dict|chunk_size_feed|"
-    r"^output_hidden|rope|^architectures$|scaling|jitter|_act$|activation|softcap|summary|multiplier|pretraining_tp|"
+    r"drop|token_id|token_index|eps(ilon)?$|init|coef|^transformers_version$|problem_type|label|return_dict|chunk_size_feed|^rope_|^(embedding|residual|attention|logits?|routed)_(multiplier|scaling)|"
+    r"^output_hidden|^architectures$|scaling_factor|jitter|_act$|activation|softcap|summary|pretraining_tp|"
     r"theta|_scale$|_std$|^is_decoder$|^(begin_)?suppress|^mask_|apply_spec|median_filter|^dtype$"
 )
 
@@ -56,7 +56,8 @@ def read_parts(cls: Any) -> dict[str, dict[str, Any]]:
         values = read_defaults(type(nested))
         # the default part may spell values its class leaves to derivation: keep what a bare instance of the class has not
         differs = {k: getattr(nested, k) for k in values if getattr(nested, k, None) != getattr(plain, k, None)}
-        parts[name] = {"model_type": nested.model_type, **differs}
+        # a part without a model type is found under its parent alone, with all its defaults
+        parts[name] = {"model_type": nested.model_type, **differs} if nested.model_type else values
     return parts
 
 
