@@ -72,7 +72,7 @@ class MarkerEnvironment(NamedTuple):
     """Selected dependency groups, canonical names."""
 
 
-def marker_environment(
+def describe_machine(
     values: Mapping[str, str] | None = None,
     *,
     requires_python: str | None = None,

@@ -54,12 +54,11 @@ def parse_requirement(text: str, source: Source) -> Requirement:
     Raises:
         InvalidRequirementError: saying what is wrong with it, credentials removed.
     """
-    from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Parsed
 
     try:
         parsed = Parsed(text)
-    except InvalidRequirement as error:
+    except (ValueError, RecursionError) as error:  # InvalidRequirement, endless digits, endless parentheses
         reason = redact(str(error).partition("\n")[0]).rstrip(".:")
         message = f"{echo(text)} is not a requirement: {reason}"
         raise InvalidRequirementError(message) from None

@@ -50,7 +50,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or a number of more digits than Python converts
         reason = str(error)
         match = _POSITION.search(reason)
         reason = reason[: match.start()] if match else reason

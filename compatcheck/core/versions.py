@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 Bounds = list[list[list[str]]]
 """A compiled range, ready for JSON."""
@@ -35,6 +35,7 @@ Verdict = Literal["all", "some", "none", "unknown"]
 _CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*(.+?)\s*", re.DOTALL)
 _SOURCE_BUILD = re.compile(r"(?:^|\.)(?:git|unknown$|dirty|g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?:\.|$))")
 _COMPATIBLE_SEGMENTS = 2
+_ECHO_CHARACTERS = 60
 
 
 class InvalidSpecifierError(ValueError):
@@ -51,7 +52,7 @@ def parse_version(text: str) -> Version | None:
     """Parse a version and drop its local label, or return None when it is not PEP 440."""
     try:
         version = _parse(text.strip())
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or more digits than Python converts
         return None
     return version if version.local is None else _parse(version.public)
 
@@ -101,8 +102,8 @@ def _compile_clause(text: str) -> list[list[str]]:
     wildcard = operand.endswith(".*")
     try:
         version = _parse(operand.removesuffix(".*"))
-    except InvalidVersion:
-        raise _invalid(text, f"{operand!r} is not a PEP 440 version") from None
+    except ValueError:
+        raise _invalid(text, "what follows the operator is not a PEP 440 version") from None
     if wildcard:
         if operator not in {"==", "!="} or not _is_plain_release(version):
             raise _invalid(text, "'.*' follows only a release number after == or !=")
@@ -120,7 +121,9 @@ def _compile_clause(text: str) -> list[list[str]]:
 
 
 def _invalid(text: str, reason: str) -> InvalidSpecifierError:
-    return InvalidSpecifierError(f"{text.strip()!r} is not a version range: {reason}")
+    shown = text.strip()
+    shown = shown if len(shown) <= _ECHO_CHARACTERS else shown[:_ECHO_CHARACTERS] + "…"
+    return InvalidSpecifierError(f"{shown!r} is not a version range: {reason}")
 
 
 def _is_plain_release(version: Version) -> bool:

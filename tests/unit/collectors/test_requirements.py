@@ -118,7 +118,7 @@ def test_line_forms(tmp_path: Path, line: str, version: str | None, specifier: s
         "=",
         "\u2014 index",
         "a==1.0 --hash 'x",
-        "-",
+        "-e a",
     ],
 )
 def test_invalid_line_is_reported_with_place_and_remedy(tmp_path: Path, line: str) -> None:
@@ -128,6 +128,13 @@ def test_invalid_line_is_reported_with_place_and_remedy(tmp_path: Path, line: st
     assert environment.packages["last"].version == "2"
     assert [(skipped.source.path, skipped.source.line) for skipped in environment.skipped] == [(path, 2)]
     assert environment.skipped[0].hint
+
+
+@pytest.mark.parametrize(("option", "kept"), [("-e .", False), ("-r x.txt", True), ("-c x.txt", True)])
+def test_option_behind_a_requirement_is_reported(tmp_path: Path, option: str, kept: bool) -> None:
+    environment = read_requirements(_write(tmp_path, f"a {option}\n"))
+    assert ("a" in environment.packages) == kept
+    assert environment.skipped[0].hint == "write it on a line of its own"
 
 
 def test_requirements_of_one_package_are_intersected(tmp_path: Path) -> None:
@@ -314,7 +321,6 @@ TAILS = st.sampled_from(
         "\\\n",
         ";",
         "  ",
-        " -e x",
     ]
 )
 OTHERS = st.sampled_from(
@@ -333,7 +339,7 @@ OTHERS = st.sampled_from(
         "-e git+https://h.example/a#egg=a",
         "--editable=git+https://h.example/b@c#egg=b",
         "--require-hashes",
-        "--use-feature=x",
+        "--use-feature=fast-deps",
         "-q",
         "git+https://h.example/a.git#egg=a",
         "https://h.example/a-1.0-py3-none-any.whl",
