@@ -7,7 +7,7 @@ from typing import Any
 
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, nearest_releases, parse_version
-from compatcheck.resolution.scope import FactScope
+from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.rules.database import CompiledRule, Texts
 
 
@@ -50,11 +50,13 @@ def _change_release(
         current = package.version if package is not None else None
         nearest = _nearest(rule, name, str(specifier), verb, current, scope)
         if nearest is None:
-            words.append(f"{name}{specifier}")
+            words.append(f"{name} to {specifier}" if name in COMPONENT_FACTS else f"{name}{specifier}")
             pins.append(f"'{name}{specifier}'")
         else:
             words.append(f"{name} to {nearest} (nearest good release)")
             pins.append(f"'{name}=={nearest}'")
+    if any(name in COMPONENT_FACTS for name in target):
+        return f"{verb} {' and '.join(words)}", None
     installers = {package.details.get("installer") for package in map(scope.package, target) if package is not None}
     tool = "uv pip install" if installers == {"uv"} else "pip install"
     return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"

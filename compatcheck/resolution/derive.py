@@ -29,11 +29,19 @@ def _compute_dtype(precision: str) -> Value:
     return {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}.get(precision)
 
 
+def _precision_of(dtype: str, sharding: str) -> Value:
+    """Mixed precision that a stated parameter dtype means under ZeRO."""
+    if sharding != "zero":
+        return None
+    return {"bfloat16": "bf16", "float16": "fp16", "float32": "no"}.get(dtype)
+
+
 DERIVATIONS = (
     Derivation("hardware.world_size", ("hardware.gpus_per_node", "hardware.nodes"), lambda gpus, nodes: gpus * nodes, "gpus_per_node × nodes"),
     Derivation("training.sharding", ("training.zero_stage",), lambda stage: "zero" if stage else None, "ZeRO stage"),
     Derivation("training.sharding", ("training.fsdp_version",), lambda _: "fsdp", "FSDP is configured"),
     Derivation("training.sharding", ("training.fsdp_sharding_strategy",), lambda _: "fsdp", "FSDP is configured"),
+    Derivation("training.mixed_precision", ("training.param_dtype", "training.sharding"), _precision_of, "dtype of the parameters under ZeRO"),
     Derivation("training.param_dtype", ("training.mixed_precision", "training.sharding"), _param_dtype, "mixed precision under ZeRO"),
     Derivation("training.compute_dtype", ("training.mixed_precision",), _compute_dtype, "mixed precision"),
     Derivation("training.compute_dtype", ("training.param_dtype",), lambda dtype: dtype, "dtype of the parameters"),

@@ -62,6 +62,7 @@ def resolve(  # noqa: PLR0913 (the inputs of a run)
         facts["configuration.conflicts"] = Fact("configuration.conflicts", names, "derived", sources)
     elif documents:
         facts["configuration.conflicts"] = Fact("configuration.conflicts", (), "derived")
+    _describe_gpu(facts, rules)
     scope = FactScope(facts, environment, rules)
     unresolved: dict[str, str] = {}
     for _ in range(_ROUNDS):
@@ -108,6 +109,22 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     if stage is not None and stage.value and "deepspeed" not in readers:
         readers.append("deepspeed")
     return [reader for reader in readers if reader not in {"native", "model", "script"}]
+
+
+def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> None:
+    """Fill in what the catalogue knows of a device that a facts file names."""
+    gpu = facts.get("hardware.gpu")
+    if gpu is None or "hardware.memory_bytes" in facts:
+        return
+    from compatcheck.collectors.gpu import build_catalogue, find_gpus  # noqa: PLC0415 (only with a named device)
+
+    found = find_gpus(str(gpu.value), build_catalogue(rules.section("gpus") or {}))
+    if len(found) != 1:
+        return
+    for name in ("memory_bytes", "compute_capability", "multiprocessors"):
+        value = getattr(found[0], name)
+        if value is not None:
+            facts.setdefault(f"hardware.{name}", Fact(f"hardware.{name}", value, "derived", gpu.sources, f"{found[0].name} in the catalogue"))
 
 
 def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]]) -> None:
