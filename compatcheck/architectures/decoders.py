@@ -47,7 +47,9 @@ def llama(  # noqa: PLR0913 - one argument per way in which the family differs
     """
     heads = Heads.of(keys, width=head_dim)
     has = {name: keys.flag(name) for name in (qkv_bias, out_bias, mlp_bias) if isinstance(name, str)}
-    attention = heads.attention(qkv_bias=has.get(qkv_bias, qkv_bias) is True, out_bias=has.get(out_bias, out_bias) is True)
+    attention = heads.attention(
+        qkv_bias=has.get(qkv_bias, qkv_bias) is True, out_bias=has.get(out_bias, out_bias) is True
+    )
     mlp = gated_mlp if gated else plain_mlp
     feed_forward = mlp(heads.hidden, keys.size("intermediate_size"), has.get(mlp_bias, mlp_bias) is True)
     block = attention + count_qk_norm(heads, qk_norm) + feed_forward + norms * heads.hidden + extra

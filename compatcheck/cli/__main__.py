@@ -32,7 +32,9 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(name)
         return None if entry is None else import_module(entry[0]).command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command when there is none of this name."""
         if args and args[0] not in COMMANDS:
             from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)

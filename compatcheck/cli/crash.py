@@ -24,7 +24,9 @@ def report_crash(arguments: list[str]) -> None:
         click.echo(text, err=True)
         return
     kind, error, _ = sys.exc_info()
-    with tempfile.NamedTemporaryFile("w", prefix="compatcheck-crash-", suffix=".log", delete=False, encoding="utf-8") as log:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="compatcheck-crash-", suffix=".log", delete=False, encoding="utf-8"
+    ) as log:
         log.write(text)
     click.echo(f"internal error: {kind.__name__ if kind else 'error'}: {error}", err=True)
     click.echo(f"  this is a bug in compatcheck; please report it with {log.name}", err=True)

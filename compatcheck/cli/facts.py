@@ -42,10 +42,14 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
     subjects = []
     for subject in gathered.subjects:
         described = describe_subject(subject, (), gathered.chosen)
-        located = tuple((role, fact._replace(sources=tuple(map(with_line, fact.sources)))) for role, fact in described.facts)
+        located = tuple(
+            (role, fact._replace(sources=tuple(map(with_line, fact.sources)))) for role, fact in described.facts
+        )
         unread = tuple((with_line(source), near) for source, near in described.unread_keys)
         subjects.append(described._replace(facts=located, unread_keys=unread))
-    skipped = tuple(dict.fromkeys((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped))))
+    skipped = tuple(
+        dict.fromkeys((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
+    )
     click.echo(reporter.FORMATTERS[format_name](tuple(subjects), skipped), nl=False)
     if any(entry.named for entry in skipped):
         return EXIT_UNREADABLE_INPUT

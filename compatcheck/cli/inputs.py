@@ -90,7 +90,9 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     return Gathered((subject,), shared.skipped, layout.chosen)
 
 
-def with_variables(environment: Environment, variables: Mapping[str, str], source: Source, *, complete: bool) -> Environment:
+def with_variables(
+    environment: Environment, variables: Mapping[str, str], source: Source, *, complete: bool
+) -> Environment:
     """Add environment variables and what they ask for to an environment."""
     from compatcheck.collectors.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
 

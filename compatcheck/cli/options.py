@@ -58,7 +58,9 @@ environment_options = _apply(
 
 input_options = _apply(
     [
-        _option(INPUTS, "--model", metavar="PATH|ID", help="config.json, model directory, cached hub id or known model."),
+        _option(
+            INPUTS, "--model", metavar="PATH|ID", help="config.json, model directory, cached hub id or known model."
+        ),
         _option(
             INPUTS,
             "--training",
@@ -67,9 +69,22 @@ input_options = _apply(
             help="DeepSpeed, accelerate, HF Trainer or TRL configuration, or a facts file; repeatable.",
         ),
         _option(INPUTS, "--gpu", metavar="[Nx]NAME", help="Devices of a node: 8xH100-80GB."),
-        _option(INPUTS, "--nodes", metavar="N", type=click.IntRange(min=1), help="Number of nodes; 1 when only --gpu is given."),
+        _option(
+            INPUTS,
+            "--nodes",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="Number of nodes; 1 when only --gpu is given.",
+        ),
         _option(INPUTS, "--driver", metavar="VERSION", help="NVIDIA driver version of the machine that will run."),
-        _option(INPUTS, "--set", "settings", metavar="NAME=VALUE", multiple=True, help="State a fact; repeatable, wins over files."),
+        _option(
+            INPUTS,
+            "--set",
+            "settings",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="State a fact; repeatable, wins over files.",
+        ),
         _option(INPUTS, "--env-file", metavar="FILE", help="Environment variables of the run, as NAME=VALUE lines."),
     ]
 )
@@ -77,8 +92,12 @@ input_options = _apply(
 check_options = _apply(
     [
         _option(CHECKS, "--select", metavar="GLOB", multiple=True, help="Only rules whose id matches; repeatable."),
-        _option(CHECKS, "--ignore", metavar="GLOB", multiple=True, help="Leave out rules whose id matches; repeatable."),
-        _option(CHECKS, "--rules", "rule_directories", metavar="DIR", multiple=True, help="Further directory of rule files."),
+        _option(
+            CHECKS, "--ignore", metavar="GLOB", multiple=True, help="Leave out rules whose id matches; repeatable."
+        ),
+        _option(
+            CHECKS, "--rules", "rule_directories", metavar="DIR", multiple=True, help="Further directory of rule files."
+        ),
         _option(
             CHECKS,
             "--fail-on",
@@ -99,10 +118,32 @@ def output_options(formats: tuple[str, ...]) -> Callable[[F], F]:
     """Return the output options for a command with these formats."""
     return _apply(
         [
-            _option(OUTPUT, "--format", "format_name", type=click.Choice(formats), default=formats[0], show_default=True, help="Format on standard output."),
-            _option(OUTPUT, "--output", "outputs", metavar="FORMAT:FILE", multiple=True, help="Also write a report to a file; repeatable."),
+            _option(
+                OUTPUT,
+                "--format",
+                "format_name",
+                type=click.Choice(formats),
+                default=formats[0],
+                show_default=True,
+                help="Format on standard output.",
+            ),
+            _option(
+                OUTPUT,
+                "--output",
+                "outputs",
+                metavar="FORMAT:FILE",
+                multiple=True,
+                help="Also write a report to a file; repeatable.",
+            ),
             _option(OUTPUT, "-q", "--quiet", is_flag=True, help="One line per finding."),
             _option(OUTPUT, "-v", "--verbose", count=True, help="More detail; -vv shows every fact used."),
-            _option(OUTPUT, "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Colour."),
+            _option(
+                OUTPUT,
+                "--color",
+                type=click.Choice(["auto", "always", "never"]),
+                default="auto",
+                show_default=True,
+                help="Colour.",
+            ),
         ]
     )

@@ -6,7 +6,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from compatcheck.cli.inputs import Gathered, Request, Shared, as_skipped, build_subject, merge_environments, name_skipped, with_variables
+from compatcheck.cli.inputs import (
+    Gathered,
+    Request,
+    Shared,
+    as_skipped,
+    build_subject,
+    merge_environments,
+    name_skipped,
+    with_variables,
+)
 from compatcheck.collectors.recognise import recognise, walk
 from compatcheck.configs.recognise import SUFFIXES, read_configuration
 from compatcheck.core.document import Document
@@ -59,7 +68,14 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             explicit.extend(_read_file(path, skipped))
     if explicit:
         run = _merge_run(explicit, os.path.dirname(explicit[0].path))
-        subjects.extend(_subjects([run] if run.documents or run.declared else [], [item for item in explicit if item.is_root], shared, together=True))
+        subjects.extend(
+            _subjects(
+                [run] if run.documents or run.declared else [],
+                [item for item in explicit if item.is_root],
+                shared,
+                together=True,
+            )
+        )
     if request.python is not None or request.prefix is not None:
         subjects = [_over_installed(subject, request, shared) for subject in subjects]
     if not subjects and shared.documents:
@@ -148,7 +164,13 @@ def _split(items: list[Found], directory: str) -> Iterator[Run]:
     if not crowded:
         yield _merge_run(items, directory)
         return
-    named = {_resolve(directory, name) for item in main for document in item.documents for kind, name, _ in document.references if kind == "deepspeed"}
+    named = {
+        _resolve(directory, name)
+        for item in main
+        for document in item.documents
+        for kind, name, _ in document.references
+        if kind == "deepspeed"
+    }
     shared = models if len(models) == 1 else []
     for item in main:
         yield _merge_run([item, *shared], directory)

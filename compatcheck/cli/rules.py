@@ -24,19 +24,29 @@ def command() -> None:
 @options.rule_directory_option
 @click.option("--all", "include_inactive", is_flag=True, help="Include drafts and withdrawn rules.")
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def list_command(globs: tuple[str, ...], rule_directories: tuple[str, ...], include_inactive: bool, format_name: str) -> int:  # noqa: FBT001 (click's signature)
+def list_command(
+    globs: tuple[str, ...], rule_directories: tuple[str, ...], include_inactive: bool, format_name: str
+) -> int:  # noqa: FBT001 (click's signature)
     """List rules, all of them or those whose id matches a GLOB."""
     rules = open_rules(tuple(Path(name) for name in rule_directories))
     listed = [
         rule
         for rule in sorted(rules.all_rules(), key=lambda rule: rule.id)
-        if (include_inactive or rule.status == "active") and (not globs or any(fnmatchcase(rule.id, glob) for glob in globs))
+        if (include_inactive or rule.status == "active")
+        and (not globs or any(fnmatchcase(rule.id, glob) for glob in globs))
     ]
     if format_name == "json":
         import json  # noqa: PLC0415 (one format)
 
         rows = [
-            {"id": rule.id, "title": rule.title, "kind": rule.kind, "status": rule.status, "confidence": rule.confidence} for rule in listed
+            {
+                "id": rule.id,
+                "title": rule.title,
+                "kind": rule.kind,
+                "status": rule.status,
+                "confidence": rule.confidence,
+            }
+            for rule in listed
         ]
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return EXIT_CLEAN
@@ -125,14 +135,23 @@ def rule_root(path: Path) -> Path:
 
 @command.command("new", cls=options.GroupedCommand)
 @click.argument("rule_id", metavar="PACKAGE/SLUG")
-@click.option("--directory", type=click.Path(path_type=Path), default=None, help="Rule directory; the checkout's by default.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), default=None, help="Rule directory; the checkout's by default."
+)
 def new_command(rule_id: str, directory: Path | None) -> int:
     """Write the skeleton of a rule file."""
     from compatcheck.rules.skeleton import SKELETON  # noqa: PLC0415 (beside its use)
 
     package, _, slug = rule_id.partition("/")
-    if not package or not slug or not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (package, slug)):
-        raise UsageError(f"{rule_id!r} is not PACKAGE/SLUG", hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix")
+    if (
+        not package
+        or not slug
+        or not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (package, slug))
+    ):
+        raise UsageError(
+            f"{rule_id!r} is not PACKAGE/SLUG",
+            hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix",
+        )
     root = directory or (CHECKOUT if CHECKOUT.is_dir() else Path("rules"))
     path = root / package / f"{slug}.yaml"
     if path.exists():

@@ -127,7 +127,11 @@ def judge(
 ) -> int:
     """Return the exit code: findings win over unreadable inputs, and an empty scan is not clean."""
     for finding in findings:
-        if finding.suppressed is None and (strict or finding.status == "affected") and threshold.reached_by(finding, _device_bytes(subjects, finding)):
+        if (
+            finding.suppressed is None
+            and (strict or finding.status == "affected")
+            and threshold.reached_by(finding, _device_bytes(subjects, finding))
+        ):
             return EXIT_FINDINGS
     if any(entry.named or strict for entry in skipped):
         return EXIT_UNREADABLE_INPUT
@@ -157,7 +161,8 @@ def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chos
     origin = subject.id
     if environment is not None:
         packages = tuple(
-            (package.name, package.version or package.specifier, str(package.source)) for package in environment.packages.values()
+            (package.name, package.version or package.specifier, str(package.source))
+            for package in environment.packages.values()
         )
         notes = environment.notes
         origin = environment.origin if chosen is None else f"{environment.origin} ({chosen})"
@@ -183,7 +188,9 @@ def add_lines(finding: Finding) -> Finding:
     from compatcheck.configs.lines import with_line  # noqa: PLC0415 (only for findings with files)
 
     facts = tuple(fact._replace(sources=tuple(with_line(source) for source in fact.sources)) for fact in finding.facts)
-    return finding._replace(facts=facts, locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources)))
+    return finding._replace(
+        facts=facts, locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources))
+    )
 
 
 Reporter = Callable[[Report, Output], str]
@@ -195,7 +202,9 @@ def reporter(name: str) -> Reporter:
         from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
 
         width = _width()
-        return lambda report, output: format_report(report, verbose=output.verbose, quiet=output.quiet, color=False, width=width)
+        return lambda report, output: format_report(
+            report, verbose=output.verbose, quiet=output.quiet, color=False, width=width
+        )
     from importlib import import_module  # noqa: PLC0415 (one format)
 
     module = import_module(f"compatcheck.reporters.{name}")
@@ -229,7 +238,13 @@ def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, s
     if output.format_name == "text":
         from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
 
-        text = format_report(report, verbose=output.verbose, quiet=output.quiet, color=wants_color(output.color, os.environ), width=_width())
+        text = format_report(
+            report,
+            verbose=output.verbose,
+            quiet=output.quiet,
+            color=wants_color(output.color, os.environ),
+            width=_width(),
+        )
     else:
         text = reporter(output.format_name)(report, output)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")

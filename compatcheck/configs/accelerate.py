@@ -110,11 +110,16 @@ def read(path: str) -> Document:
     source = Source(path)
     table = dict(TABLE)
     kind = str(data.get("distributed_type", "")).upper()
-    sharding = {"DEEPSPEED": None, "FSDP": "fsdp", "MULTI_GPU": "ddp", "NO": "none", "MEGATRON_LM": "megatron"}.get(kind)
+    sharding = {"DEEPSPEED": None, "FSDP": "fsdp", "MULTI_GPU": "ddp", "NO": "none", "MEGATRON_LM": "megatron"}.get(
+        kind
+    )
     if sharding is not None:
         table["distributed_type"] = Key("training.sharding", lambda _: sharding)
     if kind == "FSDP" and "fsdp_version" not in (data.get("fsdp_config") or {}):
-        table["distributed_type"] = (Key("training.sharding", lambda _: "fsdp"), Key("training.fsdp_version", lambda _: 1))
+        table["distributed_type"] = (
+            Key("training.sharding", lambda _: "fsdp"),
+            Key("training.fsdp_version", lambda _: 1),
+        )
     references: tuple[tuple[str, str, str], ...] = ()
     inner = (data.get("deepspeed_config") or {}).get("deepspeed_config_file")
     if isinstance(inner, str):

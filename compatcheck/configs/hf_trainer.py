@@ -104,7 +104,10 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "gradient_checkpointing": Key("training.gradient_checkpointing", _boolean),
     "gradient_checkpointing_kwargs.use_reentrant": _REENTRANT,
     "use_reentrant": _REENTRANT,
-    "optim": (Key("training.optimizer", _optimizer), Key("training.optimizer_implementation", _optimizer_implementation)),
+    "optim": (
+        Key("training.optimizer", _optimizer),
+        Key("training.optimizer_implementation", _optimizer_implementation),
+    ),
     "eval_accumulation_steps": Key("training.eval_accumulation_steps", _accumulation),
     "prediction_loss_only": Key("training.prediction_loss_only", _boolean),
     "torch_empty_cache_steps": Key("training.empty_cache_steps", _accumulation),
@@ -150,7 +153,9 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "fsdp_config.sync_module_states": Key("training.fsdp_sync_module_states"),
     "fsdp_config.state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
     "fsdp_config.fsdp_state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
-    "fsdp_config.reshard_after_forward": Key("training.fsdp_reshard_after_forward", lambda value: value if isinstance(value, bool) else LEAVE),
+    "fsdp_config.reshard_after_forward": Key(
+        "training.fsdp_reshard_after_forward", lambda value: value if isinstance(value, bool) else LEAVE
+    ),
     "fsdp_config.fsdp_reshard_after_forward": Key(
         "training.fsdp_reshard_after_forward", lambda value: value if isinstance(value, bool) else LEAVE
     ),
@@ -275,15 +280,32 @@ _STRONG = {
 }
 _ENOUGH = 2
 _TRL_MARKS = {
-    "sft": {"dataset_text_field", "packing", "padding_free", "assistant_only_loss", "completion_only_loss", "eval_packing"},
-    "dpo": {"precompute_ref_log_probs", "rpo_alpha", "loss_weights", "label_smoothing_dpo", "reference_free", "max_prompt_length"},
+    "sft": {
+        "dataset_text_field",
+        "packing",
+        "padding_free",
+        "assistant_only_loss",
+        "completion_only_loss",
+        "eval_packing",
+    },
+    "dpo": {
+        "precompute_ref_log_probs",
+        "rpo_alpha",
+        "loss_weights",
+        "label_smoothing_dpo",
+        "reference_free",
+        "max_prompt_length",
+    },
     "grpo": {"num_generations", "max_completion_length", "use_vllm", "vllm_mode", "scale_rewards", "reward_funcs"},
 }
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data holds trainer arguments."""
-    return len(_STRONG & data.keys()) >= _ENOUGH and not {"zero_optimization", "base_model", "compute_environment", "model_type"} & data.keys()
+    return (
+        len(_STRONG & data.keys()) >= _ENOUGH
+        and not {"zero_optimization", "base_model", "compute_environment", "model_type"} & data.keys()
+    )
 
 
 def read(path: str) -> tuple[Document, ...]:
@@ -358,7 +380,9 @@ def _fsdp(value: Any) -> list[tuple[str, object]]:  # noqa: ANN401 (configuratio
     if value is True:
         return [("training.sharding", "fsdp")]
     strategies = {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"}
-    facts: list[tuple[str, object]] = [("training.fsdp_sharding_strategy", word) for word in words if word in strategies]
+    facts: list[tuple[str, object]] = [
+        ("training.fsdp_sharding_strategy", word) for word in words if word in strategies
+    ]
     if words:
         facts.append(("training.sharding", "fsdp"))
     if "offload" in words:
@@ -376,5 +400,3 @@ def _argument_names() -> frozenset[str]:
 def _irrelevant(key: str) -> bool:
     name = key.split(".")[0]
     return key in SCRIPT_KEYS or name in SCRIPT_KEYS or name in _argument_names() or key.startswith(_SECTIONS)
-
-

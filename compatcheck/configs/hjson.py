@@ -47,7 +47,9 @@ class _Parser:
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
         hint = "is the file complete?" if at >= len(self.text.rstrip()) else None
-        return InputError(f"not valid JSON: {message} (column {column})", source=Source(self.path, None, line), hint=hint)
+        return InputError(
+            f"not valid JSON: {message} (column {column})", source=Source(self.path, None, line), hint=hint
+        )
 
     def space(self) -> str:
         match = _SPACE.match(self.text, self.at)
@@ -92,7 +94,9 @@ class _Parser:
             if key in result:
                 message = f"duplicate key {key!r}"
                 line = self.text.count("\n", 0, start) + 1
-                raise InputError(message, source=Source(self.path, key, line), hint="keep one; DeepSpeed refuses duplicates")
+                raise InputError(
+                    message, source=Source(self.path, key, line), hint="keep one; DeepSpeed refuses duplicates"
+                )
             if self.space() != ":":
                 raise self.error(f"expected ':' after {key!r}")
             self.at += 1
@@ -133,7 +137,9 @@ class _Parser:
             raise self.error("string is not closed")
         raw = self.text[self.at + 1 : end]
         try:
-            value: str = json.loads(f'"{raw}"' if quote == '"' else '"' + raw.replace("\\'", "'").replace('"', '\\"') + '"')
+            value: str = json.loads(
+                f'"{raw}"' if quote == '"' else '"' + raw.replace("\\'", "'").replace('"', '\\"') + '"'
+            )
         except ValueError:
             raise self.error("bad escape in string") from None
         self.at = end + 1

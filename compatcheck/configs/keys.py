@@ -83,7 +83,9 @@ def translate(
                 parsed = parse_value(meaning.fact, converted, source._replace(key=key))
             except (UsageError, ValueError, TypeError, AttributeError) as error:
                 hint = error.hint if isinstance(error, UsageError) else str(error) or None
-                skipped.append(Skipped(source._replace(key=key), f"value {_short(value)} of {key} is not understood", hint))
+                skipped.append(
+                    Skipped(source._replace(key=key), f"value {_short(value)} of {key} is not understood", hint)
+                )
                 continue
             statements.append(Statement(meaning.fact, key, parsed))
     return Translation(tuple(statements), tuple(unread), tuple(skipped))
@@ -94,7 +96,9 @@ def _short(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "…"  # noqa: PLR2004 (fits a terminal line)
 
 
-def make_document(reader: str, source: Source, translation: Translation, references: tuple[tuple[str, str, str], ...] = ()) -> Document:
+def make_document(
+    reader: str, source: Source, translation: Translation, references: tuple[tuple[str, str, str], ...] = ()
+) -> Document:
     """Assemble a document; a file in which no key at all was understood is not one of this reader.
 
     Raises:

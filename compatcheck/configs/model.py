@@ -83,7 +83,9 @@ def _document(config: Mapping[str, Any], path: str, counts: ParameterCounts | No
     else:
         model_type = config.get("model_type")
         reason = f"parameters of model type {model_type!r} cannot be counted from its configuration"
-        skipped.append(Skipped(source, reason, "give a model directory with safetensors files, or --set model.parameters=…"))
+        skipped.append(
+            Skipped(source, reason, "give a model directory with safetensors files, or --set model.parameters=…")
+        )
     return Document("model", source, tuple(statements), (), tuple(skipped))
 
 
@@ -91,7 +93,9 @@ def _read_path(path: str) -> Document:
     directory = path if os.path.isdir(path) else None
     file = os.path.join(path, "config.json") if directory else path
     if directory and not os.path.exists(file):
-        raise InputError("holds no config.json", source=Source(path), hint="name the model's directory or its config.json")
+        raise InputError(
+            "holds no config.json", source=Source(path), hint="name the model's directory or its config.json"
+        )
     config = expect_mapping(parse_json(read_text(file), file), file, "a model configuration")
     if not recognise(config):
         raise InputError("has no model_type, so it is not a model configuration", source=Source(file, "model_type"))
@@ -116,7 +120,9 @@ def _with_weights(config: Mapping[str, Any], file: str, directory: str) -> Docum
         return document._replace(skipped=(*document.skipped, skipped))
     if counts is None:
         document = read_data(config, file)
-        return document._replace(skipped=(*document.skipped, Skipped(Source(directory), reason or "weights not counted")))
+        return document._replace(
+            skipped=(*document.skipped, Skipped(Source(directory), reason or "weights not counted"))
+        )
     return _document(config, file, counts, "counted from the headers of the weights")
 
 
@@ -132,7 +138,9 @@ def _cached(name: str, environ: Mapping[str, str]) -> str | None:
     """Find the newest snapshot of a hub id in the local cache, without the network."""
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         return None
-    home = environ.get("HF_HOME") or os.path.join(environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
+    home = environ.get("HF_HOME") or os.path.join(
+        environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface"
+    )
     cache = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
     repository = os.path.join(cache, "models--" + name.replace("/", "--"))
     try:

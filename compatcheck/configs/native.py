@@ -32,7 +32,11 @@ def read(path: str) -> tuple[Document, Environment | None]:
     data = expect_mapping(parse_json_or_yaml(read_text(path), path), path, "a facts file")
     version = data.get("compatcheck")
     if version != VERSION:
-        raise InputError(f"facts file of version {version!r}", source=Source(path, "compatcheck"), hint=f"this release reads version {VERSION}")
+        raise InputError(
+            f"facts file of version {version!r}",
+            source=Source(path, "compatcheck"),
+            hint=f"this release reads version {VERSION}",
+        )
     return read_data({key: value for key, value in data.items() if key != "compatcheck"}, path)
 
 
@@ -98,7 +102,9 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
         complete=False,
         python=python,
         components=components,
-        variables=None if variables is None else {str(key): str(value) for key, value in expect_section(variables, path, "env").items()},
+        variables=None
+        if variables is None
+        else {str(key): str(value) for key, value in expect_section(variables, path, "env").items()},
         variables_complete=variables is not None,
         variables_source=Source(path, "env"),
     )

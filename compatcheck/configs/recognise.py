@@ -63,7 +63,10 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
         data = parse_json_or_yaml(read_text(path), path)
     except InputError:
         if _looks_like_deepspeed(path):
-            return "deepspeed", {}  # Hjson: comments are legal for DeepSpeed; its reader reports what is wrong otherwise
+            return (
+                "deepspeed",
+                {},
+            )  # Hjson: comments are legal for DeepSpeed; its reader reports what is wrong otherwise
         if named or os.path.basename(path) == "config.json":
             raise
         return None, {}
@@ -89,7 +92,9 @@ def _looks_like_deepspeed(path: str) -> bool:
     return "zero_optimization" in text or "train_micro_batch_size_per_gpu" in text
 
 
-def follow_references(documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str]) -> tuple[Document, ...]:
+def follow_references(
+    documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str]
+) -> tuple[Document, ...]:
     """Read the models and DeepSpeed files that documents name; what cannot be read is said in the naming document.
 
     A model that a person gave wins: then references to models are not followed.
@@ -130,4 +135,3 @@ def _beside(base: str, name: str) -> str:
         return name
     beside = os.path.join(os.path.dirname(base), name)
     return beside if os.path.exists(beside) else name
-

@@ -116,7 +116,9 @@ def parse_yaml(text: str, path: str) -> Any:  # noqa: ANN401 (YAML)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
-        raise InputError(f"not valid YAML: {getattr(error, 'problem', None) or error}", source=Source(path, None, line)) from None
+        raise InputError(
+            f"not valid YAML: {getattr(error, 'problem', None) or error}", source=Source(path, None, line)
+        ) from None
     except (RecursionError, ValueError) as error:
         raise InputError(f"not valid YAML: {error}", source=Source(path)) from None
     finally:
@@ -146,7 +148,13 @@ def _check(node: Any, path: str, depth: int, sizes: dict[int, int], budget: list
         sizes[key] = size
         budget[0] += 1
     if budget[0] > MAX_NODES or sizes[key] > MAX_NODES:
-        raise _at(node, path, f"its aliases expand to more than {MAX_NODES} values", None, "such a file is not a configuration")
+        raise _at(
+            node,
+            path,
+            f"its aliases expand to more than {MAX_NODES} values",
+            None,
+            "such a file is not a configuration",
+        )
     return sizes[key]
 
 

@@ -51,7 +51,9 @@ def example_scope(example: Mapping[str, Any], rules: RuleSet, name: str) -> Fact
     return FactScope(subject.roles[TRAIN], environment, rules)
 
 
-def run_examples(rule: CompiledRule, examples: Mapping[str, tuple[Mapping[str, Any], ...]], rules: RuleSet) -> list[Failure]:
+def run_examples(
+    rule: CompiledRule, examples: Mapping[str, tuple[Mapping[str, Any], ...]], rules: RuleSet
+) -> list[Failure]:
     """Run all examples of a rule.
 
     Args:

@@ -60,7 +60,9 @@ def explain(rule: CompiledRule, subject: Subject, rules: RuleSet, locate: Locate
             subject=subject.id,
             role=role,
             decision=decide(rule, scope),
-            alternatives=tuple(tuple(_clause(clause, rule, index, rules, scope, locate)) for index, clause in enumerate(rule.clauses)),
+            alternatives=tuple(
+                tuple(_clause(clause, rule, index, rules, scope, locate)) for index, clause in enumerate(rule.clauses)
+            ),
             conditions=tuple(_conditions(rule.when, scope, locate)),
             exceptions=tuple(_conditions(rule.unless, scope, locate)),
             expected_bytes=expected,

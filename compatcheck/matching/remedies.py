@@ -62,11 +62,18 @@ def _change_release(
     return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"
 
 
-def _nearest(rule: CompiledRule, name: str, specifier: str, verb: str, current: str | None, scope: FactScope) -> str | None:
+def _nearest(
+    rule: CompiledRule, name: str, specifier: str, verb: str, current: str | None, scope: FactScope
+) -> str | None:
     """Find the release nearest to the installed one that the rule does not hold and the remedy allows."""
     if current is None or parse_version(current) is None:
         return None
-    bad = [bounds for clause in rule.clauses for key, bounds in clause.packages.items() if key == name and not isinstance(bounds, str)]
+    bad = [
+        bounds
+        for clause in rule.clauses
+        for key, bounds in clause.packages.items()
+        if key == name and not isinstance(bounds, str)
+    ]
     if not bad:
         return None
     try:

@@ -58,12 +58,21 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
     yield ""
 
 
-_VERDICTS = {"affected": "affects this subject", "possible": "may affect this subject", "silent": "does not affect this subject"}
+_VERDICTS = {
+    "affected": "affects this subject",
+    "possible": "may affect this subject",
+    "silent": "does not affect this subject",
+}
 
 
 def _conditions(conditions: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     for condition in conditions:
-        yield from wrap(f"{_MARKS[condition.outcome]}  {condition.text}", _WIDTH, initial_indent="    ", subsequent_indent="         ")
+        yield from wrap(
+            f"{_MARKS[condition.outcome]}  {condition.text}",
+            _WIDTH,
+            initial_indent="    ",
+            subsequent_indent="         ",
+        )
         for fact in condition.facts:
             yield f"           {fact.name} = {_show(fact)}{_place(fact)}"
         for name in condition.missing:
@@ -89,7 +98,10 @@ def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explan
         return []
     texts = [condition.text for condition in explanation.conditions if condition.outcome is False]
     texts += [f"the exception {condition.text}" for condition in explanation.exceptions if condition.outcome is True]
-    dead = [[condition for condition in alternative if condition.outcome is False] for alternative in explanation.alternatives]
+    dead = [
+        [condition for condition in alternative if condition.outcome is False]
+        for alternative in explanation.alternatives
+    ]
     if dead and all(dead):
         texts = [_because(condition) for alternative in dead for condition in alternative] + texts
     return list(dict.fromkeys(texts))

@@ -38,7 +38,9 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
         for _, fact in sorted(subject.facts, key=lambda item: item[1].name):
             lines.append(f"  {fact.name:<{width}}  {show(fact.value, fact.name)}")
             lines.append(f"  {'':<{width}}    {_origin(fact)}")
-            lines.extend(f"  {'':<{width}}    not {show(value, fact.name)} ({source})" for value, source in fact.alternatives)
+            lines.extend(
+                f"  {'':<{width}}    not {show(value, fact.name)} ({source})" for value, source in fact.alternatives
+            )
         for name, values in subject.conflicts:
             told = "; ".join(f"{show(value, name)} at {source}" for value, source in values)
             lines.append(f"  conflict: {name}: {told}")
@@ -57,7 +59,9 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
 def _origin(fact: Fact) -> str:
     places = ", ".join(str(source) for source in fact.sources[:2])
     words = fact.note or ""
-    return f"{fact.origin}: " + " from ".join(part for part in (words, places) if part) if words or places else fact.origin
+    return (
+        f"{fact.origin}: " + " from ".join(part for part in (words, places) if part) if words or places else fact.origin
+    )
 
 
 def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -> str:
@@ -69,13 +73,17 @@ def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
                 "id": subject.id,
                 "origin": subject.origin,
                 "python": subject.python,
-                "packages": [{"name": name, "version": version, "source": source} for name, version, source in subject.packages],
+                "packages": [
+                    {"name": name, "version": version, "source": source} for name, version, source in subject.packages
+                ],
                 "facts": [describe(role, fact) for role, fact in subject.facts],
                 "conflicts": [
                     {"fact": name, "values": [{"value": value, "source": str(source)} for value, source in values]}
                     for name, values in subject.conflicts
                 ],
-                "unresolved": [{"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved],
+                "unresolved": [
+                    {"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved
+                ],
                 "unread_keys": [{"source": str(source), "nearest": near} for source, near in subject.unread_keys],
             }
             for subject in subjects
@@ -120,7 +128,10 @@ def format_yaml(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
 
 def format_names(terms: Sequence[object]) -> str:
     """List the vocabulary."""
-    rows = [(str(getattr(term, "name", "")), str(getattr(term, "type", "")), str(getattr(term, "meaning", ""))) for term in terms]
+    rows = [
+        (str(getattr(term, "name", "")), str(getattr(term, "type", "")), str(getattr(term, "meaning", "")))
+        for term in terms
+    ]
     width = max(len(name) for name, _, _ in rows)
     return "\n".join(f"{name:<{width}}  {kind:<7}  {meaning}" for name, kind, meaning in rows)
 

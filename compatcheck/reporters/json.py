@@ -27,7 +27,8 @@ def describe_report(report: Report) -> dict[str, object]:
         "findings": [_finding(finding) for finding in report.findings],
         "advisories": [],
         "skipped": [
-            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named} for entry in report.skipped
+            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
+            for entry in report.skipped
         ],
         "summary": {
             "findings": len(report.findings) - suppressed,
@@ -50,7 +51,9 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
         "environment": {
             "python": subject.python,
             "complete": subject.complete,
-            "packages": [{"name": name, "version": version, "source": source} for name, version, source in subject.packages],
+            "packages": [
+                {"name": name, "version": version, "source": source} for name, version, source in subject.packages
+            ],
             "notes": list(subject.notes),
         },
         "facts": [{**describe_fact(fact), "role": role} for role, fact in subject.facts],
@@ -59,7 +62,9 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
             {"fact": name, "values": [{"value": _value(value), "source": str(source)} for value, source in values]}
             for name, values in subject.conflicts
         ],
-        "unresolved": [{"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved],
+        "unresolved": [
+            {"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved
+        ],
         "version_unknown": [{"package": name, "rules": count} for name, count in subject.folded],
         "estimate": None,
     }

@@ -57,7 +57,10 @@ def _lines(rule: Any, texts: Any) -> Iterator[str]:  # noqa: ANN401 (see format_
 
 
 def _remedy(remedy: Mapping[str, Any]) -> str:
-    target = ", ".join(f"{name}{value if remedy['verb'] in {'upgrade', 'downgrade'} else f' = {value}'}" for name, value in remedy["target"].items())
+    target = ", ".join(
+        f"{name}{value if remedy['verb'] in {'upgrade', 'downgrade'} else f' = {value}'}"
+        for name, value in remedy["target"].items()
+    )
     words = f"{remedy['verb']} {target}" if remedy["verb"] != "note" else ""
     note = remedy["note"] or ""
     return f"{' — '.join(part for part in (words, note) if part)} ({remedy['safety']})"

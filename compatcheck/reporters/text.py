@@ -49,7 +49,9 @@ class _Writer:
                 yield from (self.one_line(finding) for finding in findings)
                 continue
             self.base = _common_directory(findings)
-            yield self.paint(subject.id.replace(f" + {self.base}", " + ") if self.base or several else subject.origin, "1")
+            yield self.paint(
+                subject.id.replace(f" + {self.base}", " + ") if self.base or several else subject.origin, "1"
+            )
             yield from self.subject(subject, findings)
         if not self.quiet:
             for entry in report.skipped:
@@ -77,20 +79,28 @@ class _Writer:
             yield from self.finding(finding)
         if len(possible) > limit:
             yield ""
-            yield from self.wrapped("possible", f"{len(possible) - limit} more depend on facts that are not known; -v shows them")
+            yield from self.wrapped(
+                "possible", f"{len(possible) - limit} more depend on facts that are not known; -v shows them"
+            )
         if waiting:
             yield ""
             count = len(waiting)
             options = sorted({_hardware_option(need) for finding in waiting for need in finding.needs})
-            yield from self.wrapped("hardware", f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them")
+            yield from self.wrapped(
+                "hardware", f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them"
+            )
         if not shown:
             yield f"  no known problem among the rules about {self.covered(subject)}"
         for name, values in subject.conflicts:
-            yield from self.wrapped("conflict", f"{name}: " + "; ".join(f"{_show(value)} at {source}" for value, source in values), "33")
+            yield from self.wrapped(
+                "conflict", f"{name}: " + "; ".join(f"{_show(value)} at {source}" for value, source in values), "33"
+            )
         for name, source, why in subject.unresolved:
             yield from self.wrapped("auto", f"{name} at {source}: {why}", "33")
         for name, count in subject.folded:
-            yield from self.wrapped("unknown", f"{name}: version unknown, {count} rule{'s depend' if count != 1 else ' depends'} on it")
+            yield from self.wrapped(
+                "unknown", f"{name}: version unknown, {count} rule{'s depend' if count != 1 else ' depends'} on it"
+            )
         unread = subject.unread_keys
         near = [(source, guess) for source, guess in unread if guess is not None]
         for source, guess in unread if self.verbose else near:
@@ -152,7 +162,11 @@ class _Writer:
             text = f"{fact.name} {_show(fact.value)}" if "." not in fact.name else f"{fact.name} = {_show_fact(fact)}"
             place = _place(fact).removeprefix(self.base)
             room = self.width - _LABEL - 2 - len(text) - len(place)
-            yield from self.wrapped(label, text) if room < 2 else [self.label(label) + text + " " * room + self.paint(place, "2")]  # noqa: PLR2004 (two blanks at least)
+            yield from (
+                self.wrapped(label, text)
+                if room < 2
+                else [self.label(label) + text + " " * room + self.paint(place, "2")]
+            )  # noqa: PLR2004 (two blanks at least)
             if room < 2:  # noqa: PLR2004 (two blanks at least)
                 yield from (" " * (_LABEL + 4) + self.paint(line, "2") for line in wrap(place, self.width - _LABEL - 4))
             label = ""
@@ -162,18 +176,24 @@ class _Writer:
 
     def wrapped(self, label: str, text: str, code: str = "2") -> Iterator[str]:
         head = self.label(label, code)
-        for line in wrap(" ".join(text.split()), self.width - _LABEL - 2, break_long_words=False, break_on_hyphens=False) or [""]:
+        for line in wrap(
+            " ".join(text.split()), self.width - _LABEL - 2, break_long_words=False, break_on_hyphens=False
+        ) or [""]:
             yield f"{head}{line}"
             head = " " * (_LABEL + 2)
 
     def closing(self, report: Report) -> str:
-        certain = [finding for finding in report.findings if finding.suppressed is None and finding.status == "affected"]
+        certain = [
+            finding for finding in report.findings if finding.suppressed is None and finding.status == "affected"
+        ]
         possible = sum(finding.suppressed is None and finding.status == "possible" for finding in report.findings)
         waived = sum(finding.suppressed is not None for finding in report.findings)
         counts: dict[str, int] = {}
         for finding in certain:
             counts[finding.severity] = counts.get(finding.severity, 0) + 1
-        levels = ", ".join(f"{counts[level]} {level}" for level in ("critical", "high", "medium", "low", "info") if level in counts)
+        levels = ", ".join(
+            f"{counts[level]} {level}" for level in ("critical", "high", "medium", "low", "info") if level in counts
+        )
         parts = [f"{len(certain)} finding{'' if len(certain) == 1 else 's'}" + (f" ({levels})" if levels else "")]
         if possible:
             parts.append(f"{possible} possible")
@@ -185,7 +205,12 @@ class _Writer:
 
 def _common_directory(findings: list[Finding]) -> str:
     """Return the directory, with its slash, that holds every file the findings point at."""
-    paths = {source.path for finding in findings for source in finding.locations if "/" in source.path and " " not in source.path}
+    paths = {
+        source.path
+        for finding in findings
+        for source in finding.locations
+        if "/" in source.path and " " not in source.path
+    }
     directories = {path.rpartition("/")[0] + "/" for path in paths}
     return directories.pop() if len(directories) == 1 else ""
 

@@ -29,7 +29,9 @@ _TRAINER_FACTS = {
 """``auto`` means: whatever the trainer's own argument or default says."""
 
 
-def fill_in(automatic: Mapping[str, Source], facts: Mapping[str, Fact], readers: set[str]) -> tuple[dict[str, Fact], dict[str, str]]:
+def fill_in(
+    automatic: Mapping[str, Source], facts: Mapping[str, Fact], readers: set[str]
+) -> tuple[dict[str, Fact], dict[str, str]]:
     """Resolve ``auto`` values.
 
     Args:
@@ -45,7 +47,9 @@ def fill_in(automatic: Mapping[str, Source], facts: Mapping[str, Fact], readers:
     owners = sorted(readers & OWNERS)
     for name, source in automatic.items():
         if not owners:
-            reasons[name] = "`auto` is filled in by the HF Trainer or accelerate, and no configuration of theirs was given"
+            reasons[name] = (
+                "`auto` is filled in by the HF Trainer or accelerate, and no configuration of theirs was given"
+            )
         elif name in _TRAINER_FACTS:
             continue  # the owner's own default row applies, as for a key left out
         elif name in _HIDDEN_SIZE_FORMULAS:
@@ -55,7 +59,9 @@ def fill_in(automatic: Mapping[str, Source], facts: Mapping[str, Fact], readers:
                 continue
             formula, words = _HIDDEN_SIZE_FORMULAS[name]
             value = int(formula(hidden.value))
-            resolved[name] = Fact(name, value, "derived", (source, *hidden.sources), f"auto = {words} in the HF Trainer")
+            resolved[name] = Fact(
+                name, value, "derived", (source, *hidden.sources), f"auto = {words} in the HF Trainer"
+            )
         else:
             reasons[name] = "`auto` is not a value the HF Trainer fills in for this key"
     return resolved, reasons

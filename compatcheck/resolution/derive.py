@@ -37,12 +37,27 @@ def _precision_of(dtype: str, sharding: str) -> Value:
 
 
 DERIVATIONS = (
-    Derivation("hardware.world_size", ("hardware.gpus_per_node", "hardware.nodes"), lambda gpus, nodes: gpus * nodes, "gpus_per_node × nodes"),
+    Derivation(
+        "hardware.world_size",
+        ("hardware.gpus_per_node", "hardware.nodes"),
+        lambda gpus, nodes: gpus * nodes,
+        "gpus_per_node × nodes",
+    ),
     Derivation("training.sharding", ("training.zero_stage",), lambda stage: "zero" if stage else None, "ZeRO stage"),
     Derivation("training.sharding", ("training.fsdp_version",), lambda _: "fsdp", "FSDP is configured"),
     Derivation("training.sharding", ("training.fsdp_sharding_strategy",), lambda _: "fsdp", "FSDP is configured"),
-    Derivation("training.mixed_precision", ("training.param_dtype", "training.sharding"), _precision_of, "dtype of the parameters under ZeRO"),
-    Derivation("training.param_dtype", ("training.mixed_precision", "training.sharding"), _param_dtype, "mixed precision under ZeRO"),
+    Derivation(
+        "training.mixed_precision",
+        ("training.param_dtype", "training.sharding"),
+        _precision_of,
+        "dtype of the parameters under ZeRO",
+    ),
+    Derivation(
+        "training.param_dtype",
+        ("training.mixed_precision", "training.sharding"),
+        _param_dtype,
+        "mixed precision under ZeRO",
+    ),
     Derivation("training.compute_dtype", ("training.mixed_precision",), _compute_dtype, "mixed precision"),
     Derivation("training.compute_dtype", ("training.param_dtype",), lambda dtype: dtype, "dtype of the parameters"),
     Derivation(
@@ -57,11 +72,26 @@ DERIVATIONS = (
         lambda micro, steps, world: micro * steps * world,
         "micro_batch_size × gradient_accumulation_steps × world_size",
     ),
-    Derivation("rollout.tensor_parallel", ("rollout.engine",), lambda engine: 1 if engine == "hf" else None, "the HF engine runs on one rank"),
+    Derivation(
+        "rollout.tensor_parallel",
+        ("rollout.engine",),
+        lambda engine: 1 if engine == "hf" else None,
+        "the HF engine runs on one rank",
+    ),
     Derivation("rollout.cuda_graphs", ("rollout.enforce_eager",), lambda eager: not eager, "enforce_eager"),
     Derivation("rollout.colocated", ("rollout.mode",), lambda mode: mode == "colocate", "vllm_mode"),
-    Derivation("training.sequence_length", ("training.max_prompt_length", "training.max_response_length"), lambda a, b: a + b, "prompt + response"),
-    Derivation("training.loss_implementation", ("training.use_liger_kernel",), lambda on: "fused_linear" if on else None, "Liger kernels"),
+    Derivation(
+        "training.sequence_length",
+        ("training.max_prompt_length", "training.max_response_length"),
+        lambda a, b: a + b,
+        "prompt + response",
+    ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.use_liger_kernel",),
+        lambda on: "fused_linear" if on else None,
+        "Liger kernels",
+    ),
     Derivation(
         "training.loss_implementation",
         ("training.loss_type", "training.trainer"),

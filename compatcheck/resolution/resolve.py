@@ -101,7 +101,9 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     frameworks = [(document.reader, document.source) for document in documents if document.reader in _FRAMEWORKS]
     if frameworks and "training.framework" not in facts:
         reader, source = frameworks[0]
-        facts["training.framework"] = Fact("training.framework", reader, "derived", (source,), "the program this file is for")
+        facts["training.framework"] = Fact(
+            "training.framework", reader, "derived", (source,), "the program this file is for"
+        )
     framework = facts.get("training.framework")
     if framework is not None and isinstance(framework.value, str) and framework.value not in readers:
         readers.insert(0, framework.value)
@@ -124,7 +126,10 @@ def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> None:
     for name in ("memory_bytes", "compute_capability", "multiprocessors"):
         value = getattr(found[0], name)
         if value is not None:
-            facts.setdefault(f"hardware.{name}", Fact(f"hardware.{name}", value, "derived", gpu.sources, f"{found[0].name} in the catalogue"))
+            facts.setdefault(
+                f"hardware.{name}",
+                Fact(f"hardware.{name}", value, "derived", gpu.sources, f"{found[0].name} in the catalogue"),
+            )
 
 
 def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]]) -> None:

@@ -139,7 +139,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     for path in sorted((directory / "_tables").glob("*.yaml")):
         yield f"tables/{path.stem}", _compile_table(path)
     for path in sorted((directory / "_defaults").glob("*.yaml")):
-        yield f"defaults/{path.stem}", [_compile_default(row, path, index) for index, row in enumerate(load_strict(path)[0]["rows"])]
+        yield (
+            f"defaults/{path.stem}",
+            [_compile_default(row, path, index) for index, row in enumerate(load_strict(path)[0]["rows"])],
+        )
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)
     for path in sorted((directory / "_pins").glob("*.yaml")):

@@ -97,7 +97,9 @@ class Database:
             if self._header["format"] != FORMAT:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            raise RuleError("not a rule database of this release", source=Source(name), hint="reinstall compatcheck") from None
+            raise RuleError(
+                "not a rule database of this release", source=Source(name), hint="reinstall compatcheck"
+            ) from None
         self._start = stream.tell()
         self.id: str = self._header["id"]
         """First 12 hex digits of the SHA-256 of the rules and data it was compiled from."""

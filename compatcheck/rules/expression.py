@@ -295,7 +295,13 @@ def _compare_pair(operation: ast.cmpop, left: object, right: object) -> object:
         return _COMPARE[type(operation)](frozenset(_items(left)), frozenset(_items(right)))
     if left is None or right is None:
         same = left is right
-        return same if isinstance(operation, ast.Is | ast.Eq) else not same if isinstance(operation, ast.IsNot | ast.NotEq) else False
+        return (
+            same
+            if isinstance(operation, ast.Is | ast.Eq)
+            else not same
+            if isinstance(operation, ast.IsNot | ast.NotEq)
+            else False
+        )
     return _COMPARE[type(operation)](left, right)
 
 

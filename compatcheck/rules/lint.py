@@ -28,7 +28,9 @@ Truth = Callable[[str, Mapping[str, Any]], bool | None]
 """Evaluates an expression over an example: True, False, or None when undecided."""
 
 
-def lint_rule(rule: Rule, releases: Callable[[str], tuple[str, ...]], truth: Truth, root: Path | None = None) -> Iterator[Problem]:
+def lint_rule(
+    rule: Rule, releases: Callable[[str], tuple[str, ...]], truth: Truth, root: Path | None = None
+) -> Iterator[Problem]:
     """Yield what is wrong with a rule.
 
     Args:
@@ -152,5 +154,8 @@ def _check_atoms(rule: Rule, truth: Truth) -> Iterator[tuple[str, str]]:
     atoms = conjuncts(rule.when)
     table = [[truth(atom, example) for atom in atoms] for example in rule.examples.no_match]
     for index, atom in enumerate(atoms):
-        if not any(row[index] is False and all(value is True for place, value in enumerate(row) if place != index) for row in table):
+        if not any(
+            row[index] is False and all(value is True for place, value in enumerate(row) if place != index)
+            for row in table
+        ):
             yield "examples.no_match", f"no no_match in which only `{atom}` is false"

@@ -137,7 +137,9 @@ class _Reader:
                 from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
                 near = get_close_matches(key, sorted(keys), n=1)
-                raise self.error(f"unknown key {key!r}", *where, key, hint=f"did you mean {near[0]!r}?" if near else None)
+                raise self.error(
+                    f"unknown key {key!r}", *where, key, hint=f"did you mean {near[0]!r}?" if near else None
+                )
 
     def text(self, data: Mapping[str, Any], key: str, *where: str | int) -> str:
         value = data.get(key)

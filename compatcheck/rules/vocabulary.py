@@ -278,7 +278,9 @@ def parse_value(name: str, text: object, source: Source) -> Value:
     if term is None:
         near = nearest(name, list(vocabulary()))
         raise UsageError(
-            f"unknown fact {name!r}", source=source, hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`"
+            f"unknown fact {name!r}",
+            source=source,
+            hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`",
         )
     value = _convert(term, text)
     if isinstance(value, _Bad):
@@ -361,6 +363,3 @@ def _convert_set(raw: object) -> tuple[str, ...] | _Bad:
     if isinstance(raw, list | tuple | set | frozenset) and all(isinstance(item, str) for item in raw):
         return tuple(sorted({str(item) for item in raw}))
     return _BAD
-
-
-

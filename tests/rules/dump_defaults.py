@@ -91,7 +91,9 @@ def dump_dataclass(cls: type, names: list[str]) -> dict[str, Any]:
             result["not_built"] = f"{type(error).__name__}: {error}"[:200]
             return result
     result["built"] = {
-        name: plain(getattr(built, name)) for name in fields if hasattr(built, name) and plain(getattr(built, name)) != fields[name]
+        name: plain(getattr(built, name))
+        for name in fields
+        if hasattr(built, name) and plain(getattr(built, name)) != fields[name]
     }
     return result
 
@@ -106,15 +108,27 @@ def dump_transformers() -> dict[str, Any]:
         built = arguments(output_dir=tempfile.mkdtemp(), report_to=[], fsdp="full_shard", fsdp_config={})
         variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith("FSDP_")}
         plugin = plain(getattr(built, "fsdp_plugin_args", None)) or {}
-        found["TrainingArguments(fsdp)"] = {"fields": {}, "environment": variables, "plugin": plugin, "config": plain(built.fsdp_config)}
+        found["TrainingArguments(fsdp)"] = {
+            "fields": {},
+            "environment": variables,
+            "plugin": plugin,
+            "config": plain(built.fsdp_config),
+        }
     except Exception as error:  # noqa: BLE001 (see dump_dataclass)
         found["TrainingArguments(fsdp)"] = {"fields": {}, "not_built": f"{type(error).__name__}: {error}"[:200]}
     config = transformers.LlamaConfig(
-        hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, vocab_size=8
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        vocab_size=8,
     )
     model = transformers.LlamaForCausalLM(config)
     model.gradient_checkpointing_enable()
-    keywords = getattr(model.model, "_gradient_checkpointing_func", None) or getattr(model.model.layers[0], "_gradient_checkpointing_func")
+    keywords = getattr(model.model, "_gradient_checkpointing_func", None) or getattr(
+        model.model.layers[0], "_gradient_checkpointing_func"
+    )
     found["gradient_checkpointing_enable"] = {"fields": {}, "keywords": plain(keywords.keywords)}
     return found
 
@@ -145,7 +159,11 @@ def dump_trl() -> dict[str, Any]:
                     found.setdefault(name, {"fields": {}, "not_imported": f"{type(error).__name__}: {error}"[:200]})
                 continue
             if dataclasses.is_dataclass(cls):
-                found[name] = {"module": cls.__module__, **dump_dataclass(cls, TRL), "reentrant": _reentrant_default(cls.__module__)}
+                found[name] = {
+                    "module": cls.__module__,
+                    **dump_dataclass(cls, TRL),
+                    "reentrant": _reentrant_default(cls.__module__),
+                }
                 break
     return found
 
@@ -165,23 +183,32 @@ def dump_deepspeed() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for stage in range(4):
         zero = DeepSpeedZeroConfig(stage=stage)
-        found[f"zero_optimization(stage={stage})"] = {"fields": {name: plain(getattr(zero, name)) for name in ZERO if hasattr(zero, name)}}
+        found[f"zero_optimization(stage={stage})"] = {
+            "fields": {name: plain(getattr(zero, name)) for name in ZERO if hasattr(zero, name)}
+        }
     offloaded = DeepSpeedZeroConfig(stage=3, offload_optimizer={"device": "cpu"}, offload_param={"device": "cpu"})
-    found["offload_optimizer"] = {"fields": {name: getattr(offloaded.offload_optimizer, name) for name in ("pin_memory", "pipeline_write")}}
+    found["offload_optimizer"] = {
+        "fields": {name: getattr(offloaded.offload_optimizer, name) for name in ("pin_memory", "pipeline_write")}
+    }
     found["offload_param"] = {"fields": {"pin_memory": offloaded.offload_param.pin_memory}}
     leaf = getattr(offloaded, "leaf_module", None)
     found["leaf_module"] = {"fields": {} if leaf is None else {"classes": list(leaf.classes)}}
     precisions = (("", {}), ("bf16", {"bf16": {"enabled": True}}), ("fp16", {"fp16": {"enabled": True}}))
     for name, precision in precisions:
         for stage in (0, 2):
-            config = DeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}, **precision})
+            config = DeepSpeedConfig(
+                {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}, **precision}
+            )
             found[f"config({name or 'fp32'}, stage={stage})"] = {"fields": _deepspeed_fields(config)}
     return found
 
 
 def _deepspeed_fields(config: Any) -> dict[str, Any]:
     """Read the parts of a DeepSpeedConfig whose names changed between releases."""
-    fields = {"gradient_accumulation_steps": config.gradient_accumulation_steps, "zero_stage": plain(config.zero_config.stage)}
+    fields = {
+        "gradient_accumulation_steps": config.gradient_accumulation_steps,
+        "zero_stage": plain(config.zero_config.stage),
+    }
     for name in ("bf16", "fp16"):
         part = getattr(config, {"bf16": "bfloat16_config", "fp16": "float16_config"}[name], None)
         old = {"bf16": "bfloat16_enabled", "fp16": "fp16_enabled"}[name]
@@ -209,7 +236,11 @@ def dump_accelerate() -> dict[str, Any]:
     ).split()
     found: dict[str, Any] = {}
     for version in (1, 2):
-        keywords = {"fsdp_version": version} if "fsdp_version" in {f.name for f in dataclasses.fields(FullyShardedDataParallelPlugin)} else {}
+        keywords = (
+            {"fsdp_version": version}
+            if "fsdp_version" in {f.name for f in dataclasses.fields(FullyShardedDataParallelPlugin)}
+            else {}
+        )
         if version == 1 or keywords:
             plugin = _fsdp_plugin(FullyShardedDataParallelPlugin, keywords)
             found[f"FullyShardedDataParallelPlugin({version})"] = {
@@ -218,7 +249,10 @@ def dump_accelerate() -> dict[str, Any]:
     plugin = _fsdp_plugin(FullyShardedDataParallelPlugin, {})
     found["FullyShardedDataParallelPlugin()"] = {"fields": {"fsdp_version": getattr(plugin, "fsdp_version", 1)}}
     found["GradientAccumulationPlugin"] = {
-        "fields": {"sync_each_batch": GradientAccumulationPlugin(num_steps=2).sync_each_batch, "num_steps": GradientAccumulationPlugin().num_steps}
+        "fields": {
+            "sync_each_batch": GradientAccumulationPlugin(num_steps=2).sync_each_batch,
+            "num_steps": GradientAccumulationPlugin().num_steps,
+        }
     }
     del DataLoaderConfiguration
     try:
@@ -308,11 +342,18 @@ def dump_auto() -> dict[str, Any]:
         document["zero_optimization"]["stage"] = stage
         given = copy.deepcopy(document)
         arguments = transformers.TrainingArguments(
-            output_dir=tempfile.mkdtemp(), report_to=[], per_device_train_batch_size=4, gradient_accumulation_steps=2, warmup_steps=10
+            output_dir=tempfile.mkdtemp(),
+            report_to=[],
+            per_device_train_batch_size=4,
+            gradient_accumulation_steps=2,
+            warmup_steps=10,
         )
         for name, value in extra.items():
             setattr(arguments, name, value)
-        entry: dict[str, Any] = {"arguments": {"stage": stage, **extra, "model": plain(vars(configs[shape]))}, "fields": {}}
+        entry: dict[str, Any] = {
+            "arguments": {"stage": stage, **extra, "model": plain(vars(configs[shape]))},
+            "fields": {},
+        }
         try:
             config = HfTrainerDeepSpeedConfig(given)
             config.trainer_config_process(arguments)
