@@ -197,6 +197,7 @@ run.retriever_on_gpu | bool | | a retrieval index shares the training devices
 run.repeated_initialize | bool | | engines are created and destroyed in one process
 run.resumes_checkpoint | bool | | training starts from a checkpoint
 run.saves_full_state_dict | bool | | a gathered state dict is built while training
+run.converts_zero_checkpoint | bool | | zero_to_fp32 consolidates a ZeRO checkpoint
 run.multiple_adapters | bool | | a second adapter is added to the model
 run.merges_adapter | bool | | the adapter is merged while the base is resident
 run.loads_second_model | bool | | a second model is loaded in the process
@@ -215,6 +216,7 @@ QUESTIONS = {
     "run.retriever_on_gpu": "Does a retrieval index (faiss on GPU) share the training GPUs?",
     "run.repeated_initialize": "Does one process create and destroy the training engine more than once?",
     "run.resumes_checkpoint": "Does this run start from a checkpoint?",
+    "run.converts_zero_checkpoint": "Is a ZeRO checkpoint consolidated with zero_to_fp32?",
     "run.multiple_adapters": "Is a second adapter added to the model?",
     "run.loads_second_model": "Is a second model loaded in the same process?",
     "run.custom_autograd_function": "Does a custom autograd.Function come last in a checkpointed region?",
@@ -276,7 +278,9 @@ def parse_value(name: str, text: object, source: Source) -> Value:
     if term is None:
         near = nearest(name, list(vocabulary()))
         raise UsageError(
-            f"unknown fact {name!r}", source=source, hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`"
+            f"unknown fact {name!r}",
+            source=source,
+            hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`",
         )
     value = _convert(term, text)
     if isinstance(value, _Bad):
@@ -359,6 +363,3 @@ def _convert_set(raw: object) -> tuple[str, ...] | _Bad:
     if isinstance(raw, list | tuple | set | frozenset) and all(isinstance(item, str) for item in raw):
         return tuple(sorted({str(item) for item in raw}))
     return _BAD
-
-
-
