@@ -17,9 +17,10 @@ from compatcheck.core.markers import (
     describe_machine,
     evaluate,
 )
+from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import Requirement, combine, read_url
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo, redact
+from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 

@@ -19,8 +19,8 @@ from compatcheck.core.markers import (
     describe_machine,
     evaluate,
 )
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import redact
 from compatcheck.core.toml import locate_entries, read_toml
 
 _VERSION = 1

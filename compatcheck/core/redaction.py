@@ -6,7 +6,7 @@ import re
 
 REDACTED = "[redacted]"
 
-_USER_INFO = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)")
+_USER_INFO = re.compile(r"(?<=://)[^/\s'\"]+(?=@)")
 _QUERY = re.compile(
     r"([?&;](?:access_)?(?:token|key|api_?key|signature|sig|secret|password|passwd|pwd|auth|credential|x-amz-[a-z-]+|"
     r"x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+",

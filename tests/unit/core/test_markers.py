@@ -76,7 +76,7 @@ def test_normalised_form_means_the_same(text: str) -> None:
         ("os.name == 'posix'", True),
     ],
 )
-def test_three_values(text: str, expected: bool | None) -> None:
+def test_three_values(text: str, expected: bool | None) -> None:  # noqa: FBT001 (a table)
     environment = describe_machine(extras=["gpu"])
     assert evaluate(text, environment, "3.11.0") is expected
 
