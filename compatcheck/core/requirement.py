@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, evaluate
-from compatcheck.core.source import Source
 from compatcheck.core.textfile import echo, redact
 from compatcheck.core.versions import (
     InvalidSpecifierError,
@@ -18,6 +16,11 @@ from compatcheck.core.versions import (
     exact_version,
     parse_version,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.source import Source
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
@@ -149,7 +152,7 @@ def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
 
 
 def _settle(
-    name: str, wanted: Sequence[Requirement], narrowing: Sequence[Requirement], environment: MarkerEnvironment
+    name: str, wanted: Sequence[Requirement], narrowing: Sequence[Requirement], environment: MarkerEnvironment,
 ) -> tuple[Package | None, list[str]]:
     cases: dict[tuple[int, ...], None] = {}
     undecided = False

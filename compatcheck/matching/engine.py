@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import Fact, Facts
@@ -13,9 +12,13 @@ from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, 
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope, version_need
-from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import CompiledRule, RuleSet
 from compatcheck.rules.expression import fact_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import CompiledRule, RuleSet
 
 IMPLIED = {
     "deepspeed": ("deepspeed",),
@@ -76,7 +79,7 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
                 decided.append((rule, decision))
             except RuleError as error:
                 skipped.append(
-                    Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this")
+                    Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
                 )
         findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
     findings.sort(key=_order)
@@ -94,7 +97,7 @@ def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
     return tuple(implied)
 
 
-def _build_all(  # noqa: PLR0913 (one role's context)
+def _build_all(
     decided: Iterable[tuple[CompiledRule, Decision]],
     subject: Subject,
     role: str,
@@ -111,7 +114,7 @@ def _build_all(  # noqa: PLR0913 (one role's context)
             finding = build(rule, decision, subject, role, facts, scope)
         except RuleError as error:
             skipped.append(
-                Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this")
+                Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
             )
             continue
         wrong = tuple((other.id, other.title) for other in folklore if rule.id in other.debunks)
@@ -119,8 +122,13 @@ def _build_all(  # noqa: PLR0913 (one role's context)
 
 
 def build(
-    rule: CompiledRule, decision: Decision, subject: Subject, role: str, facts: Facts, scope: FactScope
-) -> Finding:  # noqa: PLR0913 (one finding's context)
+    rule: CompiledRule,
+    decision: Decision,
+    subject: Subject,
+    role: str,
+    facts: Facts,
+    scope: FactScope,
+) -> Finding:
     """Build the finding of a rule that is not silent."""
     texts = scope.rules.texts(rule)
     impact = _impact(rule, scope)
@@ -174,7 +182,7 @@ def _used_facts(rule: CompiledRule, decision: Decision, facts: Facts, scope: Fac
         package = scope.package(name)
         if package is not None and package.specifier != "absent":
             used.append(
-                Fact(name, package.version or package.specifier or "any release", "installed", (package.source,))
+                Fact(name, package.version or package.specifier or "any release", "installed", (package.source,)),
             )
     condition = decision.clause.when if decision.clause is not None else None
     names: dict[str, None] = {}

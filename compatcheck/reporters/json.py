@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-from compatcheck.core.facts import Fact, Value
-from compatcheck.core.report import Finding, Report, SubjectReport
-from compatcheck.core.source import Source
+if TYPE_CHECKING:
+    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.report import Finding, Report, SubjectReport
+    from compatcheck.core.source import Source
 
 SCHEMA_VERSION = "1"
 

@@ -130,7 +130,7 @@ FIXED = {
 
 
 def draw(
-    rng: random.Random, model_type: str, row: dict[str, Any], rows: dict[str, Any], kept: float = 0.75
+    rng: random.Random, model_type: str, row: dict[str, Any], rows: dict[str, Any], kept: float = 0.75,
 ) -> dict[str, Any]:
     """Draw one configuration of a row of class defaults."""
     config: dict[str, Any] = {}
@@ -163,9 +163,8 @@ def draw(
     for name, preset in row.get("parts", {}).items():
         if name in config:
             continue
-        if "model_type" not in preset:
-            if rng.random() < 0.9:
-                config[name] = draw(rng, "", {"values": preset}, rows, kept)
+        if "model_type" not in preset and rng.random() < 0.9:
+            config[name] = draw(rng, "", {"values": preset}, rows, kept)
         if preset.get("model_type") in rows and rng.random() < 0.9:
             config[name] = draw(rng, preset["model_type"], rows[preset["model_type"]], rows, kept)
             if rng.random() < 0.7:
