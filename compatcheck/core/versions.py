@@ -65,8 +65,9 @@ def is_source_build(text: str) -> bool:
     A checkout between two releases often carries the number of the *next* one (DeepSpeed's ``version.txt`` does), so
     such a build can lie on either side of that release.
     """
-    _, plus, label = text.lower().partition("+")
-    return bool(plus) and _SOURCE_BUILD.search(label) is not None
+    if "+" not in text:
+        return False
+    return _SOURCE_BUILD.search(text.lower().partition("+")[2]) is not None
 
 
 def compile_specifier(text: str) -> Bounds:
@@ -258,7 +259,11 @@ def allowed_releases(specifier: str, releases: Iterable[str]) -> tuple[str, ...]
     Raises:
         InvalidSpecifierError: ``specifier`` is not PEP 440.
     """
-    known = tuple(releases)
+    return _allowed(specifier, tuple(releases))
+
+
+@lru_cache(maxsize=256)  # every rule about a package asks for the same requirement
+def _allowed(specifier: str, known: tuple[str, ...]) -> tuple[str, ...]:
     allowed: dict[str, None] = {}
     for part in specifier.split("||"):
         wanted = compile_specifier(part)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.collectors.pylock import read_pylock
+from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 
 PATH = str(Path(__file__).parents[3] / "fixtures" / "environments" / "uv-project" / "pylock.toml")
@@ -14,7 +15,7 @@ PATH = str(Path(__file__).parents[3] / "fixtures" / "environments" / "uv-project
 HEAD = 'lock-version = "1.0"\ncreated-by = "test"\n'
 
 
-def _read(tmp_path: Path, text: str, **options: object) -> object:
+def _read(tmp_path: Path, text: str, **options: object) -> Environment:
     lock = tmp_path / "pylock.toml"
     lock.write_text(HEAD + text)
     return read_pylock(str(lock), **options)  # type: ignore[arg-type]
