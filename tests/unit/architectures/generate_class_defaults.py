@@ -57,7 +57,9 @@ def read_parts(cls: Any) -> dict[str, dict[str, Any]]:
         # the default part may spell values its class leaves to derivation: keep what a bare instance of the class has not
         differs = {k: getattr(nested, k) for k in values if getattr(nested, k, None) != getattr(plain, k, None)}
         # a part without a model type is found under its parent alone, with all its defaults
-        parts[name] = {"model_type": nested.model_type, **differs} if nested.model_type else values
+        spec = getattr(cls, "sub_configs_defaults", {}).get(name)
+        stated = {k: v for k, v in getattr(spec, "init_kwargs", {}).items() if k in values}
+        parts[name] = {"model_type": nested.model_type, **stated, **differs} if nested.model_type else values
     return parts
 
 
