@@ -151,7 +151,7 @@ def _falcon(keys: Keys) -> ParameterCounts:
     norms = 2
     if keys.flag("parallel_attn"):
         given = keys.optional("num_ln_in_parallel_attn")
-        norms = 2 if given == 2 or (given is None and keys.flag("new_decoder_architecture")) else 1  # noqa: PLR2004
+        norms = 2 if given == 2 or (given is None and keys.flag("new_decoder_architecture")) else 1
     block = linear(hidden, qkv, bias) + linear(hidden, hidden, bias) + mlp + layer_norm(hidden, norms)
     return decoder(keys, Layer(block), final_norm=layer_norm(hidden))
 

@@ -33,7 +33,9 @@ class LazyGroup(click.Group):
         return None if entry is None else import_module(entry[0]).command
 
     def resolve_command(
-        self, ctx: click.Context, args: list[str]
+        self,
+        ctx: click.Context,
+        args: list[str],
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the nearest command when there is none of this name."""
         if args and args[0] not in COMMANDS:

@@ -25,7 +25,11 @@ def report_crash(arguments: list[str]) -> None:
         return
     kind, error, _ = sys.exc_info()
     with tempfile.NamedTemporaryFile(
-        "w", prefix="compatcheck-crash-", suffix=".log", delete=False, encoding="utf-8"
+        "w",
+        prefix="compatcheck-crash-",
+        suffix=".log",
+        delete=False,
+        encoding="utf-8",
     ) as log:
         log.write(text)
     click.echo(f"internal error: {kind.__name__ if kind else 'error'}: {error}", err=True)

@@ -16,7 +16,7 @@ from compatcheck.cli.run import DEFAULT_FAIL_ON, FORMATS, Checks, Output, execut
 @options.input_options
 @options.check_options
 @options.output_options(FORMATS)
-@click.option("--dump", is_flag=True, help="Print everything known about the environment as JSON, and check nothing.")
+@click.option("--dump", is_flag=True, help="Print everything known about the environment, and check nothing.")
 def command(dump: bool, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's signature)
     """Check what is installed in one interpreter, with this model, training configuration and hardware.
 
@@ -25,7 +25,7 @@ def command(dump: bool, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's s
     """
     request, checks, output = split(given)
     if dump:
-        return print_dump(request)
+        return print_dump(request, output.format_name)
     return execute(request, checks, output)
 
 
@@ -37,12 +37,18 @@ def split(given: dict[str, Any]) -> tuple[Request, Checks, Output]:
     return request, checks._replace(fail_on=given.get("fail_on") or DEFAULT_FAIL_ON), output
 
 
-def print_dump(request: Request) -> int:
-    """Print the dump of an environment."""
-    import json  # noqa: PLC0415 (only for the dump)
+def print_dump(request: Request, format_name: str) -> int:
+    """Print everything known about an environment, as text or JSON."""
     import os  # noqa: PLC0415 (only for the dump)
 
-    from compatcheck.collectors.dump import dump_environment  # noqa: PLC0415 (only for the dump)
+    from compatcheck.collectors.dump import collect_dump, format_dump  # noqa: PLC0415 (only for the dump)
+    from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (only for the dump)
 
-    click.echo(json.dumps(dump_environment(request.python, request.prefix, os.environ), indent=2, ensure_ascii=False))
+    dump = collect_dump(locate(request.python, request.prefix, os.environ), os.environ)
+    if format_name == "json":
+        import json  # noqa: PLC0415 (one format)
+
+        click.echo(json.dumps(dump, indent=2, ensure_ascii=False))
+    else:
+        click.echo(format_dump(dump))
     return 0

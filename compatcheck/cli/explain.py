@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +13,10 @@ from compatcheck.cli.env import split
 from compatcheck.cli.inputs import gather
 from compatcheck.cli.run import require_rules
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, UsageError
-from compatcheck.rules.database import CompiledRule, RuleSet
 from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from compatcheck.rules.database import CompiledRule, RuleSet
 
 
 @click.command("explain", cls=options.GroupedCommand, short_help="Show why a rule matches here, or why not.")
@@ -66,4 +68,5 @@ def find_rule(rule_id: str, rules: RuleSet) -> CompiledRule:
 
     near = ending or get_close_matches(rule_id, ids, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near[:5])}?" if near else "see `compatcheck rules list`"
-    raise UsageError(f"there is no rule {rule_id!r}", hint=hint)
+    msg = f"there is no rule {rule_id!r}"
+    raise UsageError(msg, hint=hint)

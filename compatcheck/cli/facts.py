@@ -48,7 +48,7 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
         unread = tuple((with_line(source), near) for source, near in described.unread_keys)
         subjects.append(described._replace(facts=located, unread_keys=unread))
     skipped = tuple(
-        dict.fromkeys((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
+        dict.fromkeys((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped))),
     )
     click.echo(reporter.FORMATTERS[format_name](tuple(subjects), skipped), nl=False)
     if any(entry.named for entry in skipped):

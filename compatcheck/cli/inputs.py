@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import Document
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import CompatcheckError, InputError, UsageError
-from compatcheck.core.facts import Value
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
-from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import RuleSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.facts import Value
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
 
 
 class Request(NamedTuple):
@@ -78,7 +81,7 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     environment = collect_installed(layout)
     if shared.variables is None:
         own = layout.chosen not in {"--python", "--prefix"} or os.path.realpath(layout.prefix) == os.path.realpath(
-            shared.environ.get("VIRTUAL_ENV", "")
+            shared.environ.get("VIRTUAL_ENV", ""),
         )
         environment = with_variables(environment, shared.environ, Source("environment of this process"), complete=own)
     else:
@@ -91,7 +94,11 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
 
 
 def with_variables(
-    environment: Environment, variables: Mapping[str, str], source: Source, *, complete: bool
+    environment: Environment,
+    variables: Mapping[str, str],
+    source: Source,
+    *,
+    complete: bool,
 ) -> Environment:
     """Add environment variables and what they ask for to an environment."""
     from compatcheck.collectors.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
@@ -106,7 +113,10 @@ def _measure_hardware(environ: Mapping[str, str]) -> Hardware:
 
 
 def build_subject(
-    subject_id: str, environment: Environment | None, documents: Sequence[Document], shared: Shared
+    subject_id: str,
+    environment: Environment | None,
+    documents: Sequence[Document],
+    shared: Shared,
 ) -> Subject:
     """Resolve one subject from its own inputs and the shared ones."""
     from compatcheck.resolution.resolve import resolve  # noqa: PLC0415 (beside its use)
@@ -215,7 +225,8 @@ def parse_settings(texts: Iterable[str]) -> dict[str, tuple[Value, Source]]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"--set {text!r} has no value", hint="write --set NAME=VALUE")
+            msg = f"--set {text!r} has no value"
+            raise UsageError(msg, hint="write --set NAME=VALUE")
         from compatcheck.rules.vocabulary import parse_value  # noqa: PLC0415 (only with --set)
 
         source = Source("--set", name.strip())
@@ -237,6 +248,7 @@ def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
         from compatcheck.core.versions import parse_version  # noqa: PLC0415 (only with --driver)
 
         if parse_version(request.driver) is None:
-            raise UsageError(f"--driver {request.driver!r} is not a version", hint="write it as 550.54.15")
+            msg = f"--driver {request.driver!r} is not a version"
+            raise UsageError(msg, hint="write it as 550.54.15")
         declared.append((Hardware(Source("--driver"), driver=request.driver), True))
     return tuple(declared)

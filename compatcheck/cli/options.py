@@ -53,13 +53,16 @@ environment_options = _apply(
     [
         _option(INPUTS, "--python", metavar="PYTHON", help="Interpreter whose environment is checked; it is not run."),
         _option(INPUTS, "--prefix", metavar="DIR", help="Environment, or directory of packages, to check."),
-    ]
+    ],
 )
 
 input_options = _apply(
     [
         _option(
-            INPUTS, "--model", metavar="PATH|ID", help="config.json, model directory, cached hub id or known model."
+            INPUTS,
+            "--model",
+            metavar="PATH|ID",
+            help="config.json, model directory, cached hub id or known model.",
         ),
         _option(
             INPUTS,
@@ -86,17 +89,26 @@ input_options = _apply(
             help="State a fact; repeatable, wins over files.",
         ),
         _option(INPUTS, "--env-file", metavar="FILE", help="Environment variables of the run, as NAME=VALUE lines."),
-    ]
+    ],
 )
 
 check_options = _apply(
     [
         _option(CHECKS, "--select", metavar="GLOB", multiple=True, help="Only rules whose id matches; repeatable."),
         _option(
-            CHECKS, "--ignore", metavar="GLOB", multiple=True, help="Leave out rules whose id matches; repeatable."
+            CHECKS,
+            "--ignore",
+            metavar="GLOB",
+            multiple=True,
+            help="Leave out rules whose id matches; repeatable.",
         ),
         _option(
-            CHECKS, "--rules", "rule_directories", metavar="DIR", multiple=True, help="Further directory of rule files."
+            CHECKS,
+            "--rules",
+            "rule_directories",
+            metavar="DIR",
+            multiple=True,
+            help="Further directory of rule files.",
         ),
         _option(
             CHECKS,
@@ -106,11 +118,16 @@ check_options = _apply(
             help="Exit 1 from this severity (info … critical), size (5GiB) or share (10%); never. Default: medium.",
         ),
         _option(CHECKS, "--strict", is_flag=True, help="Possible findings and unreadable files fail too."),
-    ]
+    ],
 )
 
 rule_directory_option = _option(
-    CHECKS, "--rules", "rule_directories", metavar="DIR", multiple=True, help="Further directory of rule files."
+    CHECKS,
+    "--rules",
+    "rule_directories",
+    metavar="DIR",
+    multiple=True,
+    help="Further directory of rule files.",
 )
 
 
@@ -145,5 +162,5 @@ def output_options(formats: tuple[str, ...]) -> Callable[[F], F]:
                 show_default=True,
                 help="Colour.",
             ),
-        ]
+        ],
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.cli.inputs import (
     Gathered,
@@ -18,11 +17,15 @@ from compatcheck.cli.inputs import (
 )
 from compatcheck.collectors.recognise import recognise, walk
 from compatcheck.configs.recognise import SUFFIXES, read_configuration
-from compatcheck.core.document import Document
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError, NothingToCheckError
 from compatcheck.core.source import Skipped, Source
-from compatcheck.resolution.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.resolution.subject import Subject
 
 MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
@@ -74,7 +77,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
                 [item for item in explicit if item.is_root],
                 shared,
                 together=True,
-            )
+            ),
         )
     if request.python is not None or request.prefix is not None:
         subjects = [_over_installed(subject, request, shared) for subject in subjects]
@@ -83,7 +86,8 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     if not subjects and not any(entry.named for entry in skipped):
         named = ", ".join(request.paths)
         hint = "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, accelerate, trainer arguments"
-        raise NothingToCheckError(f"{named}: no environment and no training configuration found", hint=hint)
+        msg = f"{named}: no environment and no training configuration found"
+        raise NothingToCheckError(msg, hint=hint)
     return Gathered(tuple(subjects), tuple(skipped))
 
 
@@ -203,7 +207,7 @@ def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: 
     """Pair runs with the requirement roots of their directory or the nearest one above."""
     used: set[str] = set()
     for run in runs:
-        nearest = roots if together else _nearest(run.directory, roots)
+        nearest: list[Found | None] = [*(roots if together else _nearest(run.directory, roots))]
         for root in nearest or [None]:
             environment = root.environment if root is not None else None
             for declared in run.declared:

@@ -25,8 +25,11 @@ def command() -> None:
 @click.option("--all", "include_inactive", is_flag=True, help="Include drafts and withdrawn rules.")
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_command(
-    globs: tuple[str, ...], rule_directories: tuple[str, ...], include_inactive: bool, format_name: str
-) -> int:  # noqa: FBT001 (click's signature)
+    globs: tuple[str, ...],
+    rule_directories: tuple[str, ...],
+    include_inactive: bool,
+    format_name: str,
+) -> int:
     """List rules, all of them or those whose id matches a GLOB."""
     rules = open_rules(tuple(Path(name) for name in rule_directories))
     listed = [
@@ -100,11 +103,13 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
             root = rule_root(path.parent)
             files.append((path, root))
         else:
-            raise UsageError(f"{name} does not exist")
+            msg = f"{name} does not exist"
+            raise UsageError(msg)
         if root.resolve() != CHECKOUT.resolve() and root not in directories:
             directories.append(root)
     if not files:
-        raise UsageError("no rule files", hint="name files or directories of rules")
+        msg = "no rule files"
+        raise UsageError(msg, hint="name files or directories of rules")
     count = 0
     try:
         rules = open_rules(tuple(directories))
@@ -136,7 +141,10 @@ def rule_root(path: Path) -> Path:
 @command.command("new", cls=options.GroupedCommand)
 @click.argument("rule_id", metavar="PACKAGE/SLUG")
 @click.option(
-    "--directory", type=click.Path(path_type=Path), default=None, help="Rule directory; the checkout's by default."
+    "--directory",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Rule directory; the checkout's by default.",
 )
 def new_command(rule_id: str, directory: Path | None) -> int:
     """Write the skeleton of a rule file."""
@@ -148,14 +156,16 @@ def new_command(rule_id: str, directory: Path | None) -> int:
         or not slug
         or not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (package, slug))
     ):
+        msg = f"{rule_id!r} is not PACKAGE/SLUG"
         raise UsageError(
-            f"{rule_id!r} is not PACKAGE/SLUG",
+            msg,
             hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix",
         )
     root = directory or (CHECKOUT if CHECKOUT.is_dir() else Path("rules"))
     path = root / package / f"{slug}.yaml"
     if path.exists():
-        raise UsageError(f"{path} exists already")
+        msg = f"{path} exists already"
+        raise UsageError(msg)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(SKELETON.replace("PACKAGE", package), encoding="utf-8")
     click.echo(str(path))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
 from compatcheck.cli.inputs import Gathered, Request, gather
@@ -21,12 +21,14 @@ from compatcheck.core.errors import (
     UsageError,
 )
 from compatcheck.core.report import Finding, Report, SubjectReport
-from compatcheck.core.source import Skipped
 from compatcheck.core.threshold import Threshold, parse_threshold
 from compatcheck.matching.engine import match
-from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from compatcheck.core.source import Skipped
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
 
 DEFAULT_FAIL_ON = "medium"
 
@@ -85,7 +87,8 @@ def require_rules(rules: RuleSet) -> None:
         RuleError: no active rule.
     """
     if not rules.count:
-        raise RuleError("the rule database holds no active rule", hint="reinstall compatcheck, or mend --rules")
+        msg = "the rule database holds no active rule"
+        raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
 
 
 def build_report(gathered: Gathered, rules: RuleSet, checks: Checks, threshold: Threshold) -> Report:
@@ -98,7 +101,7 @@ def build_report(gathered: Gathered, rules: RuleSet, checks: Checks, threshold: 
         findings.extend(outcome.findings)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
-        subjects.append(describe_subject(subject, outcome.folded, gathered.chosen))
+        subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
     if findings:
         findings = [add_lines(finding) for finding in findings]
     skipped = list(dict.fromkeys(skipped))
@@ -153,7 +156,7 @@ def _device_bytes(subjects: Sequence[Subject], finding: Finding) -> int | None:
     return None
 
 
-def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None) -> SubjectReport:
+def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None, waiting: int = 0) -> SubjectReport:
     """Describe a subject for reporters."""
     environment = subject.environment
     packages: tuple[tuple[str, str | None, str], ...] = ()
@@ -178,6 +181,7 @@ def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chos
         folded=folded,
         notes=notes,
         complete=environment is not None and environment.complete,
+        waiting=waiting,
     )
 
 
@@ -189,7 +193,8 @@ def add_lines(finding: Finding) -> Finding:
 
     facts = tuple(fact._replace(sources=tuple(with_line(source) for source in fact.sources)) for fact in finding.facts)
     return finding._replace(
-        facts=facts, locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources))
+        facts=facts,
+        locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources)),
     )
 
 
@@ -203,7 +208,11 @@ def reporter(name: str) -> Reporter:
 
         width = _width()
         return lambda report, output: format_report(
-            report, verbose=output.verbose, quiet=output.quiet, color=False, width=width
+            report,
+            verbose=output.verbose,
+            quiet=output.quiet,
+            color=False,
+            width=width,
         )
     from importlib import import_module  # noqa: PLC0415 (one format)
 
@@ -224,7 +233,8 @@ def parse_outputs(texts: Sequence[str]) -> list[tuple[str, str]]:
     for text in texts:
         name, _, path = text.partition(":")
         if name not in FORMATS or not path:
-            raise UsageError(f"--output {text!r} is not FORMAT:FILE", hint=f"formats: {', '.join(FORMATS)}")
+            msg = f"--output {text!r} is not FORMAT:FILE"
+            raise UsageError(msg, hint=f"formats: {', '.join(FORMATS)}")
         targets.append((name, path))
     return targets
 
@@ -252,7 +262,8 @@ def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, s
         try:
             Path(path).write_text(reporter(name)(report, output).rstrip("\n") + "\n", encoding="utf-8")
         except OSError as error:
-            raise UsageError(f"--output {name}:{path} cannot be written: {error.strerror}") from None
+            msg = f"--output {name}:{path} cannot be written: {error.strerror}"
+            raise UsageError(msg) from None
 
 
 def wants_color(choice: str, environ: Mapping[str, str]) -> bool:

@@ -5,8 +5,7 @@ https://packaging.python.org/en/latest/specifications/pylock-toml/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
@@ -23,6 +22,9 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _REMEDY = "make the lock anew with the tool that wrote it"
 

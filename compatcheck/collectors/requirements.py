@@ -11,8 +11,7 @@ import codecs
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TYPE_CHECKING
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
@@ -21,6 +20,9 @@ from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _BYTE_ORDER_MARKS = (  # the longer marks first: UTF-32 begins like UTF-16
     (codecs.BOM_UTF8, "utf-8"),

@@ -1,4 +1,4 @@
-"""Arguments of the HF Trainer and of TRL's trainers, as JSON or YAML: ``TrainingArguments``, ``SFTConfig``, ``DPOConfig`` …
+"""Arguments of the HF Trainer and of TRL's trainers, as JSON or YAML: ``TrainingArguments``, ``SFTConfig``, ``DPOConfig`` ….
 
 A file may mix the trainer's arguments with those of a script (``model_name_or_path``, LoRA keys, data sets), as the files
 that ``HfArgumentParser`` and TRL's command line read do.
@@ -6,15 +6,18 @@ that ``HfArgumentParser`` and TRL's command line read do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs import deepspeed
 from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, only_true, translate
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
-from compatcheck.core.document import Document
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.core.document import Document
 
 _OPTIMIZERS = {
     "adamw_hf": ("adamw", None),
@@ -58,7 +61,8 @@ _OPTIMIZERS = {
 
 def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
     if str(name) not in _OPTIMIZERS:
-        raise ValueError(f"known: {', '.join(sorted(_OPTIMIZERS))}")
+        msg = f"known: {', '.join(sorted(_OPTIMIZERS))}"
+        raise ValueError(msg)
     return _OPTIMIZERS[str(name)][0]
 
 
@@ -154,10 +158,12 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "fsdp_config.state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
     "fsdp_config.fsdp_state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
     "fsdp_config.reshard_after_forward": Key(
-        "training.fsdp_reshard_after_forward", lambda value: value if isinstance(value, bool) else LEAVE
+        "training.fsdp_reshard_after_forward",
+        lambda value: value if isinstance(value, bool) else LEAVE,
     ),
     "fsdp_config.fsdp_reshard_after_forward": Key(
-        "training.fsdp_reshard_after_forward", lambda value: value if isinstance(value, bool) else LEAVE
+        "training.fsdp_reshard_after_forward",
+        lambda value: value if isinstance(value, bool) else LEAVE,
     ),
     "attn_implementation": Key("model.attn_implementation", _attention),
     "torch_dtype": Key("model.load_dtype", _dtype),
@@ -329,7 +335,7 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
         key, name = precision
         table[key] = Key("training.mixed_precision", lambda _: name)
     for key, value in _fsdp(data.get("fsdp")):
-        table["fsdp"] = (*_keys(table["fsdp"]), Key(key, lambda _, value=value: value))
+        table["fsdp"] = (*_keys(table["fsdp"]), Key(key, partial(_constant, value)))
     references: list[tuple[str, str, str]] = []
     for key in ("model_name_or_path", "model_name", "model_id"):
         if isinstance(data.get(key), str):
@@ -348,6 +354,10 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     translation = translate(iter(leaves.items()), table, irrelevant=_irrelevant, source=source)
     reader = "trl" if trainer not in {None, "causal_lm"} else "hf_trainer"
     return (make_document(reader, source, translation, tuple(references)), *documents)
+
+
+def _constant(value: object, _: object) -> object:
+    return value
 
 
 def detect_trainer(data: Mapping[str, Any]) -> str | None:
@@ -398,5 +408,5 @@ def _argument_names() -> frozenset[str]:
 
 
 def _irrelevant(key: str) -> bool:
-    name = key.split(".")[0]
+    name = key.split(".", maxsplit=1)[0]
     return key in SCRIPT_KEYS or name in SCRIPT_KEYS or name in _argument_names() or key.startswith(_SECTIONS)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
+from typing import TYPE_CHECKING
 
 from compatcheck.configs.hjson import parse_hjson
 from compatcheck.configs.text import read_text
 from compatcheck.core.errors import InputError
-from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from compatcheck.core.source import Source
 
 
 def with_line(source: Source) -> Source:
@@ -39,13 +43,13 @@ def _yaml_lines(text: str) -> dict[str, int]:
 
     lines: dict[str, int] = {}
     try:
-        node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        node: Any = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
         return lines
-    pending = [("", node, 0)]
+    pending: list[tuple[str, Any, int]] = [("", node, 0)]
     while pending:
         prefix, node, depth = pending.pop()
-        if node is None or node.id != "mapping" or depth > 64:  # noqa: PLR2004 (the readers' own limit)
+        if node is None or node.id != "mapping" or depth > 64:
             continue
         for key, value in node.value:
             dotted = f"{prefix}{key.value}" if key.id == "scalar" else ""

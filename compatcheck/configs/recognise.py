@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.configs import accelerate, deepspeed, hf_trainer, model, native
 from compatcheck.configs.text import parse_json_or_yaml, read_text
-from compatcheck.core.document import Document
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
-from compatcheck.rules.database import RuleSet
+
+if TYPE_CHECKING:
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.rules.database import RuleSet
 
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
 
@@ -55,7 +57,8 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
             if not named:
                 return None
             hint = "known: config.json, DeepSpeed, accelerate, HF Trainer and TRL arguments, a compatcheck facts file"
-            raise InputError("is no configuration this release can read", source=Source(path), hint=hint)
+            msg = "is no configuration this release can read"
+            raise InputError(msg, source=Source(path), hint=hint)
 
 
 def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
@@ -93,7 +96,9 @@ def _looks_like_deepspeed(path: str) -> bool:
 
 
 def follow_references(
-    documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str]
+    documents: tuple[Document, ...],
+    rules: RuleSet,
+    environ: Mapping[str, str],
 ) -> tuple[Document, ...]:
     """Read the models and DeepSpeed files that documents name; what cannot be read is said in the naming document.
 
@@ -111,7 +116,7 @@ def follow_references(
                 if kind == "model" and not has_model:
                     extra.append(_read_named_model(name, document.source.path, rules, environ, place))
                     has_model = True
-                elif kind == "deepspeed" and name not in {"auto"}:
+                elif kind == "deepspeed" and name != "auto":
                     file = _beside(document.source.path, name)
                     if os.path.realpath(file) not in present:
                         present.add(os.path.realpath(file))

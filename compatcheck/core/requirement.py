@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, evaluate
 from compatcheck.core.redaction import redact
-from compatcheck.core.source import Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import (
     InvalidSpecifierError,
@@ -19,6 +17,11 @@ from compatcheck.core.versions import (
     exact_version,
     parse_version,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.source import Source
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
@@ -150,7 +153,10 @@ def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
 
 
 def _settle(
-    name: str, wanted: Sequence[Requirement], narrowing: Sequence[Requirement], environment: MarkerEnvironment
+    name: str,
+    wanted: Sequence[Requirement],
+    narrowing: Sequence[Requirement],
+    environment: MarkerEnvironment,
 ) -> tuple[Package | None, list[str]]:
     cases: dict[tuple[int, ...], None] = {}
     undecided = False

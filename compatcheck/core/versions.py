@@ -16,11 +16,13 @@ every version.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from packaging.version import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 Bounds = list[list[list[str]]]
 """A compiled range, ready for JSON."""

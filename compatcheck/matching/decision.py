@@ -47,7 +47,10 @@ def decide(rule: CompiledRule, scope: FactScope) -> Decision:
 
 
 def _decide_clause(
-    rule: CompiledRule, clause: CompiledClause, scope: FactScope, assumptions: tuple[str, ...]
+    rule: CompiledRule,
+    clause: CompiledClause,
+    scope: FactScope,
+    assumptions: tuple[str, ...],
 ) -> Decision:
     needs: frozenset[str] = frozenset()
     notes = list(assumptions)

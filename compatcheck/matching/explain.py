@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.matching.decision import Decision, decide, size, truth
 from compatcheck.resolution.scope import FactScope
-from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import CompiledClause, CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import conjuncts, evaluate, fact_names
+
+if TYPE_CHECKING:
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import CompiledClause, CompiledRule, RuleSet, Texts
 
 
 class Condition(NamedTuple):
@@ -71,8 +73,13 @@ def explain(rule: CompiledRule, subject: Subject, rules: RuleSet, locate: Locate
         )
 
 
-def _clause(  # noqa: PLR0913 (one clause's context)
-    clause: CompiledClause, rule: CompiledRule, index: int, rules: RuleSet, scope: FactScope, locate: Locate
+def _clause(
+    clause: CompiledClause,
+    rule: CompiledRule,
+    index: int,
+    rules: RuleSet,
+    scope: FactScope,
+    locate: Locate,
 ) -> Iterator[Condition]:
     written = rules.texts(rule).affected[index][0]
     for name, bounds in clause.packages.items():

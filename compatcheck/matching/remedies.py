@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, nearest_releases, parse_version
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
-from compatcheck.rules.database import CompiledRule, Texts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.rules.database import CompiledRule, Texts
 
 
 def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[FindingRemedy, ...]:
@@ -42,7 +45,10 @@ def _word(value: object) -> str:
 
 
 def _change_release(
-    rule: CompiledRule, verb: str, target: Mapping[str, Any], scope: FactScope
+    rule: CompiledRule,
+    verb: str,
+    target: Mapping[str, Any],
+    scope: FactScope,
 ) -> tuple[str, str | None] | None:
     words, pins = [], []
     for name, specifier in target.items():
@@ -63,7 +69,12 @@ def _change_release(
 
 
 def _nearest(
-    rule: CompiledRule, name: str, specifier: str, verb: str, current: str | None, scope: FactScope
+    rule: CompiledRule,
+    name: str,
+    specifier: str,
+    verb: str,
+    current: str | None,
+    scope: FactScope,
 ) -> str | None:
     """Find the release nearest to the installed one that the rule does not hold and the remedy allows."""
     if current is None or parse_version(current) is None:

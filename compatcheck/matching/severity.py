@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from compatcheck.core.report import FindingImpact
+from typing import TYPE_CHECKING
+
 from compatcheck.core.units import GIB
+
+if TYPE_CHECKING:
+    from compatcheck.core.report import FindingImpact
 
 REFERENCE_DEVICE_BYTES = 80 * GIB
 """What a device finding is held against when the hardware is unknown; the report says so."""

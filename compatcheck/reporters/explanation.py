@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.facts import Fact
 from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.core.facts import Fact
 
 _WIDTH = 80
 _MARKS = {True: "yes", False: "no ", None: "?  "}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from compatcheck.core.facts import Fact, Value
 from compatcheck.core.report import SubjectReport
 from compatcheck.core.source import Skipped
 from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from compatcheck.core.facts import Fact, Value
 
 
 def show(value: Value, name: str = "") -> str:
@@ -21,7 +24,7 @@ def show(value: Value, name: str = "") -> str:
         return ", ".join(value) or "(none)"
     if name.endswith("_bytes") and isinstance(value, int):
         return format_bytes(value)
-    return f"{value:,}" if isinstance(value, int) and abs(value) >= 100_000 else str(value)  # noqa: PLR2004 (readability)
+    return f"{value:,}" if isinstance(value, int) and abs(value) >= 100_000 else str(value)
 
 
 def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -> str:

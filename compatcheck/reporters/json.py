@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-from compatcheck.core.facts import Fact, Value
-from compatcheck.core.report import Finding, Report, SubjectReport
-from compatcheck.core.source import Source
+if TYPE_CHECKING:
+    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.report import Finding, Report, SubjectReport
+    from compatcheck.core.source import Source
 
 SCHEMA_VERSION = "1"
 
@@ -66,6 +68,7 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
             {"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved
         ],
         "version_unknown": [{"package": name, "rules": count} for name, count in subject.folded],
+        "rules_waiting_for_configuration": subject.waiting,
         "estimate": None,
     }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 
 def format_rule(rule: Any, texts: Any) -> str:  # noqa: ANN401 (rules.database types: reporters import only core)

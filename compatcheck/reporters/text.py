@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from compatcheck.core.facts import Fact, Value
-from compatcheck.core.report import Finding, FindingImpact, Report, SubjectReport
 from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.report import Finding, FindingImpact, Report, SubjectReport
 
 MAX_POSSIBLE = 5
 """Possible findings shown in full; the rest are counted."""
@@ -50,7 +54,8 @@ class _Writer:
                 continue
             self.base = _common_directory(findings)
             yield self.paint(
-                subject.id.replace(f" + {self.base}", " + ") if self.base or several else subject.origin, "1"
+                subject.id.replace(f" + {self.base}", " + ") if self.base or several else subject.origin,
+                "1",
             )
             yield from self.subject(subject, findings)
         if not self.quiet:
@@ -80,26 +85,36 @@ class _Writer:
         if len(possible) > limit:
             yield ""
             yield from self.wrapped(
-                "possible", f"{len(possible) - limit} more depend on facts that are not known; -v shows them"
+                "possible",
+                f"{len(possible) - limit} more depend on facts that are not known; -v shows them",
             )
         if waiting:
             yield ""
             count = len(waiting)
             options = sorted({_hardware_option(need) for finding in waiting for need in finding.needs})
             yield from self.wrapped(
-                "hardware", f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them"
+                "hardware",
+                f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them",
             )
+        if subject.waiting:
+            yield ""
+            count = subject.waiting
+            text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
+            yield from self.wrapped("waiting", text)
         if not shown:
             yield f"  no known problem among the rules about {self.covered(subject)}"
         for name, values in subject.conflicts:
             yield from self.wrapped(
-                "conflict", f"{name}: " + "; ".join(f"{_show(value)} at {source}" for value, source in values), "33"
+                "conflict",
+                f"{name}: " + "; ".join(f"{_show(value)} at {source}" for value, source in values),
+                "33",
             )
         for name, source, why in subject.unresolved:
             yield from self.wrapped("auto", f"{name} at {source}: {why}", "33")
         for name, count in subject.folded:
             yield from self.wrapped(
-                "unknown", f"{name}: version unknown, {count} rule{'s depend' if count != 1 else ' depends'} on it"
+                "unknown",
+                f"{name}: version unknown, {count} rule{'s depend' if count != 1 else ' depends'} on it",
             )
         unread = subject.unread_keys
         near = [(source, guess) for source, guess in unread if guess is not None]
@@ -166,8 +181,8 @@ class _Writer:
                 self.wrapped(label, text)
                 if room < 2
                 else [self.label(label) + text + " " * room + self.paint(place, "2")]
-            )  # noqa: PLR2004 (two blanks at least)
-            if room < 2:  # noqa: PLR2004 (two blanks at least)
+            )
+            if room < 2:
                 yield from (" " * (_LABEL + 4) + self.paint(line, "2") for line in wrap(place, self.width - _LABEL - 4))
             label = ""
 
@@ -177,7 +192,10 @@ class _Writer:
     def wrapped(self, label: str, text: str, code: str = "2") -> Iterator[str]:
         head = self.label(label, code)
         for line in wrap(
-            " ".join(text.split()), self.width - _LABEL - 2, break_long_words=False, break_on_hyphens=False
+            " ".join(text.split()),
+            self.width - _LABEL - 2,
+            break_long_words=False,
+            break_on_hyphens=False,
         ) or [""]:
             yield f"{head}{line}"
             head = " " * (_LABEL + 2)
@@ -238,7 +256,7 @@ def _show(value: Value) -> str:
 def _show_fact(fact: Fact) -> str:
     if fact.name.endswith("_bytes") and isinstance(fact.value, int):
         return format_bytes(fact.value)
-    if isinstance(fact.value, int) and not isinstance(fact.value, bool) and abs(fact.value) >= 100_000:  # noqa: PLR2004 (readability)
+    if isinstance(fact.value, int) and not isinstance(fact.value, bool) and abs(fact.value) >= 100_000:
         return f"{fact.value:,}"
     return _show(fact.value)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.facts import Fact, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 class Derivation(NamedTuple):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document
-from compatcheck.core.environment import Environment
 from compatcheck.core.facts import Fact, Facts, Value
-from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Source
 from compatcheck.resolution.auto import fill_in
 from compatcheck.resolution.defaults import apply_defaults
@@ -15,7 +12,14 @@ from compatcheck.resolution.derive import derive
 from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import RuleSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.hardware import Hardware
+    from compatcheck.rules.database import RuleSet
 
 TRAIN = "train"
 """The only role outside reinforcement learning."""
@@ -27,7 +31,7 @@ _ROUNDS = 3
 """Derived facts open defaults and defaults open derived facts; longer chains than this do not exist."""
 
 
-def resolve(  # noqa: PLR0913 (the inputs of a run)
+def resolve(
     subject_id: str,
     *,
     rules: RuleSet,
@@ -102,7 +106,11 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     if frameworks and "training.framework" not in facts:
         reader, source = frameworks[0]
         facts["training.framework"] = Fact(
-            "training.framework", reader, "derived", (source,), "the program this file is for"
+            "training.framework",
+            reader,
+            "derived",
+            (source,),
+            "the program this file is for",
         )
     framework = facts.get("training.framework")
     if framework is not None and isinstance(framework.value, str) and framework.value not in readers:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier, contains, parse_version
 from compatcheck.rules.expression import conjuncts
 from compatcheck.rules.rule import COMPONENTS, Rule
 from compatcheck.rules.types import BOOL, NUMBER, check_expression
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_SPREAD = 1.1
 """Largest high / low of a measured size without an argument in ``known_problems``."""
@@ -29,7 +31,10 @@ Truth = Callable[[str, Mapping[str, Any]], bool | None]
 
 
 def lint_rule(
-    rule: Rule, releases: Callable[[str], tuple[str, ...]], truth: Truth, root: Path | None = None
+    rule: Rule,
+    releases: Callable[[str], tuple[str, ...]],
+    truth: Truth,
+    root: Path | None = None,
 ) -> Iterator[Problem]:
     """Yield what is wrong with a rule.
 
@@ -44,7 +49,10 @@ def lint_rule(
 
 
 def _messages(
-    rule: Rule, releases: Callable[[str], tuple[str, ...]], truth: Truth, root: Path | None
+    rule: Rule,
+    releases: Callable[[str], tuple[str, ...]],
+    truth: Truth,
+    root: Path | None,
 ) -> Iterator[tuple[str, str]]:
     yield from _check_expressions(rule)
     yield from _check_ranges(rule, releases)
@@ -91,7 +99,7 @@ def _is_prerelease(release: str) -> bool:
 
 
 def _check_texts(rule: Rule) -> Iterator[tuple[str, str]]:
-    if len(rule.title) > 80:  # noqa: PLR2004 (a terminal line)
+    if len(rule.title) > 80:
         yield "title", "longer than 80 characters"
     if not rule.references and rule.status == "active":
         yield "references", "an active rule needs at least one reference"

@@ -57,8 +57,8 @@ def check_expression(text: str, wanted: str) -> list[str]:
 
 def _type(node: ast.expr, problems: list[str]) -> str:  # noqa: PLR0911 (one return per node type)
     match node:
-        case ast.Constant(value=value):
-            return _literal(value)
+        case ast.Constant():
+            return _literal(node.value)
         case ast.Attribute() | ast.Name():
             return _fact(node, problems)
         case ast.BoolOp(values=values):

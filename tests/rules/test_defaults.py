@@ -157,7 +157,7 @@ def statements(dump: Mapping[str, Any], name: str) -> Iterator[Stated]:
                 if entry.get("reentrant"):
                     old = {**versions, "transformers": "4.57.6"}
                     yield Stated(
-                        "trl", "gradient_checkpointing_kwargs.use_reentrant", False, old, facts, f"{name} {cls}"
+                        "trl", "gradient_checkpointing_kwargs.use_reentrant", False, old, facts, f"{name} {cls}",
                     )
         case "deepspeed":
             yield from _deepspeed_statements(classes, versions, name)

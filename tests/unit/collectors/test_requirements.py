@@ -210,7 +210,8 @@ def test_long_chain_of_includes_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "included", ["missing.txt", ".", "latin.txt", "nul.txt", "${BASE}/x.txt", "https://h.example/x.txt"]
+    "included",
+    ["missing.txt", ".", "latin.txt", "nul.txt", "${BASE}/x.txt", "https://h.example/x.txt"],
 )
 def test_unreadable_include_is_skipped_at_its_line(tmp_path: Path, included: str) -> None:
     _write(tmp_path, b"# coding: utf-8\na==1 # \xe9\n", "latin.txt")
@@ -305,7 +306,7 @@ SPECIFIERS = st.sampled_from(
         ">=1.*",
         " @ https://h.example/a-1.zip",
         "@git+https://h.example/a@v1",
-    ]
+    ],
 )
 TAILS = st.sampled_from(
     [
@@ -322,7 +323,7 @@ TAILS = st.sampled_from(
         "\\\n",
         ";",
         "  ",
-    ]
+    ],
 )
 OTHERS = st.sampled_from(
     [
@@ -344,7 +345,7 @@ OTHERS = st.sampled_from(
         "-q",
         "git+https://h.example/a.git#egg=a",
         "https://h.example/a-1.0-py3-none-any.whl",
-    ]
+    ],
 )
 LINES = st.one_of(st.builds("{}{}{}".format, NAMES, SPECIFIERS, TAILS), OTHERS)
 

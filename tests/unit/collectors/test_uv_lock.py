@@ -16,7 +16,8 @@ CONFLICTS = str(FIXTURES / "uv-conflicts" / "uv.lock")
 
 
 @pytest.mark.parametrize(
-    ("python", "numpy", "tomli"), [("3.10.4", "2.2.6", True), ("3.11.7", "2.4.6", False), ("3.13.0", "2.5.5", False)]
+    ("python", "numpy", "tomli"),
+    [("3.10.4", "2.2.6", True), ("3.11.7", "2.4.6", False), ("3.13.0", "2.5.5", False)],
 )
 def test_python_chooses_the_fork(python: str, numpy: str, tomli: bool) -> None:  # noqa: FBT001 (a table)
     environment = read_uv_lock(LOCK, marker_environment={"python_full_version": python})
@@ -99,7 +100,7 @@ version = "2.6.0"
 [[package]]
 name = "torch"
 version = "2.6.0+cu124"
-"""
+""",
     )
     assert read_uv_lock(str(lock), extras=["cpu"]).packages["torch"].version == "2.6.0"
     assert read_uv_lock(str(lock)).packages["torch"].version == "2.6.0+cu124"
@@ -158,7 +159,7 @@ def test_markers_that_cannot_be_read_keep_the_package(tmp_path: Path) -> None:
     lock.write_text(
         'version = 1\n[[package]]\nname = "demo"\nversion = "1"\nsource = { editable = "." }\n'
         'dependencies = [{ name = "torch", marker = "colour == \'red\'" }]\n'
-        '[[package]]\nname = "torch"\nversion = "2.6.0"\n'
+        '[[package]]\nname = "torch"\nversion = "2.6.0"\n',
     )
     environment = read_uv_lock(str(lock))
     assert environment.packages["torch"].version == "2.6.0"

@@ -26,7 +26,9 @@ ATOMS = st.one_of(
         st.sampled_from(["3.8", "3.10", "3.11", "3.11.4", "3.12.0"]),
     ),
     st.builds(
-        "'{}' {} python_version".format, st.sampled_from(["3.9", "3.11"]), st.sampled_from(["<", "<=", "==", ">"])
+        "'{}' {} python_version".format,
+        st.sampled_from(["3.9", "3.11"]),
+        st.sampled_from(["<", "<=", "==", ">"]),
     ),
     st.builds("python_full_version {} '3.11.*'".format, st.sampled_from(["==", "!="])),
     st.builds(
@@ -38,7 +40,9 @@ ATOMS = st.one_of(
     st.sampled_from(["python_version in '3.9 3.10'", "python_version not in '3.9, 3.11'", "'lin' in sys_platform"]),
 )
 MARKERS = st.recursive(
-    ATOMS, lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner), max_leaves=5
+    ATOMS,
+    lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner),
+    max_leaves=5,
 )
 
 
