@@ -5,7 +5,7 @@ https://packaging.python.org/en/latest/specifications/pylock-toml/
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError

@@ -6,7 +6,7 @@ Build requirements are left out: they are installed apart from the project.
 from __future__ import annotations
 
 import re
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.markers import MarkerEnvironment, canonical_name, describe_machine

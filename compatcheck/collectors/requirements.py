@@ -11,7 +11,7 @@ import codecs
 import os
 import re
 import shlex
-from typing import NamedTuple, TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError

@@ -7,7 +7,7 @@ https://docs.astral.sh/uv/concepts/resolution/#universal-resolution
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
