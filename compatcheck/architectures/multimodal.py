@@ -50,7 +50,7 @@ def _tied(keys: Keys, text: Keys, *, either: bool) -> bool | None:
     return inner if outer == inner or (either and inner) else None
 
 
-def _join(  # noqa: PLR0913 - one argument per way in which the types differ
+def _join(
     keys: Keys,
     text: Keys | None,
     vision: Keys | None,

@@ -15,7 +15,6 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
 FORMAT = 1
 INDEPENDENT = "*"
@@ -115,9 +114,9 @@ class Database:
         self.packages: Mapping[str, list[int]] = self._header["packages"]
 
     @classmethod
-    def open(cls, path: Path) -> Database:
+    def open(cls, path: str) -> Database:
         """Open a database file."""
-        return cls(path.open("rb"), str(path))
+        return cls(open(path, "rb"), path)  # noqa: SIM115 (open for the life of the process)
 
     def _read(self, span: Iterable[int]) -> Any:  # noqa: ANN401 (JSON)
         offset, length = span

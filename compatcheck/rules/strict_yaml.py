@@ -15,7 +15,6 @@ from compatcheck.core.source import Source
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import yaml
 
 MAX_BYTES = 1 << 20
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
