@@ -155,7 +155,9 @@ def _device_bytes(subjects: Sequence[Subject], finding: Finding) -> int | None:
     return None
 
 
-def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None, waiting: int = 0) -> SubjectReport:
+def describe_subject(
+    subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None, waiting: int = 0
+) -> SubjectReport:
     """Describe a subject for reporters."""
     environment = subject.environment
     packages: tuple[tuple[str, str | None, str], ...] = ()

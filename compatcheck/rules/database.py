@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-
-if TYPE_CHECKING:
 
 FORMAT = 1
 INDEPENDENT = "*"
@@ -116,7 +114,7 @@ class Database:
     @classmethod
     def open(cls, path: str) -> Database:
         """Open a database file."""
-        return cls(open(path, "rb"), path)  # noqa: SIM115 (open for the life of the process)
+        return cls(open(path, "rb"), path)
 
     def _read(self, span: Iterable[int]) -> Any:  # noqa: ANN401 (JSON)
         offset, length = span
