@@ -19,7 +19,7 @@ from compatcheck.rules.vocabulary import vocabulary
 ROOT = Path(__file__).resolve().parents[2]
 DUMPS = sorted((ROOT / "fixtures/measurements/defaults").glob("*.json"))
 FILES = sorted((ROOT / "rules/_defaults").glob("*.yaml"))
-COLUMNS = {"fact", "key", "absent", "present", "affected", "when", "value", "value_expression", "raw", "forced", "source"}
+COLUMNS = {"fact", "key", "absent", "present", "affected", "when", "value", "value_expression", "raw", "role", "forced", "source"}
 TRAINERS = {
     "SFTConfig": "sft",
     "DPOConfig": "dpo",
@@ -168,13 +168,29 @@ def _deepspeed_statements(classes: Mapping[str, Any], versions: Mapping[str, str
             yield Stated("deepspeed", key, value, versions, dict(facts), f"{name} {entry_name}")
 
 
+LAUNCH_UNMAPPED = {
+    "fsdp_auto_wrap_policy",
+    "fsdp_backward_prefetch",
+    "fsdp_backward_prefetch_policy",
+    "fsdp_forward_prefetch",
+    "fsdp_min_num_params",
+    "fsdp_transformer_layer_cls_to_wrap",
+    "fsdp_activation_checkpointing_offload",
+    "fsdp_ignored_modules",
+}
+PLUGIN_KEYS = {"zero3_save_16bit_model", "zero3_init_flag", "zero_stage", "offload_optimizer_device", "offload_param_device"}
+
+
 def _accelerate_statements(classes: Mapping[str, Any], versions: Mapping[str, str], name: str) -> Iterator[Stated]:
-    for entry_name, entry in classes.items():
-        facts = {"training.fsdp_version": 2 if entry_name.endswith("(2)") else 1}
-        for field, value in entry["fields"].items():
-            if "DeepSpeed" in entry_name or "Gradient" in entry_name or (field == "fsdp_version") != entry_name.endswith("()"):
-                continue
-            yield Stated("accelerate-plugin", field, value, versions, facts, f"{name} {entry_name}")
+    launch = classes["launch"]["fields"]
+    facts = {"training.fsdp_version": int(launch.get("fsdp_version", 1)), "training.zero_stage": 2}
+    for field, value in launch.items():
+        if field.startswith("fsdp_") and field not in LAUNCH_UNMAPPED and value is not None:
+            checked = {**facts, "training.fsdp_version": 2} if field == "fsdp_reshard_after_forward" else facts
+            yield Stated("accelerate", f"fsdp_config.{field}", value, versions, checked, f"{name} launch")
+    for field, value in classes["DeepSpeedPlugin"]["fields"].items():
+        if field in PLUGIN_KEYS:
+            yield Stated("accelerate", f"deepspeed_config.{field}", value, versions, facts, f"{name} DeepSpeedPlugin")
 
 
 def all_statements() -> list[Stated]:
