@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.facts import Fact, Value
-from compatcheck.core.source import Skipped, Source
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.source import Skipped, Source
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """Weakest first."""
