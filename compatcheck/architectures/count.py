@@ -12,7 +12,7 @@ from compatcheck.core.source import Source
 
 __all__ = ["ParameterCounts", "count_parameters", "known_model_types", "read_keys"]
 
-_FAMILIES = ("decoders", "experts", "hybrids")
+_FAMILIES = ("decoders", "experts", "hybrids", "multimodal", "encoders")
 """Modules with formulas, the likely ones first; a module is imported when the ones before it do not know the type."""
 
 

@@ -90,6 +90,11 @@ class Keys:
         """Tell whether the file itself holds the key, under any of its names."""
         return self.find(name)[1] not in (None, CLASS_DEFAULT)
 
+    def uses_alias(self, name: str) -> bool:
+        """Tell whether the file gives the key under another name."""
+        key = self.find(name)[1]
+        return key not in (None, CLASS_DEFAULT, self._prefix + name)
+
     def optional(self, name: str) -> int | None:
         """Return a positive integer, or None when the key is null or unknown."""
         value, key = self.find(name)
@@ -156,29 +161,43 @@ class Keys:
             raise self.error(name, expected)
         return value
 
-    def part(self, name: str) -> Keys | None:
+    def part(self, name: str, *, fixed: bool = False) -> Keys | None:
         """Return a nested configuration; None when its model type is not known.
+
+        Args:
+            name: its key.
+            fixed: whether the class of the part is given by the whole, so that a model type inside it is not read.
 
         Raises:
             InputError: the key holds something else than a mapping.
         """
         preset = self._defaults.parts.get(name, {})
-        given, _ = self.find(name)
-        if given is None:
-            given, origin = preset, CLASS_DEFAULT
-        else:
-            origin = name
-        if not isinstance(given, Mapping):
+        given, key = self.find(name)
+        if given is not None and not isinstance(given, Mapping):
             raise self.error(name, "a mapping")
-        model_type = given.get("model_type", preset.get("model_type"))
+        model_type = preset.get("model_type")
+        if given is not None and not fixed:
+            model_type = given.get("model_type", model_type)
         defaults = class_defaults(model_type) if isinstance(model_type, str) else None
         if defaults is None:
             return None
-        config: dict[str, Any] = {"model_type": model_type, **given}
-        if origin == CLASS_DEFAULT:
-            merged = {**defaults.values, **config}
-            return Keys({}, defaults._replace(values=merged), path=self._path, prefix=f"{self._prefix}{name}.")
-        return Keys(config, defaults, path=self._path, prefix=f"{self._prefix}{name}.")
+        prefix = f"{self._prefix}{name}."
+        if given is None:
+            values = {**defaults.values, **preset}
+            return Keys({}, defaults._replace(values=values), path=self._path, prefix=prefix)
+        return Keys({**given, "model_type": model_type}, defaults, path=self._path, prefix=prefix if key else "")
+
+    def flat_part(self, name: str) -> Keys | None:
+        """Return a nested configuration whose keys stand at the top, as older files of some types have it."""
+        model_type = self._defaults.parts.get(name, {}).get("model_type")
+        defaults = class_defaults(model_type) if isinstance(model_type, str) else None
+        if defaults is None:
+            return None
+        return Keys({**self.config, "model_type": model_type}, defaults, path=self._path, prefix=self._prefix)
+
+    def replace(self, **values: object) -> Keys:
+        """Return the keys with some values set."""
+        return Keys({**self.config, **values}, self._defaults, path=self._path, prefix=self._prefix)
 
     def mapping(self, name: str) -> Keys:
         """Return a nested mapping that has no model type; its class defaults stand in the data under ``parts``."""
@@ -191,4 +210,4 @@ class Keys:
     @property
     def model_type(self) -> str:
         """The model type of this part."""
-        return cast("str", self.find("model_type")[0])
+        return str(self.config.get("model_type") or self._defaults.values["model_type"])

@@ -103,7 +103,7 @@ def plain_mlp(hidden: int, intermediate: int, bias: bool = False) -> int:  # noq
     return linear(hidden, intermediate, bias) + linear(intermediate, hidden, bias)
 
 
-def decoder(  # noqa: PLR0913 - one argument per component
+def decoder(
     keys: Keys,
     layers: Layer | Sequence[Layer],
     *,

@@ -17,6 +17,7 @@ from compatcheck.core.source import Source
 
 # Patterns are compiled where they are used: most runs need none of them.
 _EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"
+_LEVELS_ABOVE_EXECUTABLE = 2
 _BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
 
@@ -139,17 +140,14 @@ def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], us
             source=source,
             hint="give an interpreter (--python) or a directory (--prefix)",
         )
-    prefix = folder = os.path.dirname(real)
-    while True:
+    prefix = os.path.dirname(real)
+    for _ in range(_LEVELS_ABOVE_EXECUTABLE + 1):
         if _library_names(prefix) or os.path.isfile(os.path.join(prefix, "Lib", "os.py")):
             return _layout_of_prefix(prefix, chosen, environ, user_site, executable=path)
-        if prefix == os.path.dirname(prefix):
-            raise InputError(
-                f"no Python library belongs to {path}",
-                source=source,
-                hint="name the environment's directory with --prefix",
-            )
         prefix = os.path.dirname(prefix)
+    raise InputError(
+        f"no Python library belongs to {path}", source=source, hint="name the environment's directory with --prefix"
+    )
 
 
 def _starts_like_binary(path: str) -> bool:
@@ -251,7 +249,7 @@ def _library_key(name: str) -> tuple[int, int, str]:
 def _choose_library(prefix: str, executable: str | None, version: str | None) -> str | None:
     """Return the ``pythonX.Y`` that belongs to this prefix when ``lib`` has several (``/usr`` often does)."""
     names = _library_names(prefix)
-    if len(names) < 2:  # noqa: PLR2004 (a choice needs two)
+    if len(names) < 2:
         return names[0] if names else None
     wanted = []
     if version:

@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compatcheck.core import markers
 from compatcheck.core.environment import Environment, Package
-from compatcheck.core.markers import MarkerEnvironment, canonical_name
+from compatcheck.core.markers import MarkerEnvironment, canonical_name, describe_machine
 from compatcheck.core.requirement import (
     InvalidRequirementError,
     Requirement,
@@ -26,13 +25,14 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _MAX_DEPTH = 50
-_POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|~=|!=|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
+_POETRY_OPERATORS = {"=": "==", "<>": "!="}
+_POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|=|~=|!=|<>|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
 
 
 def read_pyproject(
     path: str,
     *,
-    values: Mapping[str, str] | None = None,
+    marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
     groups: Iterable[str] = (),
 ) -> Environment:
@@ -43,7 +43,7 @@ def read_pyproject(
 
     Args:
         path: the file.
-        values: known marker variables, such as ``python_full_version``.
+        marker_environment: known marker variables, such as ``python_full_version``.
         extras: selected extras.
         groups: selected dependency groups (PEP 735, or those of poetry).
 
@@ -75,7 +75,7 @@ def read_pyproject(
         named_groups.setdefault(canonical_name(name), []).extend(items)
     reading.report_dynamic(project, tool)
     wanted_extras, wanted_groups = set(map(canonical_name, extras)), set(map(canonical_name, groups))
-    environment = markers.marker_environment(values, requires_python=requires, extras=wanted_extras)
+    environment = describe_machine(marker_environment, requires_python=requires, extras=wanted_extras)
     for name in sorted(wanted_extras):
         required += optional.get(name, [])
     for name in sorted(wanted_groups):
@@ -318,7 +318,7 @@ def convert_poetry_range(text: str) -> str:
 def _convert_clause(match: re.Match[str]) -> str:
     tilde_or_caret, base, operator, operand, bare = match.groups()
     if operator:
-        return f"{operator}{operand}"
+        return _POETRY_OPERATORS.get(operator, operator) + operand
     if bare:
         bare = bare.removeprefix("v")
         if bare in {"*", "x"}:

@@ -14,10 +14,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from compatcheck.core import markers
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
-from compatcheck.core.markers import canonical_name
+from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_bytes, redact
@@ -106,7 +105,7 @@ def read_requirements(
     """
     reading = _Reading()
     _read_file(reading, path, as_constraints=constraints)
-    environment = markers.marker_environment(marker_environment)
+    environment = describe_machine(marker_environment)
     if constraints:
         combined = combine(reading.constraints, environment)
         packages = {
@@ -208,7 +207,12 @@ def _read_line(reading: _Reading, line: _Line, source: Source, *, as_constraints
         return
     target = reading.constraints if as_constraints else reading.requirements
     if requirement:
-        _add(reading, target, requirement, source, {})
+        misplaced = {option for option, _ in parsed} & {"--editable", "--requirement", "--constraint"}
+        if misplaced:
+            reason = f"{echo(line.text)}: {', '.join(sorted(misplaced))} behind a requirement is not followed"
+            reading.skip(source, reason, "write it on a line of its own")
+        if "--editable" not in misplaced:
+            _add(reading, target, requirement, source, {})
         return
     for option, value in parsed:
         if option == "--editable":
@@ -236,7 +240,9 @@ def _parse_options(text: str) -> list[tuple[str, str]]:
         known = [option for option in (*_WITH_VALUE, *_WITHOUT_VALUE) if option.startswith(name)]
         if name in known:
             known = [name]
-        if not word.startswith("-") or name == "--" or len(known) != 1:
+        if not word.startswith("-") or word == "-":
+            continue  # optparse sets words that are no option aside, and pip does not look at them
+        if name == "--" or len(known) != 1:
             message = f"{redact(name)!r} is not an option of requirement files"
             raise ValueError(message)
         if known[0] in _WITHOUT_VALUE:
@@ -285,20 +291,24 @@ def _add(reading: _Reading, target: list[Requirement], text: str, source: Source
         reading.skip(source, reason, "write the value in place of the variable, or check the installed environment")
         return
     try:
-        requirement = _read_requirement(text, source)
+        requirement = _read_requirement(text, source, editable="editable" in details)
     except InvalidRequirementError as error:
         reading.skip(source, str(error), _remedy(text))
         return
     target.append(requirement._replace(details={**requirement.details, **details}))
 
 
-def _read_requirement(text: str, source: Source) -> Requirement:
+def _read_requirement(text: str, source: Source, *, editable: bool) -> Requirement:
     is_url = _URL.match(text) is not None
+    text = text.rstrip("; ")
     location, _, marker = (part.strip() for part in text.partition("; " if is_url else ";"))
     extras = _EXTRAS.match(location)
     bare = extras.group(1) if extras else location
     is_path = not is_url and "@" not in bare.partition("/")[0] and _looks_like_path(bare)
     if not (is_url or is_path):
+        if editable:
+            message = f"{echo(text)} is neither a path nor the URL of a repository"
+            raise InvalidRequirementError(message)
         return parse_requirement(text, source)
     name, version, details = read_url(bare)
     if name is None:

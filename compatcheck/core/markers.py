@@ -8,11 +8,13 @@ unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 LINUX = {
     "os_name": "posix",
@@ -49,7 +51,7 @@ _VARIABLES = {
 _VERSIONED = {"python_version", "python_full_version", "implementation_version"}
 _NAMES = {"extra", "extras", "dependency_groups"}
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<op>===|==|~=|!=|<=|>=|<|>|not\s+in\b|in\b)|(?P<paren>[()])|(?P<word>[\w.]+))"""
+    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<op>===|==|~=|!=|<=|>=|<|>|not\s+in\b|in\b)|(?P<paren>[()])|(?P<word>[\w.]+))""",
 )
 _MAX_TOKENS = 1200
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
@@ -72,7 +74,7 @@ class MarkerEnvironment(NamedTuple):
     """Selected dependency groups, canonical names."""
 
 
-def marker_environment(
+def describe_machine(
     values: Mapping[str, str] | None = None,
     *,
     requires_python: str | None = None,

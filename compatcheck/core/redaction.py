@@ -14,7 +14,7 @@ _QUERY = re.compile(
 )
 _TOKEN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|pypi-[\w-]{16,}|sk-[\w-]{16,}|"
-    r"xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
+    r"xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)",
 )
 _BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/._=-]{8,}", re.IGNORECASE)
 _SECRET_NAME = re.compile(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, evaluate
-from compatcheck.core.source import Source
 from compatcheck.core.textfile import echo, redact
 from compatcheck.core.versions import (
     InvalidSpecifierError,
@@ -18,6 +16,11 @@ from compatcheck.core.versions import (
     exact_version,
     parse_version,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.source import Source
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
@@ -54,12 +57,11 @@ def parse_requirement(text: str, source: Source) -> Requirement:
     Raises:
         InvalidRequirementError: saying what is wrong with it, credentials removed.
     """
-    from packaging.requirements import InvalidRequirement
     from packaging.requirements import Requirement as Parsed
 
     try:
         parsed = Parsed(text)
-    except InvalidRequirement as error:
+    except (ValueError, RecursionError) as error:  # InvalidRequirement, endless digits, endless parentheses
         reason = redact(str(error).partition("\n")[0]).rstrip(".:")
         message = f"{echo(text)} is not a requirement: {reason}"
         raise InvalidRequirementError(message) from None
@@ -150,7 +152,7 @@ def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
 
 
 def _settle(
-    name: str, wanted: Sequence[Requirement], narrowing: Sequence[Requirement], environment: MarkerEnvironment
+    name: str, wanted: Sequence[Requirement], narrowing: Sequence[Requirement], environment: MarkerEnvironment,
 ) -> tuple[Package | None, list[str]]:
     cases: dict[tuple[int, ...], None] = {}
     undecided = False

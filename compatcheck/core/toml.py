@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES, decode_utf8, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
@@ -50,7 +52,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or a number of more digits than Python converts
         reason = str(error)
         match = _POSITION.search(reason)
         reason = reason[: match.start()] if match else reason

@@ -16,11 +16,13 @@ every version.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 Bounds = list[list[list[str]]]
 """A compiled range, ready for JSON."""
@@ -35,6 +37,7 @@ Verdict = Literal["all", "some", "none", "unknown"]
 _CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*(.+?)\s*", re.DOTALL)
 _SOURCE_BUILD = re.compile(r"(?:^|\.)(?:git|unknown$|dirty|g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?:\.|$))")
 _COMPATIBLE_SEGMENTS = 2
+_ECHO_CHARACTERS = 60
 
 
 class InvalidSpecifierError(ValueError):
@@ -51,7 +54,7 @@ def parse_version(text: str) -> Version | None:
     """Parse a version and drop its local label, or return None when it is not PEP 440."""
     try:
         version = _parse(text.strip())
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or more digits than Python converts
         return None
     return version if version.local is None else _parse(version.public)
 
@@ -62,8 +65,9 @@ def is_source_build(text: str) -> bool:
     A checkout between two releases often carries the number of the *next* one (DeepSpeed's ``version.txt`` does), so
     such a build can lie on either side of that release.
     """
-    _, plus, label = text.lower().partition("+")
-    return bool(plus) and _SOURCE_BUILD.search(label) is not None
+    if "+" not in text:
+        return False
+    return _SOURCE_BUILD.search(text.lower().partition("+")[2]) is not None
 
 
 def compile_specifier(text: str) -> Bounds:
@@ -101,8 +105,8 @@ def _compile_clause(text: str) -> list[list[str]]:
     wildcard = operand.endswith(".*")
     try:
         version = _parse(operand.removesuffix(".*"))
-    except InvalidVersion:
-        raise _invalid(text, f"{operand!r} is not a PEP 440 version") from None
+    except ValueError:
+        raise _invalid(text, "what follows the operator is not a PEP 440 version") from None
     if wildcard:
         if operator not in {"==", "!="} or not _is_plain_release(version):
             raise _invalid(text, "'.*' follows only a release number after == or !=")
@@ -120,7 +124,9 @@ def _compile_clause(text: str) -> list[list[str]]:
 
 
 def _invalid(text: str, reason: str) -> InvalidSpecifierError:
-    return InvalidSpecifierError(f"{text.strip()!r} is not a version range: {reason}")
+    shown = text.strip()
+    shown = shown if len(shown) <= _ECHO_CHARACTERS else shown[:_ECHO_CHARACTERS] + "…"
+    return InvalidSpecifierError(f"{shown!r} is not a version range: {reason}")
 
 
 def _is_plain_release(version: Version) -> bool:
@@ -253,7 +259,11 @@ def allowed_releases(specifier: str, releases: Iterable[str]) -> tuple[str, ...]
     Raises:
         InvalidSpecifierError: ``specifier`` is not PEP 440.
     """
-    known = tuple(releases)
+    return _allowed(specifier, tuple(releases))
+
+
+@lru_cache(maxsize=256)  # every rule about a package asks for the same requirement
+def _allowed(specifier: str, known: tuple[str, ...]) -> tuple[str, ...]:
     allowed: dict[str, None] = {}
     for part in specifier.split("||"):
         wanted = compile_specifier(part)

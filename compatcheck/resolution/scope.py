@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from compatcheck.core.environment import Environment, Package
-from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier, contains, judge
-from compatcheck.rules.database import RuleSet
 from compatcheck.rules.expression import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Fact
+    from compatcheck.rules.database import RuleSet
 
 Verdict = Literal["yes", "no", "some", "boundary", "unknown"]
 """Whether a package lies in a range: certainly, certainly not, for some releases a requirement allows, a build whose number

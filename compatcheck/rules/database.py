@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT = 1
 INDEPENDENT = "*"
@@ -97,7 +99,12 @@ class Database:
             if self._header["format"] != FORMAT:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
-            raise RuleError("not a rule database of this release", source=Source(name), hint="reinstall compatcheck") from None
+            msg = "not a rule database of this release"
+            raise RuleError(
+                msg,
+                source=Source(name),
+                hint="reinstall compatcheck",
+            ) from None
         self._start = stream.tell()
         self.id: str = self._header["id"]
         """First 12 hex digits of the SHA-256 of the rules and data it was compiled from."""
@@ -141,15 +148,10 @@ class Database:
     def texts(self, rule: CompiledRule) -> Texts:
         """Read what people read of a rule."""
         record = self._read(rule.text)
-        return Texts(
-            *record[:4],
-            tuple((packages, when) for packages, when in record[4]),
-            *record[5:7],
-            *(tuple(part) for part in record[7:10]),
-            record[10],
-            tuple(record[11]),
-            record[12],
-        )
+        record[4] = tuple((packages, when) for packages, when in record[4])
+        for index in (7, 8, 9, 11):
+            record[index] = tuple(record[index])
+        return Texts._make(record)
 
     def section(self, name: str) -> Any:  # noqa: ANN401 (JSON)
         """Return a data section, ``tables/sdpa-support`` or ``releases/deepspeed``, or None when there is none."""
@@ -164,8 +166,10 @@ class Database:
 
 
 def _rule(record: list[Any]) -> CompiledRule:
-    clauses = tuple(CompiledClause(packages, when) for packages, when in record[5])
-    return CompiledRule(*record[:5], clauses, *record[6:16], tuple(record[16]), tuple(record[17]), tuple(record[18]))
+    record[5] = tuple(CompiledClause(packages, when) for packages, when in record[5])
+    for index in (16, 17, 18):
+        record[index] = tuple(record[index])
+    return CompiledRule._make((*record, 0))
 
 
 class RuleSet:
@@ -236,7 +240,8 @@ class RuleSet:
         """
         cells = self.section(f"tables/{table}")
         if cells is None:
-            raise RuleError(f"there is no table {table!r}")
+            msg = f"there is no table {table!r}"
+            raise RuleError(msg)
         for key in keys:
             cells = cells[cell_key(key)]
         return cells

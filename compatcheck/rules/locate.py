@@ -28,7 +28,8 @@ def open_builtin() -> Database:
         return Database.open(COMPILED)
     if CHECKOUT.is_dir():
         return _open_checkout(CHECKOUT)
-    raise RuleError("the rule database is missing from this installation", hint="reinstall compatcheck")
+    msg = "the rule database is missing from this installation"
+    raise RuleError(msg, hint="reinstall compatcheck")
 
 
 def open_directory(path: Path) -> Database:
@@ -40,7 +41,8 @@ def open_directory(path: Path) -> Database:
     from compatcheck.rules.compile import compile_directory, open_compiled  # noqa: PLC0415 (imports YAML)
 
     if not path.is_dir():
-        raise RuleError("not a directory", source=Source(str(path)))
+        msg = "not a directory"
+        raise RuleError(msg, source=Source(str(path)))
     return open_compiled(compile_directory(path), str(path))
 
 
