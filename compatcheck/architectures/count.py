@@ -10,8 +10,10 @@ from compatcheck.architectures.parts import ParameterCounts
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 
-__all__ = ["ParameterCounts", "count_parameters", "known_model_types", "read_keys"]
+__all__ = ["CLASS_DEFAULTS_RELEASE", "ParameterCounts", "count_parameters", "known_model_types", "read_keys"]
 
+CLASS_DEFAULTS_RELEASE = "5.23.0"
+"""Release of transformers that the class defaults and the formulas were read from and checked with."""
 _FAMILIES = ("decoders", "experts", "hybrids", "multimodal", "encoders")
 """Modules with formulas, the likely ones first; a module is imported when the ones before it do not know the type."""
 
