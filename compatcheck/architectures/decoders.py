@@ -47,7 +47,9 @@ def llama(  # noqa: PLR0913 - one argument per way in which the family differs
     """
     heads = Heads.of(keys, width=head_dim)
     has = {name: keys.flag(name) for name in (qkv_bias, out_bias, mlp_bias) if isinstance(name, str)}
-    attention = heads.attention(qkv_bias=has.get(qkv_bias, qkv_bias) is True, out_bias=has.get(out_bias, out_bias) is True)
+    attention = heads.attention(
+        qkv_bias=has.get(qkv_bias, qkv_bias) is True, out_bias=has.get(out_bias, out_bias) is True
+    )
     mlp = gated_mlp if gated else plain_mlp
     feed_forward = mlp(heads.hidden, keys.size("intermediate_size"), has.get(mlp_bias, mlp_bias) is True)
     block = attention + count_qk_norm(heads, qk_norm) + feed_forward + norms * heads.hidden + extra
@@ -149,7 +151,7 @@ def _falcon(keys: Keys) -> ParameterCounts:
     norms = 2
     if keys.flag("parallel_attn"):
         given = keys.optional("num_ln_in_parallel_attn")
-        norms = 2 if given == 2 or (given is None and keys.flag("new_decoder_architecture")) else 1  # noqa: PLR2004
+        norms = 2 if given == 2 or (given is None and keys.flag("new_decoder_architecture")) else 1
     block = linear(hidden, qkv, bias) + linear(hidden, hidden, bias) + mlp + layer_norm(hidden, norms)
     return decoder(keys, Layer(block), final_norm=layer_norm(hidden))
 

@@ -28,11 +28,23 @@ _LANGUAGE_PARTS = ("text_config", "llm_config", "language_config", "thinker_conf
 _FOURFOLD = frozenset({"bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt"})
 """Types whose MLP is four times the hidden size where nothing else is said."""
 _EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(
-    "flex_olmo gpt_oss granitemoe granitemoeshared hunyuan_v1_moe jamba llama4_text minimax minimax_m2 mixtral olmoe phimoe"
-    .split()
+    [
+        "flex_olmo",
+        "gpt_oss",
+        "granitemoe",
+        "granitemoeshared",
+        "hunyuan_v1_moe",
+        "jamba",
+        "llama4_text",
+        "minimax",
+        "minimax_m2",
+        "mixtral",
+        "olmoe",
+        "phimoe",
+    ]
 )
 """Types whose ``intermediate_size`` is the width of one expert."""
-_CONV3D = frozenset("qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe".split())
+_CONV3D = frozenset(["qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe"])
 """Types with a Conv3d as patch embedding."""
 _LATENT_ATTENTION = frozenset({"deepseek_v2", "deepseek_v3", "glm4_moe_lite"})
 """Types whose queries, keys and values have different widths, so that there is no one ``head_dim``."""
@@ -105,9 +117,7 @@ def _read_heads(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Foun
     heads, hidden = found["num_attention_heads"], found["hidden_size"]
     model_type = keys.config.get("model_type")
     key_value = _integer(keys, ("num_key_value_heads", "num_kv_heads")) or heads
-    if model_type == "falcon" and not keys.flag("new_decoder_architecture"):
-        key_value = (1, keys.find("multi_query")[1] or CLASS_DEFAULT) if keys.flag("multi_query") else heads
-    elif model_type == "gpt_bigcode":
+    if (model_type == "falcon" and not keys.flag("new_decoder_architecture")) or model_type == "gpt_bigcode":
         key_value = (1, keys.find("multi_query")[1] or CLASS_DEFAULT) if keys.flag("multi_query") else heads
     elif model_type == "dbrx":
         key_value = _integer(keys.mapping("attn_config"), ("kv_n_heads",))
@@ -175,7 +185,7 @@ def _flag(keys: Keys, name: str) -> Found | None:
 
 
 def _read_window(keys: Keys) -> Found | None:
-    value, key = keys.find("sliding_window")
+    _value, key = keys.find("sliding_window")
     if key is None:
         return None
     use = keys.find("use_sliding_window")

@@ -10,8 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.architectures.count import count_keys, read_keys
 from compatcheck.architectures.dimensions import dimensions
@@ -19,6 +18,9 @@ from compatcheck.architectures.keys import ClassDefaults, Keys
 from compatcheck.architectures.parts import ParameterCounts
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -99,7 +101,7 @@ def read_header(path: str) -> Mapping[str, Tensor]:
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
-def _read_row(row: Any, file: str) -> tuple[Tensor, int] | None:
+def _read_row(row: object, file: str) -> tuple[Tensor, int] | None:
     """Return a tensor and the offset its data ends at, or None when the row is malformed."""
     if not isinstance(row, dict):
         return None
@@ -107,7 +109,7 @@ def _read_row(row: Any, file: str) -> tuple[Tensor, int] | None:
     for numbers in (shape, offsets):
         if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
             return None
-    if not isinstance(dtype, str) or len(offsets) != 2 or offsets[0] > offsets[1]:  # noqa: PLR2004 - begin and end
+    if not isinstance(dtype, str) or len(offsets) != 2 or offsets[0] > offsets[1]:
         return None
     numel = math.prod(shape)
     if dtype in _DTYPE_BYTES and numel * _DTYPE_BYTES[dtype] != offsets[1] - offsets[0]:
@@ -130,7 +132,9 @@ def list_shards(directory: str) -> tuple[str, ...]:
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             what = f"{missing[0]}{more}, named in {INDEX}, is missing"
-            raise InputError(what, source=Source(os.path.join(directory, missing[0])), hint="download the missing shards")
+            raise InputError(
+                what, source=Source(os.path.join(directory, missing[0])), hint="download the missing shards"
+            )
         return tuple(os.path.join(directory, name) for name in names)
     if os.path.isfile(single):
         return (single,)
@@ -171,6 +175,29 @@ def count_safetensors(directory: str) -> TensorCounts:
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
     reason = find_quantization(dtypes)
     return TensorCounts(None if reason else sum(counts.values()), counts, reason, dtypes)
+
+
+def count_directory(
+    config: Mapping[str, object], directory: str, path: str | None = None
+) -> tuple[ParameterCounts | None, str | None]:
+    """Count the model in a directory from the headers of its weights, per component.
+
+    Args:
+        config: the parsed config.json.
+        directory: where the safetensors files are.
+        path: name of the configuration, for errors.
+
+    Returns:
+        The counts, or None and why there are none.
+
+    Raises:
+        InputError: naming the file that is missing, cut short or malformed.
+    """
+    found = count_safetensors(directory)
+    if found.total is None:
+        return None, found.reason
+    counts = counts_from_tensors(config, found.tensors, path=path or os.path.join(directory, "config.json"))
+    return counts, None if counts else "no tensor name looks like a token embedding and a block"
 
 
 def find_quantization(dtypes: Mapping[str, str]) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 IRRELEVANT = re.compile(
     r"drop|token_id|token_index|eps(ilon)?$|init|coef|^transformers_version$|problem_type|label|return_dict|chunk_size_feed|^rope_|^(embedding|residual|attention|logits?|routed)_(multiplier|scaling)|"
     r"^output_hidden|^architectures$|scaling_factor|jitter|_act$|activation|softcap|summary|pretraining_tp|"
-    r"theta|_scale$|_std$|^is_decoder$|^(begin_)?suppress|^mask_|apply_spec|median_filter|^dtype$"
+    r"theta|_scale$|_std$|^is_decoder$|^(begin_)?suppress|^mask_|apply_spec|median_filter|^dtype$",
 )
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    print(json.dumps("") + " " + json.dumps({"transformers": transformers.__version__}))  # noqa: T201
+    print(json.dumps("") + " " + json.dumps({"transformers": transformers.__version__}))
     classes: dict[str, Any] = {}
     waiting = [CONFIG_MAPPING[model_type] for model_type in sys.argv[1:]]
     while waiting:
@@ -81,7 +81,7 @@ def main() -> None:
             waiting += [type(part) for name in cls.sub_configs if hasattr(part := getattr(default, name), "model_type")]
     for model_type, cls in sorted(classes.items()):
         row = {"values": read_defaults(cls), "aliases": dict(cls.attribute_map), "parts": read_parts(cls)}
-        print(json.dumps(model_type), json.dumps({k: v for k, v in row.items() if v}, separators=(",", ":")))  # noqa: T201
+        print(json.dumps(model_type), json.dumps({k: v for k, v in row.items() if v}, separators=(",", ":")))
 
 
 if __name__ == "__main__":
