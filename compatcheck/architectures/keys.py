@@ -26,6 +26,8 @@ class ClassDefaults(NamedTuple):
     """Other name → name of the field (``attribute_map``)."""
     parts: Mapping[str, Mapping[str, object]]
     """Nested configuration → its keys where the file leaves it out, ``model_type`` among them."""
+    architecture: str | None = None
+    """Class of transformers that the formulas count for this type."""
 
 
 @cache
@@ -42,7 +44,7 @@ def class_defaults(model_type: str) -> ClassDefaults | None:
         return None
     start = text.index(" {", start) + 1
     row = json.loads(text[start : text.index("\n", start)])
-    return ClassDefaults(row["values"], row.get("aliases", {}), row.get("parts", {}))
+    return ClassDefaults(row["values"], row.get("aliases", {}), row.get("parts", {}), row.get("architecture"))
 
 
 class Keys:
@@ -211,6 +213,11 @@ class Keys:
             raise self.error(name, "a mapping")
         defaults = ClassDefaults(self._defaults.parts.get(name, {}), {}, {})
         return Keys(given or {}, defaults, path=self._path, prefix=f"{self._prefix}{name}.")
+
+    @property
+    def architecture(self) -> str | None:
+        """Class of transformers that the formulas count."""
+        return self._defaults.architecture
 
     @property
     def model_type(self) -> str:

@@ -88,33 +88,38 @@ def read_header(path: str) -> Mapping[str, Tensor]:
         raise broken("its header is not JSON") from error
     if not isinstance(header, dict):
         raise broken("its header is not a mapping")
-    tensors, end = {}, 0
-    for name, row in header.items():
+    tensors: dict[str, Tensor] = {}
+    end = 0
+    for name, entry in header.items():
         if name == "__metadata__":
             continue
-        tensors[name], last = _read_row(row, os.path.basename(path)) or (None, 0)
-        if tensors[name] is None:
+        row = _read_row(entry, os.path.basename(path))
+        if row is None:
             raise broken(f"the header's entry for {name[:80]} is malformed")
-        end = max(end, last)
+        tensors[name] = row[0]
+        end = max(end, row[1])
     if _LENGTH_BYTES + length + end > size:
         raise broken(f"its tensors need {_LENGTH_BYTES + length + end} bytes and the file has {size}")
-    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    return tensors
 
 
 def _read_row(row: object, file: str) -> tuple[Tensor, int] | None:
     """Return a tensor and the offset its data ends at, or None when the row is malformed."""
     if not isinstance(row, dict):
         return None
-    dtype, shape, offsets = row.get("dtype"), row.get("shape"), row.get("data_offsets")
-    for numbers in (shape, offsets):
-        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
-            return None
-    if not isinstance(dtype, str) or len(offsets) != 2 or offsets[0] > offsets[1]:
+    dtype, shape, offsets = row.get("dtype"), _read_numbers(row.get("shape")), _read_numbers(row.get("data_offsets"))
+    if not isinstance(dtype, str) or shape is None or offsets is None:
+        return None
+    if len(offsets) != 2 or offsets[0] > offsets[1]:
         return None
     numel = math.prod(shape)
     if dtype in _DTYPE_BYTES and numel * _DTYPE_BYTES[dtype] != offsets[1] - offsets[0]:
         return None
     return Tensor(numel, dtype, file), offsets[1]
+
+
+def _read_numbers(values: object) -> list[int] | None:
+    return values if isinstance(values, list) and all(type(n) is int and n >= 0 for n in values) else None
 
 
 def list_shards(directory: str) -> tuple[str, ...]:
