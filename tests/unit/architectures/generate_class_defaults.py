@@ -78,7 +78,7 @@ def main() -> None:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    print(json.dumps("") + " " + json.dumps({"transformers": transformers.__version__}))
+    print(f"# transformers {transformers.__version__}")
     classes: dict[str, Any] = {}
     waiting = [CONFIG_MAPPING[model_type] for model_type in sys.argv[1:]]
     while waiting:
