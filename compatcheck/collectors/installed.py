@@ -21,6 +21,7 @@ from compatcheck.collectors.distributions import (
 )
 from compatcheck.collectors.version_files import VERSION_FILES, VersionFile, read_cxx11_abi, read_version_file
 from compatcheck.core.environment import Damage, Environment, Package
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
@@ -167,8 +168,6 @@ class _Scan:
             if re.search(_EDITABLE, text) is not None:
                 more["editable"] = _path_of(match[1])
             elif self.details:
-                from compatcheck.core.redaction import redact  # noqa: PLC0415 (only for --dump)
-
                 more["direct_url"] = redact(match[1])
         if self.details:
             installer = read_installer(path)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
@@ -124,8 +125,6 @@ def collect_variables(environ: Mapping[str, str], source: Source) -> Variables:
     values = {}
     for name, value in environ.items():
         if name in NAMES or name.startswith(PREFIXES):
-            from compatcheck.core.redaction import redact_variable  # noqa: PLC0415 (only where one is set)
-
             values[name] = redact_variable(name, value)
     facts: dict[str, tuple[object, Source]] = {}
     skipped: list[Skipped] = []
