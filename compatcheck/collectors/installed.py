@@ -210,7 +210,7 @@ class _Scan:
         """Report several sets of metadata of one distribution, and put the one that describes the files first."""
         dist_infos = [package for package in packages if package.source.path.endswith(".dist-info")]
         versions = {package.version for package in packages}
-        if len(dist_infos) < 2 and len(versions) == 1:  # noqa: PLR2004 (a pair)
+        if len(dist_infos) < 2 and len(versions) == 1:
             return dist_infos + [package for package in packages if package not in dist_infos]
         ordered = sorted(packages, key=_age)
         why = "the files written last"

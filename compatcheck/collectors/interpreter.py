@@ -249,7 +249,7 @@ def _library_key(name: str) -> tuple[int, int, str]:
 def _choose_library(prefix: str, executable: str | None, version: str | None) -> str | None:
     """Return the ``pythonX.Y`` that belongs to this prefix when ``lib`` has several (``/usr`` often does)."""
     names = _library_names(prefix)
-    if len(names) < 2:  # noqa: PLR2004 (a choice needs two)
+    if len(names) < 2:
         return names[0] if names else None
     wanted = []
     if version:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from compatcheck.core.environment import Package
 
-
 VERSION_FILES = {
     "torch": ("torch/version.py", "__version__"),
     "deepspeed": ("deepspeed/git_version_info_installed.py", "version"),

@@ -185,7 +185,7 @@ def test_mig_instances_are_the_devices(machine):
 def test_mig_without_instances_leaves_memory_unknown(machine, monkeypatch):
     monkeypatch.setattr(driver, "BUDGET_SECONDS", 0.5)
     hardware = machine(
-        "if [ $1 = -L ]; then sleep 60; fi; echo 'NVIDIA H100 80GB HBM3, 81559, 550.54.15, Enabled, 9.0'\n"
+        "if [ $1 = -L ]; then sleep 60; fi; echo 'NVIDIA H100 80GB HBM3, 81559, 550.54.15, Enabled, 9.0'\n",
     )
     assert hardware.memory_bytes is None
     assert "no instance could be listed" in reasons(hardware)
@@ -227,7 +227,8 @@ class FakeNvml(types.ModuleType):
         if self.hangs:
             time.sleep(20)
         if self.fails:
-            raise self.NVMLError("Driver Not Loaded")
+            msg = "Driver Not Loaded"
+            raise self.NVMLError(msg)
 
     def nvmlDeviceGetCount(self):
         return self.count
@@ -245,7 +246,8 @@ class FakeNvml(types.ModuleType):
         return (9, 0)
 
     def nvmlDeviceGetMigMode(self, handle):
-        raise self.NVMLError("Not Supported")
+        msg = "Not Supported"
+        raise self.NVMLError(msg)
 
     def nvmlDeviceGetNvLinkState(self, handle, link):
         return 1

@@ -1,0 +1,1 @@
+"""Services outside this machine: the package index, the advisory database."""

@@ -1,0 +1,387 @@
+"""The releases of a package and what they require, as the configured package index lists them.
+
+The snapshots in ``rules/_releases`` and ``rules/_pins`` are written by this module, so that every range in the database can
+be checked against releases that exist. No index is named here: the one that pip or uv is set up for is used, and its name
+never reaches a snapshot.
+"""
+
+from __future__ import annotations
+
+import html.parser
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from compatcheck.core.errors import InputError
+
+SNAPSHOT_PACKAGES = (
+    "accelerate",
+    "axolotl",
+    "bitsandbytes",
+    "datasets",
+    "deepspeed",
+    "flash-attn",
+    "huggingface-hub",
+    "lightning",
+    "liger-kernel",
+    "llamafactory",
+    "megatron-core",
+    "ms-swift",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-nccl-cu12",
+    "nvidia-nccl-cu13",
+    "openrlhf",
+    "optimum",
+    "peft",
+    "ray",
+    "sglang",
+    "tokenizers",
+    "torch",
+    "torchao",
+    "torchtune",
+    "transformer-engine",
+    "transformers",
+    "triton",
+    "trl",
+    "unsloth",
+    "unsloth-zoo",
+    "verl",
+    "vllm",
+    "xformers",
+)
+"""Packages whose releases ``rules/_releases`` keeps."""
+
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_TIMEOUT_SECONDS = 60
+_DEFAULT_INDEX = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+
+
+class IndexFile(NamedTuple):
+    """One file an index offers."""
+
+    filename: str
+    url: str
+    uploaded: str | None
+    """ISO date, None when the index does not say."""
+    yanked: bool
+
+
+class Release(NamedTuple):
+    """One version of a package."""
+
+    version: str
+    date: str | None
+    """ISO date of the first file uploaded; None when the index does not say."""
+    yanked: bool
+    """Every file of it is yanked."""
+    prerelease: bool
+
+
+def find_index_url() -> str:
+    """Return the index that pip or uv is set up for.
+
+    Raises:
+        InputError: nothing is set up and no pip can be asked for its default.
+    """
+    for name in ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"):
+        if value := os.environ.get(name):
+            return value.strip()
+    for python in dict.fromkeys((sys.executable, shutil.which("python3"), shutil.which("python"))):
+        if python is None:
+            continue
+        for arguments in (["-m", "pip", "config", "get", "global.index-url"], ["-c", _DEFAULT_INDEX]):
+            done = subprocess.run(
+                [python, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+            )
+            if done.returncode == 0 and "://" in done.stdout:
+                return done.stdout.strip()
+    raise InputError("no package index is set up", hint="set PIP_INDEX_URL, or run from an interpreter that has pip")
+
+
+def list_files(package: str, index_url: str | None = None) -> list[IndexFile]:
+    """Return every file the index offers for ``package``, reading the JSON or the HTML form of the simple API.
+
+    Raises:
+        InputError: the index does not answer, or does not know the package.
+    """
+    name = canonicalize_name(package)
+    base = (index_url or find_index_url()).rstrip("/") + f"/{name}/"
+    if base.startswith("file:"):
+        base += "index.html"
+    request = urllib.request.Request(base, headers={"Accept": _ACCEPT})
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            kind, text = answer.headers.get("Content-Type") or "", answer.read().decode()
+    except (urllib.error.URLError, TimeoutError) as error:
+        reason = getattr(error, "code", None) or getattr(error, "reason", error)
+        raise InputError(f"{name}: the package index did not answer ({reason})") from None
+    return list(_parse_json(text, base) if "json" in kind else _parse_html(text, base))
+
+
+def fetch_releases(package: str, index_url: str | None = None) -> tuple[Release, ...]:
+    """Return every release of ``package`` on the index, oldest version first, pre-releases included.
+
+    Args:
+        package: distribution name in any spelling.
+        index_url: root of a simple index; the one that pip or uv is set up for when None.
+
+    Raises:
+        InputError: the index does not answer, or does not know the package.
+    """
+    files: dict[Version, list[IndexFile]] = {}
+    for file in list_files(package, index_url):
+        version = release_of(file.filename, package)
+        if version is not None:
+            files.setdefault(version, []).append(file)
+    return tuple(
+        Release(
+            str(version),
+            min((file.uploaded for file in group if file.uploaded), default=None),
+            all(file.yanked for file in group),
+            version.is_prerelease,
+        )
+        for version, group in sorted(files.items())
+    )
+
+
+def release_of(filename: str, package: str) -> Version | None:
+    """Return the version in the name of a wheel or source archive, None when it is neither or belongs to no version."""
+    stem = re.sub(r"\.(whl|tar\.gz|tar\.bz2|tar\.xz|zip)$", "", filename)
+    prefix = re.match(re.sub(r"-", "[-_.]+", canonicalize_name(package)) + "-", stem, re.IGNORECASE)
+    if stem == filename or prefix is None:
+        return None
+    rest = stem[prefix.end() :]
+    try:
+        return Version(rest.split("-")[0] if filename.endswith(".whl") else rest)
+    except InvalidVersion:
+        return None
+
+
+def read_requirements(package: str, version: str, index_url: str | None = None) -> tuple[str, ...]:
+    """Return the ``Requires-Dist`` lines of one release without installing or running it.
+
+    Of a wheel only its directory and its METADATA are transferred (range requests). Of a source archive the ``requires.txt``
+    or ``requirements.txt`` that its build recorded is read.
+
+    Raises:
+        InputError: the release has no file, or none that states its requirements.
+    """
+    wanted = Version(version)
+    files = [file for file in list_files(package, index_url) if release_of(file.filename, package) == wanted]
+    for file in sorted(files, key=_metadata_cost):
+        lines = _wheel_requirements(file.url) if file.filename.endswith(".whl") else _sdist_requirements(file.url)
+        if lines is not None:
+            return lines
+    raise InputError(f"{package} {version}: no file states its requirements", hint="read them in the source tag")
+
+
+def pinned(lines: tuple[str, ...], packages: Callable[[str], bool]) -> dict[str | None, dict[str, str]]:
+    """Return the specifiers that ``lines`` put on the chosen packages: extra (None for the base) → package → specifier.
+
+    Requirements whose marker excludes Linux on CPython 3.11 are left out; one without a version gives ``""``.
+    """
+    found: dict[str | None, dict[str, str]] = {}
+    for line in lines:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        name = canonicalize_name(requirement.name)
+        if not packages(name):
+            continue
+        specifier = str(requirement.specifier) or (f"@ {_without_host(requirement.url)}" if requirement.url else "")
+        extras = re.findall(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
+        for extra in extras or [None]:
+            if requirement.marker is None or requirement.marker.evaluate({**_LINUX, "extra": extra or ""}):
+                found.setdefault(extra, {})[name] = specifier
+    return found
+
+
+_LINUX: Mapping[str, str] = {
+    "platform_system": "Linux",
+    "sys_platform": "linux",
+    "os_name": "posix",
+    "platform_machine": "x86_64",
+    "platform_python_implementation": "CPython",
+    "implementation_name": "cpython",
+    "python_version": "3.11",
+    "python_full_version": "3.11.9",
+}
+
+
+def _without_host(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.unquote(parts.path.rsplit("/", 1)[-1])
+
+
+def _parse_json(text: str, base: str) -> Iterator[IndexFile]:
+    for file in json.loads(text).get("files", []):
+        uploaded = file.get("upload-time")
+        yield IndexFile(
+            file["filename"],
+            urllib.parse.urljoin(base, file["url"]),
+            uploaded[:10] if uploaded else None,
+            bool(file.get("yanked")),
+        )
+
+
+def _parse_html(text: str, base: str) -> Iterator[IndexFile]:
+    page = _SimplePage()
+    page.feed(text)
+    for attributes in page.anchors:
+        url = urllib.parse.urljoin(base, attributes.get("href") or "").split("#")[0]
+        filename = urllib.parse.unquote(urllib.parse.urlsplit(url).path.rsplit("/", 1)[-1])
+        uploaded = attributes.get("data-upload-time")
+        yield IndexFile(filename, url, uploaded[:10] if uploaded else None, "data-yanked" in attributes)
+
+
+class _SimplePage(html.parser.HTMLParser):
+    """Collects the attributes of every link."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.anchors: list[dict[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep a link's attributes."""
+        if tag == "a":
+            self.anchors.append(dict(attrs))
+
+
+def _metadata_cost(file: IndexFile) -> tuple[int, str]:
+    """Order files: Linux wheels first (other platforms may require less), then any wheel, then archives."""
+    if not file.filename.endswith(".whl"):
+        return (3, file.filename)
+    x86 = "x86_64" in file.filename and "linux" in file.filename
+    return (0 if x86 and "cp311" in file.filename else 1 if x86 or "any" in file.filename else 2, file.filename)
+
+
+class RangeFile(io.RawIOBase):
+    """A remote file read by HTTP range requests, so that ``zipfile`` can open a wheel without fetching it."""
+
+    def __init__(self, url: str) -> None:
+        """Ask for the size of the file at ``url``."""
+        self._url = url
+        self._position = 0
+        request = urllib.request.Request(url, headers={"Range": "bytes=-1"})
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            span = answer.headers.get("Content-Range")
+            if span is None:
+                raise InputError("the package index does not answer range requests")
+            self._size = int(span.rsplit("/", 1)[1])
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position in bytes."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to ``offset`` and return the new position."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = min(max(start + offset, 0), self._size)
+        return self._position
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # the typeshed buffer protocol is wider
+        """Fill ``buffer`` from the current position and return the number of bytes read."""
+        last = min(self._position + len(buffer), self._size) - 1
+        if last < self._position:
+            return 0
+        request = urllib.request.Request(self._url, headers={"Range": f"bytes={self._position}-{last}"})
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            data = answer.read()
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+def open_wheel(url: str) -> zipfile.ZipFile:
+    """Open the wheel at ``url``, transferring only what is read of it."""
+    if url.startswith("file:"):
+        return zipfile.ZipFile(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+    return zipfile.ZipFile(io.BufferedReader(RangeFile(url), buffer_size=1 << 16))
+
+
+def _wheel_requirements(url: str) -> tuple[str, ...] | None:
+    with open_wheel(url) as wheel:
+        names = [name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
+        if not names:
+            return None
+        return tuple(HeaderParser().parsestr(wheel.read(names[0]).decode()).get_all("Requires-Dist") or ())
+
+
+def _sdist_requirements(url: str) -> tuple[str, ...] | None:
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:
+        data = io.BytesIO(answer.read())
+    if not url.endswith(".tar.gz"):
+        return None
+    with tarfile.open(fileobj=data, mode="r:gz") as archive:
+        members = {member.name.split("/", 1)[-1]: member for member in archive.getmembers() if member.isfile()}
+        for name, member in members.items():
+            if name.endswith(".egg-info/requires.txt") and (stream := archive.extractfile(member)) is not None:
+                return tuple(_parse_requires(stream.read().decode()))
+        if "requirements.txt" in members and (stream := archive.extractfile(members["requirements.txt"])) is not None:
+            return tuple(
+                line.split("#")[0].strip() for line in stream.read().decode().splitlines() if line.split("#")[0].strip()
+            )
+    return None
+
+
+def _parse_requires(text: str) -> Iterator[str]:
+    """Turn setuptools' ``requires.txt`` (sections ``[extra:marker]``) into ``Requires-Dist`` lines."""
+    condition = ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if match := re.fullmatch(r"\[([^:\]]*)(?::(.*))?\]", line):
+            extra, marker = match.groups()
+            parts = [f"({marker})"] if marker else []
+            parts += [f'extra == "{extra}"'] if extra else []
+            condition = " and ".join(parts)
+        elif line:
+            yield f"{line}; {condition}" if condition else line
+
+
+def write_snapshot(package: str, directory: Path, date: str, index_url: str | None = None) -> Path:
+    """Write ``directory/<package>.yaml`` with every release on the index and return its path.
+
+    Args:
+        package: distribution name.
+        directory: usually ``rules/_releases``.
+        date: ISO date of the look-up.
+        index_url: see ``fetch_releases``.
+    """
+    releases = fetch_releases(package, index_url)
+    lines = [f"package: {canonicalize_name(package)}", f'date: "{date}"', "releases:"]
+    lines += [f'  "{row.version}": ' + (f'"{row.date}"' if row.date else "null") for row in releases]
+    for label, chosen in (
+        ("prereleases", [row.version for row in releases if row.prerelease]),
+        ("yanked", [row.version for row in releases if row.yanked]),
+    ):
+        lines.append(f"{label}: [" + ", ".join(f'"{version}"' for version in chosen) + "]")
+    path = directory / f"{canonicalize_name(package)}.yaml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
