@@ -12,18 +12,33 @@ _QUERY = (
     r"(?i)([?&;](?:access_)?(?:token|key|api_?key|signature|sig|secret|password|passwd|pwd|auth|credential|"
     r"x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+"
 )
-_TOKEN = (
+_ISSUED = (
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|pypi-[\w-]{16,}|"
     r"sk-[\w-]{16,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,}|"
     r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
 )
-_TOKEN_STARTS = ("hf_", "gh", "glpat-", "pypi-", "sk-", "xox", "nvapi-", "AKIA", "AIza", "eyJ")
+_ISSUED_STARTS = ("hf_", "gh", "glpat-", "pypi-", "sk-", "xox", "nvapi-", "AKIA", "AIza", "eyJ")
 _BEARER = r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/._=-]{8,}"
 _SECRET_WORDS = frozenset(
-    (
-        "TOKEN TOKENS SECRET SECRETS PASSWORD PASSWORDS PASSWD PWD PASSPHRASE CREDENTIAL CREDENTIALS AUTH COOKIE KEY "
-        "APIKEY SIGNATURE DSN"
-    ).split()
+    [
+        "TOKEN",
+        "TOKENS",
+        "SECRET",
+        "SECRETS",
+        "PASSWORD",
+        "PASSWORDS",
+        "PASSWD",
+        "PWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "AUTH",
+        "COOKIE",
+        "KEY",
+        "APIKEY",
+        "SIGNATURE",
+        "DSN",
+    ]
 )
 _FORM_WORDS = frozenset({"ID", "VALUE", "B64", "BASE64"})
 """Words behind the one that tells: ``AWS_ACCESS_KEY_ID``."""
@@ -42,8 +57,8 @@ def redact(text: str) -> str:
         text = re.sub(_QUERY, rf"\1{REDACTED}", text)
     if "earer" in text.lower() or "basic" in text.lower():
         text = re.sub(_BEARER, rf"\1 {REDACTED}", text)
-    if any(start in text for start in _TOKEN_STARTS):
-        text = re.sub(_TOKEN, REDACTED, text)
+    if any(start in text for start in _ISSUED_STARTS):
+        text = re.sub(_ISSUED, REDACTED, text)
     return text
 
 

@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from layouts import add_conda, add_dist, add_torch, make_prefix, make_venv, site_of
 from packaging.utils import canonicalize_name
 
 from compatcheck.collectors.installed import collect_installed
 from compatcheck.collectors.interpreter import locate
 from compatcheck.core.environment import Package
-from layouts import add_conda, add_dist, add_torch, make_prefix, make_venv, site_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 
@@ -481,7 +481,7 @@ class TestConda:
             ("pytz-2024.1-pyhd8ed1ab_0", ["site-packages/pytz-2024.1.dist-info/METADATA"], "pytz", "2024.1.0", "uv"),
         ],
     )
-    def test_not_pip_over_conda(self, prefix, site, record, files, name, version, installer):
+    def test_not_pip_over_conda(self, prefix, site, record, files, name, version, installer):  # noqa: PLR0917
         add_conda(prefix, record, files={record.rsplit("-", 2)[0]: files})
         add_dist(site, name, version, installer=installer)
         assert collect(prefix).damage == ()

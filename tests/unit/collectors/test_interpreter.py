@@ -4,10 +4,10 @@ import sys
 import venv
 
 import pytest
+from layouts import ELF, add_dist, make_prefix, make_venv, site_of
 
 from compatcheck.collectors.interpreter import locate
 from compatcheck.core.errors import InputError
-from layouts import ELF, add_dist, make_prefix, make_venv, site_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 
