@@ -101,7 +101,7 @@ def build_report(gathered: Gathered, rules: RuleSet, checks: Checks, threshold: 
         findings.extend(outcome.findings)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
-        subjects.append(describe_subject(subject, outcome.folded, gathered.chosen))
+        subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
     if findings:
         findings = [add_lines(finding) for finding in findings]
     skipped = list(dict.fromkeys(skipped))
@@ -156,7 +156,7 @@ def _device_bytes(subjects: Sequence[Subject], finding: Finding) -> int | None:
     return None
 
 
-def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None) -> SubjectReport:
+def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None, waiting: int = 0) -> SubjectReport:
     """Describe a subject for reporters."""
     environment = subject.environment
     packages: tuple[tuple[str, str | None, str], ...] = ()
@@ -181,6 +181,7 @@ def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chos
         folded=folded,
         notes=notes,
         complete=environment is not None and environment.complete,
+        waiting=waiting,
     )
 
 

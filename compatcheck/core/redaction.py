@@ -7,7 +7,7 @@ import re
 REDACTED = "[redacted]"
 
 # Patterns are compiled where a text has what they start with: most have not.
-_USER_INFO = r"(?<=://)[^/\s@'\"]+(?=@)"
+_USER_INFO = r"(?<=://)[^/\s'\"]+(?=@)"
 _QUERY = (
     r"(?i)([?&;](?:access_)?(?:token|key|api_?key|signature|sig|secret|password|passwd|pwd|auth|credential|"
     r"x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+"

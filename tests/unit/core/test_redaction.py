@@ -14,6 +14,7 @@ from compatcheck.core.redaction import redact, redact_variable
         ("Authorization: Bearer abcdefgh1234", "Authorization: Bearer [redacted]"),
         ("/data/hf_cache", "/data/hf_cache"),
         ("https://host/a@b", "https://host/a@b"),
+        ("https://me:p@ss@host/simple", "https://[redacted]@host/simple"),
     ],
 )
 def test_redact(text, expected):
