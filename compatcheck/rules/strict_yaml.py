@@ -90,7 +90,7 @@ def _construct(node: Any, where: tuple[str | int, ...], lines: Lines, path: str,
     return result
 
 
-def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | float | bool | None:
+def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | float | bool | None:  # noqa: ANN401 (a YAML node)
     text: str = node.value
     if node.style in {"'", '"', "|", ">"}:
         return text
@@ -108,6 +108,6 @@ def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | f
     return text
 
 
-def _error(message: str, node: Any, where: tuple[str | int, ...], path: str) -> RuleError:
+def _error(message: str, node: Any, where: tuple[str | int, ...], path: str) -> RuleError:  # noqa: ANN401 (a YAML node)
     key = ".".join(str(part) for part in where) or None
     return RuleError(message, source=Source(path, key, node.start_mark.line + 1))
