@@ -12,19 +12,22 @@ import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.distributions import split_stem
 from compatcheck.collectors.driver import collect_hardware
 from compatcheck.collectors.installed import collect_installed
-from compatcheck.collectors.interpreter import Layout
 from compatcheck.collectors.variables import collect_variables
 from compatcheck.collectors.version_files import read_version_file
-from compatcheck.core.environment import Environment
 from compatcheck.core.process import run
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from compatcheck.collectors.interpreter import Layout
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.hardware import Hardware
 
 TOOL_SECONDS = 2.0
 _TOOLS = {
@@ -86,8 +89,8 @@ def collect_dump(layout: Layout, environ: Mapping[str, str], *, root: str = "/")
             "multiprocessors": hardware.multiprocessors,
             "nvlink": hardware.nvlink,
             "driver": hardware.driver,
-            "read_from": hardware.source.path,
-            "could_not_be_read": [_say(skipped.source.path, skipped.reason) for skipped in hardware.skipped],
+            "read_from": _read_from(hardware),
+            "could_not_be_read": [f"{skipped.source}: {skipped.reason}" for skipped in hardware.skipped],
         },
         "cudnn_files": find_cudnn(layout, root),
         "components": {
@@ -106,9 +109,7 @@ def collect_dump(layout: Layout, environ: Mapping[str, str], *, root: str = "/")
         "damage": [
             {"kind": damage.kind, "package": damage.package, "detail": damage.detail} for damage in environment.damage
         ],
-        "skipped": [
-            _say(skipped.source.path, skipped.reason) for skipped in (*environment.skipped, *variables.skipped)
-        ],
+        "skipped": [f"{skipped.source}: {skipped.reason}" for skipped in (*environment.skipped, *variables.skipped)],
         "notes": list(environment.notes),
         "not_collected": NOT_COLLECTED,
     }
@@ -125,9 +126,12 @@ def format_dump(dump: Mapping[str, Any]) -> str:
         if section in {"packages", "vendored"}:
             lines += [f"  {_format_package(package)}" for package in content] or ["  none"]
         elif isinstance(content, Mapping):
-            lines += [f"  {key.replace('_', ' ')}: {_format(key, value)}" for key, value in content.items()] or [
-                "  none"
-            ]
+            written = section in {"variables", "not_collected"}
+            absent = "not found" if section == "tools" else "unknown"
+            for key, value in content.items():
+                name = key if written else key.replace("_", " ")
+                lines.append(f"  {name}: {absent if value is None else _format(key, value)}")
+            lines += [] if content else ["  none"]
         else:
             lines += [f"  {_format('', value)}" for value in content] or ["  none"]
         lines.append("")
@@ -322,6 +326,12 @@ def _describe_torch(environment: Environment) -> dict[str, Any] | None:
     return described
 
 
+def _read_from(hardware: Hardware) -> str:
+    if hardware.driver is None and hardware.gpu is None and not hardware.skipped:
+        return "nothing: this machine has no driver of NVIDIA"
+    return hardware.source.path
+
+
 def _conda_packages(layout: Layout) -> list[str]:
     if not layout.conda_meta:
         return []
@@ -355,10 +365,6 @@ def _which(name: str, environ: Mapping[str, str]) -> str | None:
         if folder and os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return None
-
-
-def _say(place: str, reason: str) -> str:
-    return f"{place}: {reason}"
 
 
 def _redact(value: object) -> object:

@@ -102,6 +102,8 @@ class SubjectReport(NamedTuple):
     """Packages whose version is unknown, with the number of rules that depend on them."""
     notes: tuple[str, ...] = ()
     complete: bool = True
+    waiting: int = 0
+    """Rules about packages that are there of which nothing else is known."""
 
 
 class Report(NamedTuple):

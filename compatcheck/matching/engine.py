@@ -8,11 +8,11 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.report import Finding, FindingImpact, FindingReference, severity_rank
 from compatcheck.core.source import Skipped, Source
-from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size
+from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope, version_need
-from compatcheck.rules.expression import fact_names
+from compatcheck.rules.expression import conjuncts, evaluate, fact_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +38,8 @@ class Outcome(NamedTuple):
     """Packages a configuration implies and no input names a release of, with the number of rules that depend on them."""
     skipped: tuple[Skipped, ...]
     """Rules that could not be evaluated."""
+    waiting: int = 0
+    """Pitfalls and default changes of which nothing is known but the packages: a configuration would decide them."""
 
 
 def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lambda _: True) -> Outcome:
@@ -51,6 +53,7 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     folded: dict[str, int] = {}
+    waiting = 0
     environment = subject.environment
     names = () if environment is None else (*environment.packages, *environment.components)
     names = (*names, *(component for component in COMPONENT_FACTS if component not in names))
@@ -76,6 +79,9 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
                             folded[name] = folded.get(name, 0) + 1
                     if any(name not in COMPONENT_FACTS for name in unknown):
                         continue
+                if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope):
+                    waiting += 1
+                    continue
                 decided.append((rule, decision))
             except RuleError as error:
                 skipped.append(
@@ -83,7 +89,21 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
                 )
         findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
     findings.sort(key=_order)
-    return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped))
+    return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
+
+
+def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
+    """Tell whether anything speaks for an undecided rule.
+
+    A release known to be bad speaks for itself. A pitfall of every release, or a rule about no package, needs at least one
+    of its conditions to hold; otherwise every environment would be told of every pitfall.
+    """
+    if rule.kind in {"regression", "incompatibility"} and any(
+        name not in COMPONENT_FACTS for name in decision.packages
+    ):
+        return True
+    texts = (rule.when, decision.clause.when if decision.clause is not None else None)
+    return any(truth(evaluate(part, scope)) for text in texts if text is not None for part in conjuncts(text))
 
 
 def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:

@@ -68,6 +68,7 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
             {"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved
         ],
         "version_unknown": [{"package": name, "rules": count} for name, count in subject.folded],
+        "rules_waiting_for_configuration": subject.waiting,
         "estimate": None,
     }
 

@@ -96,6 +96,11 @@ class _Writer:
                 "hardware",
                 f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them",
             )
+        if subject.waiting:
+            yield ""
+            count = subject.waiting
+            text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
+            yield from self.wrapped("waiting", text)
         if not shown:
             yield f"  no known problem among the rules about {self.covered(subject)}"
         for name, values in subject.conflicts:

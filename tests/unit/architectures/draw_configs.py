@@ -130,7 +130,11 @@ FIXED = {
 
 
 def draw(
-    rng: random.Random, model_type: str, row: dict[str, Any], rows: dict[str, Any], kept: float = 0.75,
+    rng: random.Random,
+    model_type: str,
+    row: dict[str, Any],
+    rows: dict[str, Any],
+    kept: float = 0.75,
 ) -> dict[str, Any]:
     """Draw one configuration of a row of class defaults."""
     config: dict[str, Any] = {}
@@ -155,6 +159,14 @@ def draw(
         kinds = LAYER_TYPES.get(model_type)
         if kinds and (rng.random() < 0.5 or model_type == "lfm2_moe"):
             config["layer_types"] = [rng.choice(kinds) for _ in range(layers)]
+    if model_type in {"qwen3_vl_text", "qwen3_vl_moe_text"}:
+        config["rope_scaling"] = {"rope_type": "default", "mrope_section": [24, 20, 20]}  # 4.57 does not start without
+    if model_type == "mllama_text_model":
+        config["rope_scaling"] = {"rope_type": "default"}
+    if model_type in {"qwen2_vl_text", "qwen2_5_vl_text"}:
+        config["rope_scaling"] = {"type": "mrope", "mrope_section": [16, 24, 24]}
+    if model_type == "mt5":
+        config["tie_word_embeddings"] = True  # untied, releases disagree
     if model_type == "dbrx":
         config["attn_config"] = {"rope_theta": 10000.0, "kv_n_heads": rng.choice([1, 2])}  # 5.23 does not start without
     if model_type == "mamba2":

@@ -31,9 +31,9 @@ def choose_class(model_type: str, architectures: list[str] | None) -> Any:
         return getattr(transformers, architectures[0])
     for mapping in (
         "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-        "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
         "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
         "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+        "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
         "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
         "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
         "MODEL_MAPPING_NAMES",
@@ -79,7 +79,8 @@ def count(model: Any) -> dict[str, int]:
         head = None
     outputs = {id(p) for p in head.parameters()} - inputs if head is not None else set()
     result = dict.fromkeys(
-        ("total", "in_blocks", "embedding", "lm_head", "expert", "expert_per_layer", "vision", "other"), 0,
+        ("total", "in_blocks", "embedding", "lm_head", "expert", "expert_per_layer", "vision", "other"),
+        0,
     )
     layers: dict[str, int] = {}
     for name, parameter in model.named_parameters():

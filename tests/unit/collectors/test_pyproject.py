@@ -195,7 +195,8 @@ def test_a_project_without_requirements_says_so(tmp_path: Path) -> None:
 
 
 def test_group_cycles_and_missing_groups(tmp_path: Path) -> None:
-    text = '[dependency-groups]\na = ["x", {include-group = "b"}]\nb = ["y", {include-group = "a"}, {include-group = "c"}, 3]\n'
+    text = '[dependency-groups]\na = ["x", {include-group = "b"}]\n'
+    text += 'b = ["y", {include-group = "a"}, {include-group = "c"}, 3]\n'
     environment = _read(tmp_path, text, groups=["a"])
     assert {"x", "y"} <= set(environment.packages)
     reasons = " ".join(skipped.reason for skipped in environment.skipped)

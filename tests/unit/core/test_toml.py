@@ -34,7 +34,15 @@ def test_entries() -> None:
 
 
 def test_keys_and_items() -> None:
-    text = '[project]\nname=\'x\'\ndependencies = [\n  "a>=1",\n  \'b; c == "d"\',\n  "e; f == \\"g\\""]\n[x]\ndependencies = [\'z\']\n'
+    text = """[project]
+name='x'
+dependencies = [
+  "a>=1",
+  'b; c == "d"',
+  "e; f == \\"g\\""]
+[x]
+dependencies = ['z']
+"""
     assert locate_key(text, "project", "dependencies") == 3
     assert locate_key(text, "project", "dependencies", "a>=1") == 4
     assert locate_key(text, "project", "dependencies", 'b; c == "d"') == 5
