@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 
 CLASS_DEFAULT = "class default"
 """Where a value came from that the file does not hold."""
-DATA = Path(__file__).parent / "data" / "class_defaults.jsonl"
+DATA = os.path.join(os.path.dirname(__file__), "data", "class_defaults.jsonl")
 """One line per model type, ``"TYPE" {…}``, written by ``tests/unit/architectures/generate_class_defaults.py``."""
 
 
@@ -26,11 +26,14 @@ class ClassDefaults(NamedTuple):
     """Other name → name of the field (``attribute_map``)."""
     parts: Mapping[str, Mapping[str, object]]
     """Nested configuration → its keys where the file leaves it out, ``model_type`` among them."""
+    architecture: str | None = None
+    """Class of transformers that the formulas count for this type."""
 
 
 @cache
 def _lines() -> str:
-    return "\n" + DATA.read_text("utf-8")
+    with open(DATA, encoding="utf-8") as file:
+        return "\n" + file.read()
 
 
 def class_defaults(model_type: str) -> ClassDefaults | None:
@@ -41,7 +44,7 @@ def class_defaults(model_type: str) -> ClassDefaults | None:
         return None
     start = text.index(" {", start) + 1
     row = json.loads(text[start : text.index("\n", start)])
-    return ClassDefaults(row["values"], row.get("aliases", {}), row.get("parts", {}))
+    return ClassDefaults(row["values"], row.get("aliases", {}), row.get("parts", {}), row.get("architecture"))
 
 
 class Keys:
@@ -89,6 +92,11 @@ class Keys:
     def has(self, name: str) -> bool:
         """Tell whether the file itself holds the key, under any of its names."""
         return self.find(name)[1] not in (None, CLASS_DEFAULT)
+
+    def uses_alias(self, name: str) -> bool:
+        """Tell whether the file gives the key under another name."""
+        key = self.find(name)[1]
+        return key not in (None, CLASS_DEFAULT, self._prefix + name)
 
     def optional(self, name: str) -> int | None:
         """Return a positive integer, or None when the key is null or unknown."""
@@ -156,29 +164,47 @@ class Keys:
             raise self.error(name, expected)
         return value
 
-    def part(self, name: str) -> Keys | None:
+    def part(self, name: str, *, fixed: bool = False) -> Keys | None:
         """Return a nested configuration; None when its model type is not known.
+
+        Args:
+            name: its key.
+            fixed: whether the class of the part is given by the whole, so that a model type inside it is not read.
 
         Raises:
             InputError: the key holds something else than a mapping.
         """
         preset = self._defaults.parts.get(name, {})
-        given, _ = self.find(name)
-        if given is None:
-            given, origin = preset, CLASS_DEFAULT
-        else:
-            origin = name
-        if not isinstance(given, Mapping):
+        given, key = self.find(name)
+        if given is not None and not isinstance(given, Mapping):
             raise self.error(name, "a mapping")
-        model_type = given.get("model_type", preset.get("model_type"))
+        model_type = preset.get("model_type")
+        if given is not None and not fixed:
+            model_type = given.get("model_type", model_type)
         defaults = class_defaults(model_type) if isinstance(model_type, str) else None
         if defaults is None:
             return None
-        config: dict[str, Any] = {"model_type": model_type, **given}
-        if origin == CLASS_DEFAULT:
-            merged = {**defaults.values, **config}
-            return Keys({}, defaults._replace(values=merged), path=self._path, prefix=f"{self._prefix}{name}.")
-        return Keys(config, defaults, path=self._path, prefix=f"{self._prefix}{name}.")
+        prefix = f"{self._prefix}{name}."
+        if given is None:
+            values = {**defaults.values, **preset}
+            return Keys({}, defaults._replace(values=values), path=self._path, prefix=prefix)
+        return Keys({**given, "model_type": model_type}, defaults, path=self._path, prefix=prefix if key else "")
+
+    def has_part(self, name: str) -> bool:
+        """Tell whether the configuration has this nested one, in the file or by its class."""
+        return self.config.get(name) is not None or name in self._defaults.parts
+
+    def flat_part(self, name: str) -> Keys | None:
+        """Return a nested configuration whose keys stand at the top, as older files of some types have it."""
+        model_type = self._defaults.parts.get(name, {}).get("model_type")
+        defaults = class_defaults(model_type) if isinstance(model_type, str) else None
+        if defaults is None:
+            return None
+        return Keys({**self.config, "model_type": model_type}, defaults, path=self._path, prefix=self._prefix)
+
+    def replace(self, **values: object) -> Keys:
+        """Return the keys with some values set."""
+        return Keys({**self.config, **values}, self._defaults, path=self._path, prefix=self._prefix)
 
     def mapping(self, name: str) -> Keys:
         """Return a nested mapping that has no model type; its class defaults stand in the data under ``parts``."""
@@ -189,6 +215,11 @@ class Keys:
         return Keys(given or {}, defaults, path=self._path, prefix=f"{self._prefix}{name}.")
 
     @property
+    def architecture(self) -> str | None:
+        """Class of transformers that the formulas count."""
+        return self._defaults.architecture
+
+    @property
     def model_type(self) -> str:
         """The model type of this part."""
-        return cast("str", self.find("model_type")[0])
+        return str(self.config.get("model_type") or self._defaults.values.get("model_type", ""))

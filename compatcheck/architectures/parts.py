@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.architectures.keys import Keys
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compatcheck.architectures.keys import Keys
 
 
 class ParameterCounts(NamedTuple):
@@ -103,7 +105,7 @@ def plain_mlp(hidden: int, intermediate: int, bias: bool = False) -> int:  # noq
     return linear(hidden, intermediate, bias) + linear(intermediate, hidden, bias)
 
 
-def decoder(  # noqa: PLR0913 - one argument per component
+def decoder(
     keys: Keys,
     layers: Layer | Sequence[Layer],
     *,

@@ -29,7 +29,7 @@ def split_stem(stem: str) -> tuple[str, str] | None:
             left; older tools did not, and a version with ``_`` may stand for ``-``.
     """
     name, dash, version = stem.partition("-")
-    if not dash or not name or not version[:1].isdigit() or "-" in version or "_" in version:
+    if not dash or not name or not "0" <= version[:1] <= "9" or "-" in version or "_" in version:
         return None
     return name, version
 
@@ -72,7 +72,7 @@ def same_version(one: str, other: str) -> bool:
 
     ``2.5.1`` and ``2.5.1+cu124`` are the same: wheels of the public index leave the label out of their metadata.
     """
-    if one == other:
+    if one == other or one == other.partition("+")[0] or other == one.partition("+")[0]:
         return True
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (only where two versions differ in spelling)
 
@@ -82,4 +82,4 @@ def same_version(one: str, other: str) -> bool:
         return one.strip().lower() == other.strip().lower()
     if first.local and second.local and first.local != second.local:
         return False
-    return first.public == second.public
+    return Version(first.public) == Version(second.public)

@@ -1,7 +1,7 @@
 """Devices and driver of this machine: NVML, else ``nvidia-smi``, else the kernel's own files, else unknown.
 
-A tool that fails, hangs or prints something else than it was asked for is reported as "could not be read"; it never reads
-as "no GPU". All of it together costs at most `BUDGET_SECONDS`, and nothing where there is no driver.
+A tool that fails, hangs or prints something else than it was asked for is reported as "could not be read"; it never
+reads as "no GPU". All of it together costs at most `BUDGET_SECONDS`, and nothing where there is no driver.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.units import GIB, KIB, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BUDGET_SECONDS = 4.0
 _NVML_SECONDS = 1.5
@@ -190,7 +192,7 @@ def read_nvidia_smi(tool: str, deadline: float, environ: Mapping[str, str]) -> R
 
 
 def parse_nvidia_smi(text: str, fields: tuple[str, ...], source: Source) -> Reading:
-    """Parse the lines of ``--query-gpu`` in ``csv,noheader,nounits``; a line of another shape is reported, not guessed."""
+    """Parse the lines of ``--query-gpu`` in ``csv,noheader,nounits``; another shape is reported, not guessed."""
     devices = []
     driver = None
     skipped: list[Skipped] = []

@@ -14,7 +14,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.units import GIB, MIB
 
 _VENDORS = ("nvidia", "geforce", "tesla", "quadro", "amd", "instinct")
-_DECLARED = r"\s*(?:(\d+)\s*[x×*]\s*)?(\S.*?)\s*"  # noqa: RUF001 (people paste the multiplication sign)
+_DECLARED = r"\s*(?:(\d+)\s*[x×*]\s*)?(\S.*?)\s*"
 _SIZE = r"(\d+)\s*gi?b"
 
 

@@ -5,8 +5,7 @@ https://packaging.python.org/en/latest/specifications/pylock-toml/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
@@ -14,14 +13,18 @@ from compatcheck.core.markers import (
     InvalidMarkerError,
     MarkerEnvironment,
     canonical_name,
+    describe_machine,
     evaluate,
-    marker_environment,
 )
+from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import Requirement, combine, read_url
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo, redact
+from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _REMEDY = "make the lock anew with the tool that wrote it"
 
@@ -29,7 +32,7 @@ _REMEDY = "make the lock anew with the tool that wrote it"
 def read_pylock(
     path: str,
     *,
-    values: Mapping[str, str] | None = None,
+    marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
     groups: Iterable[str] | None = None,
 ) -> Environment:
@@ -37,8 +40,8 @@ def read_pylock(
 
     Args:
         path: the file.
-        values: known marker variables, such as ``python_full_version``. Without a Python, versions that differ between
-            Pythons are joined with ``||``.
+        marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
+            differ between Pythons are joined with ``||``.
         extras: selected extras.
         groups: selected dependency groups; None selects the lock's ``default-groups``.
 
@@ -54,7 +57,7 @@ def read_pylock(
     selected = _texts(file.data.get("default-groups")) if groups is None else tuple(groups)
     requires = file.data.get("requires-python")
     requires = requires if isinstance(requires, str) else None
-    environment = marker_environment(values, requires_python=requires, extras=extras, groups=selected)
+    environment = describe_machine(marker_environment, requires_python=requires, extras=extras, groups=selected)
     notes += _check_python(path, environment, requires)
     lines = locate_entries(file.text, "packages")
     requirements: list[Requirement] = []

@@ -6,12 +6,10 @@ Build requirements are left out: they are installed apart from the project.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from compatcheck.core import markers
 from compatcheck.core.environment import Environment, Package
-from compatcheck.core.markers import MarkerEnvironment, canonical_name
+from compatcheck.core.markers import MarkerEnvironment, canonical_name, describe_machine
 from compatcheck.core.requirement import (
     InvalidRequirementError,
     Requirement,
@@ -24,15 +22,19 @@ from compatcheck.core.textfile import echo
 from compatcheck.core.toml import TomlFile, locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _MAX_DEPTH = 50
-_POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|~=|!=|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
+_POETRY_OPERATORS = {"=": "==", "<>": "!="}
+_POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|=|~=|!=|<>|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
 
 
 def read_pyproject(
     path: str,
     *,
-    values: Mapping[str, str] | None = None,
+    marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
     groups: Iterable[str] = (),
 ) -> Environment:
@@ -43,7 +45,7 @@ def read_pyproject(
 
     Args:
         path: the file.
-        values: known marker variables, such as ``python_full_version``.
+        marker_environment: known marker variables, such as ``python_full_version``.
         extras: selected extras.
         groups: selected dependency groups (PEP 735, or those of poetry).
 
@@ -75,7 +77,7 @@ def read_pyproject(
         named_groups.setdefault(canonical_name(name), []).extend(items)
     reading.report_dynamic(project, tool)
     wanted_extras, wanted_groups = set(map(canonical_name, extras)), set(map(canonical_name, groups))
-    environment = markers.marker_environment(values, requires_python=requires, extras=wanted_extras)
+    environment = describe_machine(marker_environment, requires_python=requires, extras=wanted_extras)
     for name in sorted(wanted_extras):
         required += optional.get(name, [])
     for name in sorted(wanted_groups):
@@ -318,7 +320,7 @@ def convert_poetry_range(text: str) -> str:
 def _convert_clause(match: re.Match[str]) -> str:
     tilde_or_caret, base, operator, operand, bare = match.groups()
     if operator:
-        return f"{operator}{operand}"
+        return _POETRY_OPERATORS.get(operator, operator) + operand
     if bare:
         bare = bare.removeprefix("v")
         if bare in {"*", "x"}:

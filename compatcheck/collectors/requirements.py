@@ -11,16 +11,18 @@ import codecs
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core import markers
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
-from compatcheck.core.markers import canonical_name
+from compatcheck.core.markers import canonical_name, describe_machine
+from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo, read_bytes, redact
+from compatcheck.core.textfile import echo, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _BYTE_ORDER_MARKS = (  # the longer marks first: UTF-32 begins like UTF-16
     (codecs.BOM_UTF8, "utf-8"),
@@ -106,7 +108,7 @@ def read_requirements(
     """
     reading = _Reading()
     _read_file(reading, path, as_constraints=constraints)
-    environment = markers.marker_environment(marker_environment)
+    environment = describe_machine(marker_environment)
     if constraints:
         combined = combine(reading.constraints, environment)
         packages = {
@@ -208,7 +210,12 @@ def _read_line(reading: _Reading, line: _Line, source: Source, *, as_constraints
         return
     target = reading.constraints if as_constraints else reading.requirements
     if requirement:
-        _add(reading, target, requirement, source, {})
+        misplaced = {option for option, _ in parsed} & {"--editable", "--requirement", "--constraint"}
+        if misplaced:
+            reason = f"{echo(line.text)}: {', '.join(sorted(misplaced))} behind a requirement is not followed"
+            reading.skip(source, reason, "write it on a line of its own")
+        if "--editable" not in misplaced:
+            _add(reading, target, requirement, source, {})
         return
     for option, value in parsed:
         if option == "--editable":
@@ -229,26 +236,31 @@ def _parse_options(text: str) -> list[tuple[str, str]]:
     options: list[tuple[str, str]] = []
     while words:
         word = words.pop(0)
-        name, equals, value = word.partition("=")
-        if not word.startswith("--") and word[:2] in _SHORT:
-            name, value = _SHORT[word[:2]], word[2:]
-            equals = value
-        known = [option for option in (*_WITH_VALUE, *_WITHOUT_VALUE) if option.startswith(name)]
-        if name in known:
-            known = [name]
-        if not word.startswith("-") or name == "--" or len(known) != 1:
-            message = f"{redact(name)!r} is not an option of requirement files"
-            raise ValueError(message)
-        if known[0] in _WITHOUT_VALUE:
-            options.append((known[0], ""))
-            continue
-        if not equals:
+        if not word.startswith("-") or word == "-":
+            continue  # optparse sets words that are no option aside, and pip does not look at them
+        option, value = _name_option(word)
+        if value is None and option in _WITH_VALUE:
             if not words:
-                message = f"{known[0]} needs a value"
+                message = f"{option} needs a value"
                 raise ValueError(message)
             value = words.pop(0)
-        options.append((known[0], value))
+        options.append((option, value or ""))
     return options
+
+
+def _name_option(word: str) -> tuple[str, str | None]:
+    """Return the full name of an option and the value that is written in the same word."""
+    name, equals, value = word.partition("=")
+    attached = value if equals else None
+    if not word.startswith("--") and word[:2] in _SHORT:
+        name, attached = _SHORT[word[:2]], word[2:] or None
+    known = [option for option in (*_WITH_VALUE, *_WITHOUT_VALUE) if option.startswith(name)]
+    if name in known:
+        known = [name]
+    if name == "--" or len(known) != 1:
+        message = f"{redact(name)!r} is not an option of requirement files"
+        raise ValueError(message)
+    return known[0], attached
 
 
 def _include(reading: _Reading, value: str, source: Source, *, as_constraints: bool) -> None:
@@ -285,20 +297,24 @@ def _add(reading: _Reading, target: list[Requirement], text: str, source: Source
         reading.skip(source, reason, "write the value in place of the variable, or check the installed environment")
         return
     try:
-        requirement = _read_requirement(text, source)
+        requirement = _read_requirement(text, source, editable="editable" in details)
     except InvalidRequirementError as error:
         reading.skip(source, str(error), _remedy(text))
         return
     target.append(requirement._replace(details={**requirement.details, **details}))
 
 
-def _read_requirement(text: str, source: Source) -> Requirement:
+def _read_requirement(text: str, source: Source, *, editable: bool) -> Requirement:
     is_url = _URL.match(text) is not None
+    text = text.rstrip("; ")
     location, _, marker = (part.strip() for part in text.partition("; " if is_url else ";"))
     extras = _EXTRAS.match(location)
     bare = extras.group(1) if extras else location
     is_path = not is_url and "@" not in bare.partition("/")[0] and _looks_like_path(bare)
     if not (is_url or is_path):
+        if editable:
+            message = f"{echo(text)} is neither a path nor the URL of a repository"
+            raise InvalidRequirementError(message)
         return parse_requirement(text, source)
     name, version, details = read_url(bare)
     if name is None:

@@ -7,8 +7,7 @@ https://docs.astral.sh/uv/concepts/resolution/#universal-resolution
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
@@ -16,12 +15,15 @@ from compatcheck.core.markers import (
     InvalidMarkerError,
     MarkerEnvironment,
     canonical_name,
+    describe_machine,
     evaluate,
-    marker_environment,
 )
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import redact
 from compatcheck.core.toml import locate_entries, read_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _VERSION = 1
 _REMEDY = "make the lock anew with `uv lock`"
@@ -32,7 +34,7 @@ _SHOWN_NAMES = 12
 def read_uv_lock(
     path: str,
     *,
-    values: Mapping[str, str] | None = None,
+    marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
     groups: Iterable[str] = (),
 ) -> Environment:
@@ -40,8 +42,8 @@ def read_uv_lock(
 
     Args:
         path: the file.
-        values: known marker variables, such as ``python_full_version``. Without a Python, versions that differ between
-            Pythons are joined with ``||``.
+        marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
+            differ between Pythons are joined with ``||``.
         extras: selected extras of the workspace members.
         groups: selected dependency groups; the ``dev`` group is left out unless it is named.
 
@@ -64,7 +66,7 @@ def read_uv_lock(
     manifest = manifest if isinstance(manifest, dict) else {}
     roots = graph.roots(_texts(manifest.get("members")))
     selection = graph.selection(roots, extras, groups)
-    environment = marker_environment(values, requires_python=requires, extras=selection)
+    environment = describe_machine(marker_environment, requires_python=requires, extras=selection)
     notes: list[str] = []
     reached: dict[str, dict[int, set[str]]] = {}
     wanted_extras, wanted_groups = frozenset(map(canonical_name, extras)), frozenset(map(canonical_name, groups))
@@ -121,13 +123,11 @@ class _Graph:
             self.packages.append(entry)
 
     def roots(self, members: Iterable[str]) -> list[int]:
-        """Find the workspace members, or the project when there is no workspace."""
+        """Find what ``uv sync`` starts from: the project itself, else every member of the workspace."""
+        project = [index for index, entry in enumerate(self.packages) if "." in _origin(entry, *_LOCAL)]
         named = [index for member in members for index in self.by_name.get(canonical_name(member), ())]
-        local = [index for index, entry in enumerate(self.packages) if "." in _origin(entry, *_LOCAL)]
-        # A project in a directory of its own (`package = false`) has no "." source; everything local is a root then.
-        return sorted({*named, *local}) or [
-            index for index, entry in enumerate(self.packages) if _origin(entry, "editable", "virtual")
-        ]
+        local = [index for index, entry in enumerate(self.packages) if _origin(entry, "editable", "virtual")]
+        return project or sorted(set(named)) or local
 
     def selection(self, roots: Iterable[int], extras: Iterable[str], groups: Iterable[str]) -> set[str]:
         """Name the selected extras and groups as uv encodes them in conflict markers: ``extra-4-demo-cpu``."""
@@ -204,10 +204,9 @@ class _Walk:
         while self._queue:
             index, extra = self._queue.pop()
             entry = self.graph.packages[index]
-            if extra is None:
-                dependencies = entry.get("dependencies")
-            else:
-                dependencies = _by_name(entry.get("optional-dependencies")).get(extra)
+            dependencies = (
+                entry.get("dependencies") if extra is None else _by_name(entry.get("optional-dependencies")).get(extra)
+            )
             for dependency in _tables(dependencies):
                 self._reach(dependency)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, none_when_zero, translate
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
-from compatcheck.core.document import Document
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.document import Document
 
 _STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard", "5": "hybrid_shard_zero2"}
 
@@ -110,11 +113,16 @@ def read(path: str) -> Document:
     source = Source(path)
     table = dict(TABLE)
     kind = str(data.get("distributed_type", "")).upper()
-    sharding = {"DEEPSPEED": None, "FSDP": "fsdp", "MULTI_GPU": "ddp", "NO": "none", "MEGATRON_LM": "megatron"}.get(kind)
+    sharding = {"DEEPSPEED": None, "FSDP": "fsdp", "MULTI_GPU": "ddp", "NO": "none", "MEGATRON_LM": "megatron"}.get(
+        kind,
+    )
     if sharding is not None:
         table["distributed_type"] = Key("training.sharding", lambda _: sharding)
     if kind == "FSDP" and "fsdp_version" not in (data.get("fsdp_config") or {}):
-        table["distributed_type"] = (Key("training.sharding", lambda _: "fsdp"), Key("training.fsdp_version", lambda _: 1))
+        table["distributed_type"] = (
+            Key("training.sharding", lambda _: "fsdp"),
+            Key("training.fsdp_version", lambda _: 1),
+        )
     references: tuple[tuple[str, str, str], ...] = ()
     inner = (data.get("deepspeed_config") or {}).get("deepspeed_config_file")
     if isinstance(inner, str):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs.hjson import parse_hjson
 from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, none_when_zero, translate
 from compatcheck.configs.text import expect_mapping, parse_json, parse_yaml, read_text
-from compatcheck.core.document import Document
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from compatcheck.core.document import Document
 
 _OPTIMIZERS = {
     "adam": "adam",
@@ -30,7 +32,7 @@ _OPTIMIZERS = {
 
 
 def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
-    return _OPTIMIZERS[str(name).lower()] if str(name).lower() in _OPTIMIZERS else LEAVE
+    return _OPTIMIZERS.get(str(name).lower(), LEAVE)
 
 
 def _device(name: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -216,7 +218,11 @@ def read_data(data: dict[str, Any], path: str, prefix: str = "") -> Document:
         table[prefix + key] = Key("training.mixed_precision", lambda _: name)
     leaves = flatten(data, prefix, stop={prefix + "zero_optimization.leaf_module.classes"})
     translation = translate(
-        leaves, table, irrelevant=lambda key: _irrelevant(key.removeprefix(prefix)), source=source, auto=True
+        leaves,
+        table,
+        irrelevant=lambda key: _irrelevant(key.removeprefix(prefix)),
+        source=source,
+        auto=True,
     )
     return make_document("deepspeed", source, translation)
 

@@ -1,4 +1,4 @@
-"""Arguments of the HF Trainer and of TRL's trainers, as JSON or YAML: ``TrainingArguments``, ``SFTConfig``, ``DPOConfig`` …
+"""Arguments of the HF Trainer and of TRL's trainers, as JSON or YAML: ``TrainingArguments``, ``SFTConfig``, ``DPOConfig`` ….
 
 A file may mix the trainer's arguments with those of a script (``model_name_or_path``, LoRA keys, data sets), as the files
 that ``HfArgumentParser`` and TRL's command line read do.
@@ -6,15 +6,18 @@ that ``HfArgumentParser`` and TRL's command line read do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs import deepspeed
 from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, only_true, translate
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
-from compatcheck.core.document import Document
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.core.document import Document
 
 _OPTIMIZERS = {
     "adamw_hf": ("adamw", None),
@@ -58,7 +61,8 @@ _OPTIMIZERS = {
 
 def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
     if str(name) not in _OPTIMIZERS:
-        raise ValueError(f"known: {', '.join(sorted(_OPTIMIZERS))}")
+        msg = f"known: {', '.join(sorted(_OPTIMIZERS))}"
+        raise ValueError(msg)
     return _OPTIMIZERS[str(name)][0]
 
 
@@ -104,7 +108,10 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "gradient_checkpointing": Key("training.gradient_checkpointing", _boolean),
     "gradient_checkpointing_kwargs.use_reentrant": _REENTRANT,
     "use_reentrant": _REENTRANT,
-    "optim": (Key("training.optimizer", _optimizer), Key("training.optimizer_implementation", _optimizer_implementation)),
+    "optim": (
+        Key("training.optimizer", _optimizer),
+        Key("training.optimizer_implementation", _optimizer_implementation),
+    ),
     "eval_accumulation_steps": Key("training.eval_accumulation_steps", _accumulation),
     "prediction_loss_only": Key("training.prediction_loss_only", _boolean),
     "torch_empty_cache_steps": Key("training.empty_cache_steps", _accumulation),
@@ -150,9 +157,13 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "fsdp_config.sync_module_states": Key("training.fsdp_sync_module_states"),
     "fsdp_config.state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
     "fsdp_config.fsdp_state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
-    "fsdp_config.reshard_after_forward": Key("training.fsdp_reshard_after_forward", lambda value: value if isinstance(value, bool) else LEAVE),
+    "fsdp_config.reshard_after_forward": Key(
+        "training.fsdp_reshard_after_forward",
+        lambda value: value if isinstance(value, bool) else LEAVE,
+    ),
     "fsdp_config.fsdp_reshard_after_forward": Key(
-        "training.fsdp_reshard_after_forward", lambda value: value if isinstance(value, bool) else LEAVE
+        "training.fsdp_reshard_after_forward",
+        lambda value: value if isinstance(value, bool) else LEAVE,
     ),
     "attn_implementation": Key("model.attn_implementation", _attention),
     "torch_dtype": Key("model.load_dtype", _dtype),
@@ -275,15 +286,32 @@ _STRONG = {
 }
 _ENOUGH = 2
 _TRL_MARKS = {
-    "sft": {"dataset_text_field", "packing", "padding_free", "assistant_only_loss", "completion_only_loss", "eval_packing"},
-    "dpo": {"precompute_ref_log_probs", "rpo_alpha", "loss_weights", "label_smoothing_dpo", "reference_free", "max_prompt_length"},
+    "sft": {
+        "dataset_text_field",
+        "packing",
+        "padding_free",
+        "assistant_only_loss",
+        "completion_only_loss",
+        "eval_packing",
+    },
+    "dpo": {
+        "precompute_ref_log_probs",
+        "rpo_alpha",
+        "loss_weights",
+        "label_smoothing_dpo",
+        "reference_free",
+        "max_prompt_length",
+    },
     "grpo": {"num_generations", "max_completion_length", "use_vllm", "vllm_mode", "scale_rewards", "reward_funcs"},
 }
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data holds trainer arguments."""
-    return len(_STRONG & data.keys()) >= _ENOUGH and not {"zero_optimization", "base_model", "compute_environment", "model_type"} & data.keys()
+    return (
+        len(_STRONG & data.keys()) >= _ENOUGH
+        and not {"zero_optimization", "base_model", "compute_environment", "model_type"} & data.keys()
+    )
 
 
 def read(path: str) -> tuple[Document, ...]:
@@ -307,7 +335,7 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
         key, name = precision
         table[key] = Key("training.mixed_precision", lambda _: name)
     for key, value in _fsdp(data.get("fsdp")):
-        table["fsdp"] = (*_keys(table["fsdp"]), Key(key, lambda _, value=value: value))
+        table["fsdp"] = (*_keys(table["fsdp"]), Key(key, partial(_constant, value)))
     references: list[tuple[str, str, str]] = []
     for key in ("model_name_or_path", "model_name", "model_id"):
         if isinstance(data.get(key), str):
@@ -326,6 +354,10 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     translation = translate(iter(leaves.items()), table, irrelevant=_irrelevant, source=source)
     reader = "trl" if trainer not in {None, "causal_lm"} else "hf_trainer"
     return (make_document(reader, source, translation, tuple(references)), *documents)
+
+
+def _constant(value: object, _: object) -> object:
+    return value
 
 
 def detect_trainer(data: Mapping[str, Any]) -> str | None:
@@ -358,7 +390,9 @@ def _fsdp(value: Any) -> list[tuple[str, object]]:  # noqa: ANN401 (configuratio
     if value is True:
         return [("training.sharding", "fsdp")]
     strategies = {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"}
-    facts: list[tuple[str, object]] = [("training.fsdp_sharding_strategy", word) for word in words if word in strategies]
+    facts: list[tuple[str, object]] = [
+        ("training.fsdp_sharding_strategy", word) for word in words if word in strategies
+    ]
     if words:
         facts.append(("training.sharding", "fsdp"))
     if "offload" in words:
@@ -374,7 +408,5 @@ def _argument_names() -> frozenset[str]:
 
 
 def _irrelevant(key: str) -> bool:
-    name = key.split(".")[0]
+    name = key.split(".", maxsplit=1)[0]
     return key in SCRIPT_KEYS or name in SCRIPT_KEYS or name in _argument_names() or key.startswith(_SECTIONS)
-
-

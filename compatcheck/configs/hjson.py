@@ -47,7 +47,11 @@ class _Parser:
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
         hint = "is the file complete?" if at >= len(self.text.rstrip()) else None
-        return InputError(f"not valid JSON: {message} (column {column})", source=Source(self.path, None, line), hint=hint)
+        return InputError(
+            f"not valid JSON: {message} (column {column})",
+            source=Source(self.path, None, line),
+            hint=hint,
+        )
 
     def space(self) -> str:
         match = _SPACE.match(self.text, self.at)
@@ -59,12 +63,14 @@ class _Parser:
         value = self.value("", 0) if first in {"{", "["} else self.members("", 0, closing="")
         self.space()
         if self.at != len(self.text):
-            raise self.error("unexpected text after the end")
+            msg = "unexpected text after the end"
+            raise self.error(msg)
         return value
 
     def value(self, where: str, depth: int) -> Any:  # noqa: ANN401 (JSON)
         if depth > MAX_DEPTH:
-            raise self.error("nested too deeply")
+            msg = "nested too deeply"
+            raise self.error(msg)
         char = self.space()
         if char == "{":
             self.at += 1
@@ -86,15 +92,21 @@ class _Parser:
                 self.at += len(closing)
                 return result
             if not char:
-                raise self.error(f"expected {closing!r}")
+                msg = f"expected {closing!r}"
+                raise self.error(msg)
             start = self.at
             key = self.quoted() if char in {'"', "'"} else self.bare_key()
             if key in result:
                 message = f"duplicate key {key!r}"
                 line = self.text.count("\n", 0, start) + 1
-                raise InputError(message, source=Source(self.path, key, line), hint="keep one; DeepSpeed refuses duplicates")
+                raise InputError(
+                    message,
+                    source=Source(self.path, key, line),
+                    hint="keep one; DeepSpeed refuses duplicates",
+                )
             if self.space() != ":":
-                raise self.error(f"expected ':' after {key!r}")
+                msg = f"expected ':' after {key!r}"
+                raise self.error(msg)
             self.at += 1
             dotted = f"{where}.{key}" if where else key
             self.lines[dotted] = self.text.count("\n", 0, start) + 1
@@ -110,7 +122,8 @@ class _Parser:
                 self.at += 1
                 return result
             if not char:
-                raise self.error("expected ']'")
+                msg = "expected ']'"
+                raise self.error(msg)
             result.append(self.value(f"{where}[{len(result)}]", depth + 1))
             if self.space() == ",":
                 self.at += 1
@@ -118,7 +131,8 @@ class _Parser:
     def bare_key(self) -> str:
         match = _BARE_KEY.match(self.text, self.at)
         if match is None:
-            raise self.error("expected a key")
+            msg = "expected a key"
+            raise self.error(msg)
         self.at = match.end()
         return match.group()
 
@@ -127,22 +141,28 @@ class _Parser:
         end = self.at + 1
         while end < len(self.text) and self.text[end] != quote:
             if self.text[end] == "\n":
-                raise self.error("string is not closed")
+                msg = "string is not closed"
+                raise self.error(msg)
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise self.error("string is not closed")
+            msg = "string is not closed"
+            raise self.error(msg)
         raw = self.text[self.at + 1 : end]
         try:
-            value: str = json.loads(f'"{raw}"' if quote == '"' else '"' + raw.replace("\\'", "'").replace('"', '\\"') + '"')
+            value: str = json.loads(
+                f'"{raw}"' if quote == '"' else '"' + raw.replace("\\'", "'").replace('"', '\\"') + '"',
+            )
         except ValueError:
-            raise self.error("bad escape in string") from None
+            msg = "bad escape in string"
+            raise self.error(msg) from None
         self.at = end + 1
         return value
 
     def multiline(self) -> str:
         end = self.text.find("'''", self.at + 3)
         if end < 0:
-            raise self.error("multi-line string is not closed")
+            msg = "multi-line string is not closed"
+            raise self.error(msg)
         indent = self.at - (self.text.rfind("\n", 0, self.at) + 1)
         lines = self.text[self.at + 3 : end].split("\n")
         self.at = end + 3
@@ -161,6 +181,7 @@ class _Parser:
         end = len(self.text) if end < 0 else end
         word = self.text[self.at : end].strip()
         if not word or word[0] in "{}[],:":
-            raise self.error("expected a value")
+            msg = "expected a value"
+            raise self.error(msg)
         self.at = end
         return word

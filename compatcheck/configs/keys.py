@@ -83,7 +83,9 @@ def translate(
                 parsed = parse_value(meaning.fact, converted, source._replace(key=key))
             except (UsageError, ValueError, TypeError, AttributeError) as error:
                 hint = error.hint if isinstance(error, UsageError) else str(error) or None
-                skipped.append(Skipped(source._replace(key=key), f"value {_short(value)} of {key} is not understood", hint))
+                skipped.append(
+                    Skipped(source._replace(key=key), f"value {_short(value)} of {key} is not understood", hint),
+                )
                 continue
             statements.append(Statement(meaning.fact, key, parsed))
     return Translation(tuple(statements), tuple(unread), tuple(skipped))
@@ -91,10 +93,15 @@ def translate(
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "…"  # noqa: PLR2004 (fits a terminal line)
+    return text if len(text) <= 40 else text[:37] + "…"
 
 
-def make_document(reader: str, source: Source, translation: Translation, references: tuple[tuple[str, str, str], ...] = ()) -> Document:
+def make_document(
+    reader: str,
+    source: Source,
+    translation: Translation,
+    references: tuple[tuple[str, str, str], ...] = (),
+) -> Document:
     """Assemble a document; a file in which no key at all was understood is not one of this reader.
 
     Raises:
@@ -102,7 +109,8 @@ def make_document(reader: str, source: Source, translation: Translation, referen
     """
     if not translation.statements and not translation.skipped and translation.unread:
         first = ", ".join(key for key, _ in translation.unread[:3])
-        raise InputError(f"none of its keys is known ({first})", source=source, hint="is this the file you meant?")
+        msg = f"none of its keys is known ({first})"
+        raise InputError(msg, source=source, hint="is this the file you meant?")
     return Document(reader, source, translation.statements, translation.unread, translation.skipped, references)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.architectures.count import ParameterCounts, count_parameters
 from compatcheck.architectures.dimensions import dimensions
@@ -12,8 +11,12 @@ from compatcheck.configs.text import expect_mapping, parse_json, read_text
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.source import Skipped, Source
-from compatcheck.rules.database import RuleSet
 from compatcheck.rules.vocabulary import nearest, parse_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.rules.database import RuleSet
 
 _COUNTS = {
     "model.parameters": "total",
@@ -56,7 +59,8 @@ def read(name: str, rules: RuleSet, environ: Mapping[str, str], origin: Source |
     near = nearest(name, [*models, *(alias for entry in models.values() for alias in entry["aliases"])])
     what = "is neither a file nor a directory, nor in the local hub cache, nor a well-known model"
     hint = "give --model with a config.json or a model directory" + (f"; did you mean {near!r}?" if near else "")
-    raise InputError(f"model {name!r} {what}", source=origin, hint=hint)
+    msg = f"model {name!r} {what}"
+    raise InputError(msg, source=origin, hint=hint)
 
 
 def read_data(config: Mapping[str, Any], path: str) -> Document:
@@ -83,7 +87,9 @@ def _document(config: Mapping[str, Any], path: str, counts: ParameterCounts | No
     else:
         model_type = config.get("model_type")
         reason = f"parameters of model type {model_type!r} cannot be counted from its configuration"
-        skipped.append(Skipped(source, reason, "give a model directory with safetensors files, or --set model.parameters=…"))
+        skipped.append(
+            Skipped(source, reason, "give a model directory with safetensors files, or --set model.parameters=…"),
+        )
     return Document("model", source, tuple(statements), (), tuple(skipped))
 
 
@@ -91,10 +97,16 @@ def _read_path(path: str) -> Document:
     directory = path if os.path.isdir(path) else None
     file = os.path.join(path, "config.json") if directory else path
     if directory and not os.path.exists(file):
-        raise InputError("holds no config.json", source=Source(path), hint="name the model's directory or its config.json")
+        msg = "holds no config.json"
+        raise InputError(
+            msg,
+            source=Source(path),
+            hint="name the model's directory or its config.json",
+        )
     config = expect_mapping(parse_json(read_text(file), file), file, "a model configuration")
     if not recognise(config):
-        raise InputError("has no model_type, so it is not a model configuration", source=Source(file, "model_type"))
+        msg = "has no model_type, so it is not a model configuration"
+        raise InputError(msg, source=Source(file, "model_type"))
     if directory is not None and _holds_weights(directory):
         return _with_weights(config, file, directory)
     return read_data(config, file)
@@ -116,7 +128,9 @@ def _with_weights(config: Mapping[str, Any], file: str, directory: str) -> Docum
         return document._replace(skipped=(*document.skipped, skipped))
     if counts is None:
         document = read_data(config, file)
-        return document._replace(skipped=(*document.skipped, Skipped(Source(directory), reason or "weights not counted")))
+        return document._replace(
+            skipped=(*document.skipped, Skipped(Source(directory), reason or "weights not counted")),
+        )
     return _document(config, file, counts, "counted from the headers of the weights")
 
 
@@ -132,7 +146,10 @@ def _cached(name: str, environ: Mapping[str, str]) -> str | None:
     """Find the newest snapshot of a hub id in the local cache, without the network."""
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         return None
-    home = environ.get("HF_HOME") or os.path.join(environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
+    home = environ.get("HF_HOME") or os.path.join(
+        environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+        "huggingface",
+    )
     cache = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
     repository = os.path.join(cache, "models--" + name.replace("/", "--"))
     try:

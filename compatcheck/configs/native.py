@@ -32,7 +32,12 @@ def read(path: str) -> tuple[Document, Environment | None]:
     data = expect_mapping(parse_json_or_yaml(read_text(path), path), path, "a facts file")
     version = data.get("compatcheck")
     if version != VERSION:
-        raise InputError(f"facts file of version {version!r}", source=Source(path, "compatcheck"), hint=f"this release reads version {VERSION}")
+        msg = f"facts file of version {version!r}"
+        raise InputError(
+            msg,
+            source=Source(path, "compatcheck"),
+            hint=f"this release reads version {VERSION}",
+        )
     return read_data({key: value for key, value in data.items() if key != "compatcheck"}, path)
 
 
@@ -72,7 +77,8 @@ def expect_section(value: Any, path: str, section: str) -> dict[str, Any]:  # no
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise InputError(f"section {section!r} must be a mapping", source=Source(path, section))
+        msg = f"section {section!r} must be a mapping"
+        raise InputError(msg, source=Source(path, section))
     return dict(value)
 
 
@@ -87,7 +93,8 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
     for name, text in packages.items():
         if not isinstance(text, str):
             hint = f'write {name}: "{text}"' if isinstance(text, int | float) else None
-            raise InputError("a version must be quoted text", source=Source(path, f"packages.{name}"), hint=hint)
+            msg = "a version must be quoted text"
+            raise InputError(msg, source=Source(path, f"packages.{name}"), hint=hint)
         package = _package(name, text.strip(), Source(path, f"packages.{name}"))
         if name == "python":
             python = text.strip()
@@ -98,7 +105,9 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
         complete=False,
         python=python,
         components=components,
-        variables=None if variables is None else {str(key): str(value) for key, value in expect_section(variables, path, "env").items()},
+        variables=None
+        if variables is None
+        else {str(key): str(value) for key, value in expect_section(variables, path, "env").items()},
         variables_complete=variables is not None,
         variables_source=Source(path, "env"),
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.configs import accelerate, deepspeed, hf_trainer, model, native
 from compatcheck.configs.text import parse_json_or_yaml, read_text
-from compatcheck.core.document import Document
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
-from compatcheck.rules.database import RuleSet
+
+if TYPE_CHECKING:
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.rules.database import RuleSet
 
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
 
@@ -55,7 +57,8 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
             if not named:
                 return None
             hint = "known: config.json, DeepSpeed, accelerate, HF Trainer and TRL arguments, a compatcheck facts file"
-            raise InputError("is no configuration this release can read", source=Source(path), hint=hint)
+            msg = "is no configuration this release can read"
+            raise InputError(msg, source=Source(path), hint=hint)
 
 
 def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
@@ -63,7 +66,10 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
         data = parse_json_or_yaml(read_text(path), path)
     except InputError:
         if _looks_like_deepspeed(path):
-            return "deepspeed", {}  # Hjson: comments are legal for DeepSpeed; its reader reports what is wrong otherwise
+            return (
+                "deepspeed",
+                {},
+            )  # Hjson: comments are legal for DeepSpeed; its reader reports what is wrong otherwise
         if named or os.path.basename(path) == "config.json":
             raise
         return None, {}
@@ -89,7 +95,11 @@ def _looks_like_deepspeed(path: str) -> bool:
     return "zero_optimization" in text or "train_micro_batch_size_per_gpu" in text
 
 
-def follow_references(documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str]) -> tuple[Document, ...]:
+def follow_references(
+    documents: tuple[Document, ...],
+    rules: RuleSet,
+    environ: Mapping[str, str],
+) -> tuple[Document, ...]:
     """Read the models and DeepSpeed files that documents name; what cannot be read is said in the naming document.
 
     A model that a person gave wins: then references to models are not followed.
@@ -106,7 +116,7 @@ def follow_references(documents: tuple[Document, ...], rules: RuleSet, environ: 
                 if kind == "model" and not has_model:
                     extra.append(_read_named_model(name, document.source.path, rules, environ, place))
                     has_model = True
-                elif kind == "deepspeed" and name not in {"auto"}:
+                elif kind == "deepspeed" and name != "auto":
                     file = _beside(document.source.path, name)
                     if os.path.realpath(file) not in present:
                         present.add(os.path.realpath(file))
@@ -130,4 +140,3 @@ def _beside(base: str, name: str) -> str:
         return name
     beside = os.path.join(os.path.dirname(base), name)
     return beside if os.path.exists(beside) else name
-

@@ -24,31 +24,38 @@ def read_text(path: str) -> str:
     file = Path(path)
     place = Source(path)
     if file.suffix in PICKLES:
+        msg = "is a pickle, which can run code when loaded, so it is not opened"
         raise InputError(
-            "is a pickle, which can run code when loaded, so it is not opened",
+            msg,
             source=place,
             hint='write the arguments as JSON instead: python -c "import json, torch; '
             f"print(json.dumps(torch.load('{file.name}', weights_only=False).to_dict(), default=str))\"",
         )
     try:
         if file.is_dir():
-            raise InputError("is a directory, a file is needed", source=place, hint="name a file in it")
+            msg = "is a directory, a file is needed"
+            raise InputError(msg, source=place, hint="name a file in it")
         if file.exists() and not file.is_file():
-            raise InputError("is not a regular file", source=place)
+            msg = "is not a regular file"
+            raise InputError(msg, source=place)
         with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", source=place, hint="check the path") from None
+        msg = f"cannot be read: {error.strerror or error}"
+        raise InputError(msg, source=place, hint="check the path") from None
     if len(raw) > MAX_BYTES:
-        raise InputError(f"is larger than {MAX_BYTES >> 20} MiB, which no configuration is", source=place)
+        msg = f"is larger than {MAX_BYTES >> 20} MiB, which no configuration is"
+        raise InputError(msg, source=place)
     encoding = "utf-16" if raw[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig"
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise InputError("is not UTF-8 text", source=Source(path, None, line), hint="save it as UTF-8") from None
+        msg = "is not UTF-8 text"
+        raise InputError(msg, source=Source(path, None, line), hint="save it as UTF-8") from None
     if "\0" in text:
-        raise InputError("holds NUL bytes, so it is not a text file", source=place)
+        msg = "holds NUL bytes, so it is not a text file"
+        raise InputError(msg, source=place)
     return text
 
 
@@ -77,19 +84,22 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
         return json.loads(text, object_pairs_hook=unique)
     except _DuplicateKeyError as error:
         key = str(error)
+        msg = f"duplicate key {key!r}"
         raise InputError(
-            f"duplicate key {key!r}",
+            msg,
             source=Source(path, key, _second_line(text, key)),
             hint="keep one of the two; a program would silently use the last",
         ) from None
     except json.JSONDecodeError as error:
+        msg = f"not valid JSON: {error.msg} (column {error.colno})"
         raise InputError(
-            f"not valid JSON: {error.msg} (column {error.colno})",
+            msg,
             source=Source(path, None, error.lineno),
             hint="is the file complete?" if error.pos >= len(text.rstrip()) else None,
         ) from None
     except RecursionError:
-        raise InputError("is nested too deeply", source=Source(path)) from None
+        msg = "is nested too deeply"
+        raise InputError(msg, source=Source(path)) from None
 
 
 def _second_line(text: str, key: str) -> int | None:
@@ -116,9 +126,14 @@ def parse_yaml(text: str, path: str) -> Any:  # noqa: ANN401 (YAML)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
-        raise InputError(f"not valid YAML: {getattr(error, 'problem', None) or error}", source=Source(path, None, line)) from None
+        msg = f"not valid YAML: {getattr(error, 'problem', None) or error}"
+        raise InputError(
+            msg,
+            source=Source(path, None, line),
+        ) from None
     except (RecursionError, ValueError) as error:
-        raise InputError(f"not valid YAML: {error}", source=Source(path)) from None
+        msg = f"not valid YAML: {error}"
+        raise InputError(msg, source=Source(path)) from None
     finally:
         loader.dispose()
 
@@ -146,7 +161,13 @@ def _check(node: Any, path: str, depth: int, sizes: dict[int, int], budget: list
         sizes[key] = size
         budget[0] += 1
     if budget[0] > MAX_NODES or sizes[key] > MAX_NODES:
-        raise _at(node, path, f"its aliases expand to more than {MAX_NODES} values", None, "such a file is not a configuration")
+        raise _at(
+            node,
+            path,
+            f"its aliases expand to more than {MAX_NODES} values",
+            None,
+            "such a file is not a configuration",
+        )
     return sizes[key]
 
 
@@ -170,5 +191,6 @@ def expect_mapping(data: Any, path: str, what: str) -> dict[str, Any]:  # noqa: 
     """
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         found = "nothing" if data is None else "a list" if isinstance(data, list) else f"a {type(data).__name__}"
-        raise InputError(f"holds {found}, {what} is a mapping of keys to values", source=Source(path))
+        msg = f"holds {found}, {what} is a mapping of keys to values"
+        raise InputError(msg, source=Source(path))
     return data

@@ -8,11 +8,13 @@ unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 LINUX = {
     "os_name": "posix",
@@ -49,9 +51,10 @@ _VARIABLES = {
 _VERSIONED = {"python_version", "python_full_version", "implementation_version"}
 _NAMES = {"extra", "extras", "dependency_groups"}
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<op>===|==|~=|!=|<=|>=|<|>|not\s+in\b|in\b)|(?P<paren>[()])|(?P<word>[\w.]+))"""
+    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<op>===|==|~=|!=|<=|>=|<|>|not\s+in\b|in\b)|(?P<paren>[()])|(?P<word>[\w.]+))""",
 )
 _MAX_TOKENS = 1200
+_COMPARISON_TOKENS = 3
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -72,7 +75,7 @@ class MarkerEnvironment(NamedTuple):
     """Selected dependency groups, canonical names."""
 
 
-def marker_environment(
+def describe_machine(
     values: Mapping[str, str] | None = None,
     *,
     requires_python: str | None = None,
@@ -89,7 +92,7 @@ def marker_environment(
     """
     known = {**LINUX, **(values or {})}
     full, short = known.pop("python_full_version", None), known.pop("python_version", None)
-    if full is not None and len(full.split(".")) > 2:
+    if full is not None and full.count(".") > 1:
         pythons: tuple[str, ...] = (full,)
     elif short or full:
         pythons = tuple(f"{short or full}.{patch}" for patch in (0, 99))
@@ -193,7 +196,7 @@ def _parse_atom(tokens: list[str], marker: str) -> _Node:
         if not tokens or tokens.pop() != ")":
             raise _invalid(marker, "a parenthesis is not closed")
         return node
-    if len(tokens) < 3:
+    if len(tokens) < _COMPARISON_TOKENS:
         raise _invalid(marker, "it ends too early")
     left, operator, right = _operand(tokens.pop(), marker), tokens.pop(), _operand(tokens.pop(), marker)
     if operator not in {"===", "==", "~=", "!=", "<=", ">=", "<", ">", "in", "not in"}:

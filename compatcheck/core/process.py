@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import subprocess
     import threading
+    from collections.abc import Mapping, Sequence
 
 OUTPUT_LIMIT_BYTES = 2**20
 _GRACE_SECONDS = 0.3

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.facts import Fact, Value
-from compatcheck.core.source import Skipped, Source
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.source import Skipped, Source
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """Weakest first."""
@@ -100,6 +102,8 @@ class SubjectReport(NamedTuple):
     """Packages whose version is unknown, with the number of rules that depend on them."""
     notes: tuple[str, ...] = ()
     complete: bool = True
+    waiting: int = 0
+    """Rules about packages that are there of which nothing else is known."""
 
 
 class Report(NamedTuple):

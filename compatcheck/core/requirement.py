@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, evaluate
-from compatcheck.core.source import Source
-from compatcheck.core.textfile import echo, redact
+from compatcheck.core.redaction import redact
+from compatcheck.core.textfile import echo
 from compatcheck.core.versions import (
     InvalidSpecifierError,
     all_ordered,
@@ -18,6 +17,11 @@ from compatcheck.core.versions import (
     exact_version,
     parse_version,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.source import Source
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
@@ -54,12 +58,11 @@ def parse_requirement(text: str, source: Source) -> Requirement:
     Raises:
         InvalidRequirementError: saying what is wrong with it, credentials removed.
     """
-    from packaging.requirements import InvalidRequirement
-    from packaging.requirements import Requirement as Parsed
+    from packaging.requirements import Requirement as Parsed  # noqa: PLC0415 (tens of milliseconds)
 
     try:
         parsed = Parsed(text)
-    except InvalidRequirement as error:
+    except (ValueError, RecursionError) as error:  # InvalidRequirement, endless digits, endless parentheses
         reason = redact(str(error).partition("\n")[0]).rstrip(".:")
         message = f"{echo(text)} is not a requirement: {reason}"
         raise InvalidRequirementError(message) from None
@@ -150,7 +153,10 @@ def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
 
 
 def _settle(
-    name: str, wanted: Sequence[Requirement], narrowing: Sequence[Requirement], environment: MarkerEnvironment
+    name: str,
+    wanted: Sequence[Requirement],
+    narrowing: Sequence[Requirement],
+    environment: MarkerEnvironment,
 ) -> tuple[Package | None, list[str]]:
     cases: dict[tuple[int, ...], None] = {}
     undecided = False
@@ -214,7 +220,7 @@ def _intersect(items: Sequence[Requirement]) -> tuple[tuple[str | None, str], bo
     named = stated[0] if stated else None
     version = named or exact_version(joined)
     parsed = None if version is None else parse_version(version)
-    if "||" in joined or (version is None and sum(part.startswith("==") for part in joined.split(",")) < 2):
+    if "||" in joined or (version is None and joined.count(",==") + joined.startswith("==") <= 1):
         return (named, joined), False
     if version is not None and (parsed is None or all_ordered(compile_specifier(joined), parsed)):
         return (version, joined), False

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES, decode_utf8, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
@@ -45,12 +47,12 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         InputError: with line, column and what stands there.
     """
     if sys.version_info >= (3, 11):
-        import tomllib
+        import tomllib  # noqa: PLC0415 (only for TOML files)
     else:
-        import tomli as tomllib
+        import tomli as tomllib  # noqa: PLC0415 (only for TOML files)
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data: dict[str, Any] = tomllib.loads(text)
+    except ValueError as error:  # TOMLDecodeError, or a number of more digits than Python converts
         reason = str(error)
         match = _POSITION.search(reason)
         reason = reason[: match.start()] if match else reason
@@ -64,6 +66,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
     except RecursionError:
         message = "is nested too deeply to be read"
         raise InputError(message, source=Source(path), hint="check that this is the file you mean") from None
+    return data
 
 
 def locate_entries(text: str, header: str) -> dict[tuple[str, str | None], int]:

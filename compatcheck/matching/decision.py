@@ -46,7 +46,12 @@ def decide(rule: CompiledRule, scope: FactScope) -> Decision:
     return best
 
 
-def _decide_clause(rule: CompiledRule, clause: CompiledClause, scope: FactScope, assumptions: tuple[str, ...]) -> Decision:
+def _decide_clause(
+    rule: CompiledRule,
+    clause: CompiledClause,
+    scope: FactScope,
+    assumptions: tuple[str, ...],
+) -> Decision:
     needs: frozenset[str] = frozenset()
     notes = list(assumptions)
     for name, bounds in clause.packages.items():

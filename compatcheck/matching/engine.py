@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.report import Finding, FindingImpact, FindingReference, severity_rank
 from compatcheck.core.source import Skipped, Source
-from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size
+from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope, version_need
-from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import CompiledRule, RuleSet
-from compatcheck.rules.expression import fact_names
+from compatcheck.rules.expression import conjuncts, evaluate, fact_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import CompiledRule, RuleSet
 
 IMPLIED = {
     "deepspeed": ("deepspeed",),
@@ -35,6 +38,8 @@ class Outcome(NamedTuple):
     """Packages a configuration implies and no input names a release of, with the number of rules that depend on them."""
     skipped: tuple[Skipped, ...]
     """Rules that could not be evaluated."""
+    waiting: int = 0
+    """Pitfalls and default changes of which nothing is known but the packages: a configuration would decide them."""
 
 
 def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lambda _: True) -> Outcome:
@@ -48,6 +53,7 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     folded: dict[str, int] = {}
+    waiting = 0
     environment = subject.environment
     names = () if environment is None else (*environment.packages, *environment.components)
     names = (*names, *(component for component in COMPONENT_FACTS if component not in names))
@@ -62,19 +68,42 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
                 decision = decide(rule, scope)
                 if decision.status == SILENT:
                     continue
-                unknown = [name for name in decision.packages if version_need(name) in decision.needs and scope.package(name) is None]
+                unknown = [
+                    name
+                    for name in decision.packages
+                    if version_need(name) in decision.needs and scope.package(name) is None
+                ]
                 if unknown:
                     for name in unknown:
                         if name in implied:
                             folded[name] = folded.get(name, 0) + 1
                     if any(name not in COMPONENT_FACTS for name in unknown):
                         continue
+                if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope):
+                    waiting += 1
+                    continue
                 decided.append((rule, decision))
             except RuleError as error:
-                skipped.append(Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"))
+                skipped.append(
+                    Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
+                )
         findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
     findings.sort(key=_order)
-    return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped))
+    return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
+
+
+def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
+    """Tell whether anything speaks for an undecided rule.
+
+    A release known to be bad speaks for itself. A pitfall of every release, or a rule about no package, needs at least one
+    of its conditions to hold; otherwise every environment would be told of every pitfall.
+    """
+    if rule.kind in {"regression", "incompatibility"} and any(
+        name not in COMPONENT_FACTS for name in decision.packages
+    ):
+        return True
+    texts = (rule.when, decision.clause.when if decision.clause is not None else None)
+    return any(truth(evaluate(part, scope)) for text in texts if text is not None for part in conjuncts(text))
 
 
 def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
@@ -88,7 +117,7 @@ def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
     return tuple(implied)
 
 
-def _build_all(  # noqa: PLR0913 (one role's context)
+def _build_all(
     decided: Iterable[tuple[CompiledRule, Decision]],
     subject: Subject,
     role: str,
@@ -104,13 +133,22 @@ def _build_all(  # noqa: PLR0913 (one role's context)
         try:
             finding = build(rule, decision, subject, role, facts, scope)
         except RuleError as error:
-            skipped.append(Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"))
+            skipped.append(
+                Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
+            )
             continue
         wrong = tuple((other.id, other.title) for other in folklore if rule.id in other.debunks)
         yield finding._replace(folklore=wrong)
 
 
-def build(rule: CompiledRule, decision: Decision, subject: Subject, role: str, facts: Facts, scope: FactScope) -> Finding:  # noqa: PLR0913 (one finding's context)
+def build(
+    rule: CompiledRule,
+    decision: Decision,
+    subject: Subject,
+    role: str,
+    facts: Facts,
+    scope: FactScope,
+) -> Finding:
     """Build the finding of a rule that is not silent."""
     texts = scope.rules.texts(rule)
     impact = _impact(rule, scope)
@@ -134,7 +172,9 @@ def build(rule: CompiledRule, decision: Decision, subject: Subject, role: str, f
         facts=used,
         locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
         remedies=write_remedies(rule, texts, scope),
-        references=tuple(FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references),
+        references=tuple(
+            FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
+        ),
         fingerprint=_fingerprint(rule.id, subject.id, role),
     )
 
@@ -161,7 +201,9 @@ def _used_facts(rule: CompiledRule, decision: Decision, facts: Facts, scope: Fac
     for name in decision.packages:
         package = scope.package(name)
         if package is not None and package.specifier != "absent":
-            used.append(Fact(name, package.version or package.specifier or "any release", "installed", (package.source,)))
+            used.append(
+                Fact(name, package.version or package.specifier or "any release", "installed", (package.source,)),
+            )
     condition = decision.clause.when if decision.clause is not None else None
     names: dict[str, None] = {}
     for expression in (condition, rule.when, rule.unless, rule.expected):

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.configs import model, native
-from compatcheck.core.document import Document
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, decide, size, truth
 from compatcheck.resolution.resolve import TRAIN, resolve
 from compatcheck.resolution.scope import FactScope
-from compatcheck.rules.database import CompiledRule, RuleSet
 from compatcheck.rules.expression import evaluate
 from compatcheck.rules.lint import Problem, lint_rule
-from compatcheck.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from compatcheck.core.document import Document
+    from compatcheck.rules.database import CompiledRule, RuleSet
+    from compatcheck.rules.rule import Rule
 
 EXPECTATION_KEYS = {"impact_gib", "needs", "why"}
 """Keys of an example that say what is expected instead of what is given."""
@@ -29,7 +32,7 @@ class Failure(NamedTuple):
     """An example the rule does not meet."""
 
     kind: str
-    index: int
+    number: int
     message: str
 
 
@@ -51,7 +54,11 @@ def example_scope(example: Mapping[str, Any], rules: RuleSet, name: str) -> Fact
     return FactScope(subject.roles[TRAIN], environment, rules)
 
 
-def run_examples(rule: CompiledRule, examples: Mapping[str, tuple[Mapping[str, Any], ...]], rules: RuleSet) -> list[Failure]:
+def run_examples(
+    rule: CompiledRule,
+    examples: Mapping[str, tuple[Mapping[str, Any], ...]],
+    rules: RuleSet,
+) -> list[Failure]:
     """Run all examples of a rule.
 
     Args:
@@ -117,7 +124,7 @@ def check_rule(rule: Rule, rules: RuleSet, root: Path | None = None) -> list[Pro
     if compiled is not None and rule.status == "active":
         examples = {"match": rule.examples.match, "no_match": rule.examples.no_match, "unknown": rule.examples.unknown}
         problems += [
-            Problem(Source(rule.path, f"examples.{failure.kind}.{failure.index}"), failure.message)
+            Problem(Source(rule.path, f"examples.{failure.kind}.{failure.number}"), failure.message)
             for failure in run_examples(compiled, examples, rules)
         ]
     return problems

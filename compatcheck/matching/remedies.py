@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, nearest_releases, parse_version
-from compatcheck.resolution.scope import FactScope
-from compatcheck.rules.database import CompiledRule, Texts
+from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.rules.database import CompiledRule, Texts
 
 
 def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[FindingRemedy, ...]:
@@ -42,7 +45,10 @@ def _word(value: object) -> str:
 
 
 def _change_release(
-    rule: CompiledRule, verb: str, target: Mapping[str, Any], scope: FactScope
+    rule: CompiledRule,
+    verb: str,
+    target: Mapping[str, Any],
+    scope: FactScope,
 ) -> tuple[str, str | None] | None:
     words, pins = [], []
     for name, specifier in target.items():
@@ -50,21 +56,35 @@ def _change_release(
         current = package.version if package is not None else None
         nearest = _nearest(rule, name, str(specifier), verb, current, scope)
         if nearest is None:
-            words.append(f"{name}{specifier}")
+            words.append(f"{name} to {specifier}" if name in COMPONENT_FACTS else f"{name}{specifier}")
             pins.append(f"'{name}{specifier}'")
         else:
             words.append(f"{name} to {nearest} (nearest good release)")
             pins.append(f"'{name}=={nearest}'")
+    if any(name in COMPONENT_FACTS for name in target):
+        return f"{verb} {' and '.join(words)}", None
     installers = {package.details.get("installer") for package in map(scope.package, target) if package is not None}
     tool = "uv pip install" if installers == {"uv"} else "pip install"
     return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"
 
 
-def _nearest(rule: CompiledRule, name: str, specifier: str, verb: str, current: str | None, scope: FactScope) -> str | None:
+def _nearest(
+    rule: CompiledRule,
+    name: str,
+    specifier: str,
+    verb: str,
+    current: str | None,
+    scope: FactScope,
+) -> str | None:
     """Find the release nearest to the installed one that the rule does not hold and the remedy allows."""
     if current is None or parse_version(current) is None:
         return None
-    bad = [bounds for clause in rule.clauses for key, bounds in clause.packages.items() if key == name and not isinstance(bounds, str)]
+    bad = [
+        bounds
+        for clause in rule.clauses
+        for key, bounds in clause.packages.items()
+        if key == name and not isinstance(bounds, str)
+    ]
     if not bad:
         return None
     try:

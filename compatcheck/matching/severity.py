@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from compatcheck.core.report import FindingImpact
+from typing import TYPE_CHECKING
+
 from compatcheck.core.units import GIB
+
+if TYPE_CHECKING:
+    from compatcheck.core.report import FindingImpact
 
 REFERENCE_DEVICE_BYTES = 80 * GIB
 """What a device finding is held against when the hardware is unknown; the report says so."""
@@ -38,5 +42,7 @@ def rate(impact: FindingImpact, device_bytes: int | None, host_bytes: int | None
     reference = known or (REFERENCE_DEVICE_BYTES if impact.memory == "device" else REFERENCE_HOST_BYTES)
     share = expected / reference
     level = "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
-    remark = None if known else f"rated against {reference // GIB} GiB of {impact.memory} memory: the hardware is unknown"
+    remark = (
+        None if known else f"rated against {reference // GIB} GiB of {impact.memory} memory: the hardware is unknown"
+    )
     return level, remark

@@ -7,10 +7,14 @@ formulas: ``transformers/integrations/deepspeed.py``, ``HfTrainerDeepSpeedConfig
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact
-from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.core.source import Source
 
 OWNERS = {"hf_trainer", "trl", "accelerate", "llamafactory", "axolotl"}
 """Readers that resolve ``auto``; LLaMA-Factory and axolotl run the HF Trainer."""
@@ -28,8 +32,19 @@ _TRAINER_FACTS = {
 }
 """``auto`` means: whatever the trainer's own argument or default says."""
 
+_HIDDEN_SIZE_FORMULAS: dict[str, tuple[Callable[[int], float], str]] = {
+    "training.reduce_bucket_size": (lambda hidden: hidden * hidden, "hidden_size²"),
+    "training.prefetch_bucket_size": (lambda hidden: 0.9 * hidden * hidden, "0.9 × hidden_size²"),
+    "training.param_persistence_threshold": (lambda hidden: 10 * hidden, "10 × hidden_size"),
+}
+"""What ``auto`` means for sizes that depend on the model."""
 
-def fill_in(automatic: Mapping[str, Source], facts: Mapping[str, Fact], readers: set[str]) -> tuple[dict[str, Fact], dict[str, str]]:
+
+def fill_in(
+    automatic: Mapping[str, Source],
+    facts: Mapping[str, Fact],
+    readers: set[str],
+) -> tuple[dict[str, Fact], dict[str, str]]:
     """Resolve ``auto`` values.
 
     Args:
@@ -45,7 +60,9 @@ def fill_in(automatic: Mapping[str, Source], facts: Mapping[str, Fact], readers:
     owners = sorted(readers & OWNERS)
     for name, source in automatic.items():
         if not owners:
-            reasons[name] = "`auto` is filled in by the HF Trainer or accelerate, and no configuration of theirs was given"
+            reasons[name] = (
+                "`auto` is filled in by the HF Trainer or accelerate, and no configuration of theirs was given"
+            )
         elif name in _TRAINER_FACTS:
             continue  # the owner's own default row applies, as for a key left out
         elif name in _HIDDEN_SIZE_FORMULAS:
@@ -55,14 +72,13 @@ def fill_in(automatic: Mapping[str, Source], facts: Mapping[str, Fact], readers:
                 continue
             formula, words = _HIDDEN_SIZE_FORMULAS[name]
             value = int(formula(hidden.value))
-            resolved[name] = Fact(name, value, "derived", (source, *hidden.sources), f"auto = {words} in the HF Trainer")
+            resolved[name] = Fact(
+                name,
+                value,
+                "derived",
+                (source, *hidden.sources),
+                f"auto = {words} in the HF Trainer",
+            )
         else:
             reasons[name] = "`auto` is not a value the HF Trainer fills in for this key"
     return resolved, reasons
-
-
-_HIDDEN_SIZE_FORMULAS = {
-    "training.reduce_bucket_size": (lambda hidden: hidden * hidden, "hidden_size²"),
-    "training.prefetch_bucket_size": (lambda hidden: 0.9 * hidden * hidden, "0.9 × hidden_size²"),
-    "training.param_persistence_threshold": (lambda hidden: 10 * hidden, "10 × hidden_size"),
-}

@@ -5,14 +5,17 @@ A default applies only where a document of that reader is present. Rows are data
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.resolution.scope import FactScope
-from compatcheck.rules.database import RuleSet
 from compatcheck.rules.expression import Unknown, evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from compatcheck.resolution.scope import FactScope
+    from compatcheck.rules.database import RuleSet
 
 READERS_BENEATH = {
     "trl": ("hf_trainer",),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.facts import Fact, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 class Derivation(NamedTuple):
@@ -29,12 +31,35 @@ def _compute_dtype(precision: str) -> Value:
     return {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}.get(precision)
 
 
+def _precision_of(dtype: str, sharding: str) -> Value:
+    """Mixed precision that a stated parameter dtype means under ZeRO."""
+    if sharding != "zero":
+        return None
+    return {"bfloat16": "bf16", "float16": "fp16", "float32": "no"}.get(dtype)
+
+
 DERIVATIONS = (
-    Derivation("hardware.world_size", ("hardware.gpus_per_node", "hardware.nodes"), lambda gpus, nodes: gpus * nodes, "gpus_per_node × nodes"),
+    Derivation(
+        "hardware.world_size",
+        ("hardware.gpus_per_node", "hardware.nodes"),
+        lambda gpus, nodes: gpus * nodes,
+        "gpus_per_node × nodes",
+    ),
     Derivation("training.sharding", ("training.zero_stage",), lambda stage: "zero" if stage else None, "ZeRO stage"),
     Derivation("training.sharding", ("training.fsdp_version",), lambda _: "fsdp", "FSDP is configured"),
     Derivation("training.sharding", ("training.fsdp_sharding_strategy",), lambda _: "fsdp", "FSDP is configured"),
-    Derivation("training.param_dtype", ("training.mixed_precision", "training.sharding"), _param_dtype, "mixed precision under ZeRO"),
+    Derivation(
+        "training.mixed_precision",
+        ("training.param_dtype", "training.sharding"),
+        _precision_of,
+        "dtype of the parameters under ZeRO",
+    ),
+    Derivation(
+        "training.param_dtype",
+        ("training.mixed_precision", "training.sharding"),
+        _param_dtype,
+        "mixed precision under ZeRO",
+    ),
     Derivation("training.compute_dtype", ("training.mixed_precision",), _compute_dtype, "mixed precision"),
     Derivation("training.compute_dtype", ("training.param_dtype",), lambda dtype: dtype, "dtype of the parameters"),
     Derivation(
@@ -49,11 +74,26 @@ DERIVATIONS = (
         lambda micro, steps, world: micro * steps * world,
         "micro_batch_size × gradient_accumulation_steps × world_size",
     ),
-    Derivation("rollout.tensor_parallel", ("rollout.engine",), lambda engine: 1 if engine == "hf" else None, "the HF engine runs on one rank"),
+    Derivation(
+        "rollout.tensor_parallel",
+        ("rollout.engine",),
+        lambda engine: 1 if engine == "hf" else None,
+        "the HF engine runs on one rank",
+    ),
     Derivation("rollout.cuda_graphs", ("rollout.enforce_eager",), lambda eager: not eager, "enforce_eager"),
     Derivation("rollout.colocated", ("rollout.mode",), lambda mode: mode == "colocate", "vllm_mode"),
-    Derivation("training.sequence_length", ("training.max_prompt_length", "training.max_response_length"), lambda a, b: a + b, "prompt + response"),
-    Derivation("training.loss_implementation", ("training.use_liger_kernel",), lambda on: "fused_linear" if on else None, "Liger kernels"),
+    Derivation(
+        "training.sequence_length",
+        ("training.max_prompt_length", "training.max_response_length"),
+        lambda a, b: a + b,
+        "prompt + response",
+    ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.use_liger_kernel",),
+        lambda on: "fused_linear" if on else None,
+        "Liger kernels",
+    ),
     Derivation(
         "training.loss_implementation",
         ("training.loss_type", "training.trainer"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import AUTO, Document
 from compatcheck.core.facts import Fact, Value
-from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.core.source import Source
 
 SETTING, SCRIPT, FRAMEWORK, LIBRARY, DECLARED, MODEL, INSTALLED, MEASURED = range(8)
 """Ranks of precedence, strongest first: ``--set``, a launch script, the framework's configuration, a DeepSpeed or accelerate

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document
-from compatcheck.core.environment import Environment
 from compatcheck.core.facts import Fact, Facts, Value
-from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Source
 from compatcheck.resolution.auto import fill_in
 from compatcheck.resolution.defaults import apply_defaults
@@ -15,7 +12,14 @@ from compatcheck.resolution.derive import derive
 from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
 from compatcheck.resolution.scope import FactScope
 from compatcheck.resolution.subject import Subject
-from compatcheck.rules.database import RuleSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.hardware import Hardware
+    from compatcheck.rules.database import RuleSet
 
 TRAIN = "train"
 """The only role outside reinforcement learning."""
@@ -27,7 +31,7 @@ _ROUNDS = 3
 """Derived facts open defaults and defaults open derived facts; longer chains than this do not exist."""
 
 
-def resolve(  # noqa: PLR0913 (the inputs of a run)
+def resolve(
     subject_id: str,
     *,
     rules: RuleSet,
@@ -62,6 +66,7 @@ def resolve(  # noqa: PLR0913 (the inputs of a run)
         facts["configuration.conflicts"] = Fact("configuration.conflicts", names, "derived", sources)
     elif documents:
         facts["configuration.conflicts"] = Fact("configuration.conflicts", (), "derived")
+    _describe_gpu(facts, rules)
     scope = FactScope(facts, environment, rules)
     unresolved: dict[str, str] = {}
     for _ in range(_ROUNDS):
@@ -100,7 +105,13 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     frameworks = [(document.reader, document.source) for document in documents if document.reader in _FRAMEWORKS]
     if frameworks and "training.framework" not in facts:
         reader, source = frameworks[0]
-        facts["training.framework"] = Fact("training.framework", reader, "derived", (source,), "the program this file is for")
+        facts["training.framework"] = Fact(
+            "training.framework",
+            reader,
+            "derived",
+            (source,),
+            "the program this file is for",
+        )
     framework = facts.get("training.framework")
     if framework is not None and isinstance(framework.value, str) and framework.value not in readers:
         readers.insert(0, framework.value)
@@ -108,6 +119,25 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     if stage is not None and stage.value and "deepspeed" not in readers:
         readers.append("deepspeed")
     return [reader for reader in readers if reader not in {"native", "model", "script"}]
+
+
+def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> None:
+    """Fill in what the catalogue knows of a device that a facts file names."""
+    gpu = facts.get("hardware.gpu")
+    if gpu is None or "hardware.memory_bytes" in facts:
+        return
+    from compatcheck.collectors.gpu import build_catalogue, find_gpus  # noqa: PLC0415 (only with a named device)
+
+    found = find_gpus(str(gpu.value), build_catalogue(rules.section("gpus") or {}))
+    if len(found) != 1:
+        return
+    for name in ("memory_bytes", "compute_capability", "multiprocessors"):
+        value = getattr(found[0], name)
+        if value is not None:
+            facts.setdefault(
+                f"hardware.{name}",
+                Fact(f"hardware.{name}", value, "derived", gpu.sources, f"{found[0].name} in the catalogue"),
+            )
 
 
 def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]]) -> None:

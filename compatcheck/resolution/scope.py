@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from compatcheck.core.environment import Environment, Package
-from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier, contains, judge
-from compatcheck.rules.database import RuleSet
 from compatcheck.rules.expression import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Fact
+    from compatcheck.rules.database import RuleSet
 
 Verdict = Literal["yes", "no", "some", "boundary", "unknown"]
 """Whether a package lies in a range: certainly, certainly not, for some releases a requirement allows, a build whose number
@@ -84,10 +87,15 @@ class FactScope:
         package = self.package(name)
         if package is None or absent:
             return "no" if absent else "unknown"
+        verdict: Verdict
         if package.version is not None:
-            return contains(bounds, package.version)
-        verdict = judge(bounds, package.specifier or "", self.rules.releases(name))
-        return "yes" if verdict == "all" else "no" if verdict == "none" else verdict
+            verdict = contains(bounds, package.version)
+        else:
+            judged = judge(bounds, package.specifier or "", self.rules.releases(name))
+            verdict = "yes" if judged == "all" else "no" if judged == "none" else judged
+        if verdict == "yes" and package.details.get("presence") == "unknown":
+            return "some"  # a constraint, or an extra nobody selected: allowed, not required
+        return verdict
 
     def installed(self, package: str, specifier: str) -> object:
         """Return whether a package in this range is there, as an expression's ``installed()``."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import Document
-from compatcheck.core.environment import Environment
-from compatcheck.core.facts import Facts, Value
-from compatcheck.core.source import Skipped, Source
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.facts import Facts, Value
+    from compatcheck.core.source import Skipped, Source
 
 
 class Conflict(NamedTuple):

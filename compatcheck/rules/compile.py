@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.load import load_rules
-from compatcheck.rules.rule import Rule
 from compatcheck.rules.strict_yaml import load_strict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from compatcheck.rules.rule import Rule
 
 
 def compile_directory(directory: Path) -> bytes:
@@ -57,7 +60,7 @@ def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: s
 
 def open_compiled(data: bytes, name: str) -> Database:
     """Open compiled bytes without a file."""
-    return Database(io.BytesIO(data), name)
+    return Database(lambda: io.BytesIO(data), name)
 
 
 def _index_keys(rule: Rule) -> set[str]:
@@ -139,7 +142,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     for path in sorted((directory / "_tables").glob("*.yaml")):
         yield f"tables/{path.stem}", _compile_table(path)
     for path in sorted((directory / "_defaults").glob("*.yaml")):
-        yield f"defaults/{path.stem}", [_compile_default(row, path, index) for index, row in enumerate(load_strict(path)[0]["rows"])]
+        yield (
+            f"defaults/{path.stem}",
+            [_compile_default(row, path, index) for index, row in enumerate(load_strict(path)[0]["rows"])],
+        )
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)
     for path in sorted((directory / "_pins").glob("*.yaml")):
@@ -157,12 +163,14 @@ def _compile_table(path: Path) -> dict[str, Any]:
     for index, row in enumerate(data["rows"]):
         if not isinstance(row, list) or len(row) != width + 1:
             source = Source(str(path), f"rows.{index}", lines.get(("rows", index)))
-            raise RuleError(f"a row needs {width} keys and a value", source=source)
+            msg = f"a row needs {width} keys and a value"
+            raise RuleError(msg, source=source)
         level = table
         for key in row[: width - 1]:
             level = level.setdefault(cell_key(key), {})
         if cell_key(row[width - 1]) in level:
-            raise RuleError(f"duplicate row {row[:width]}", source=Source(str(path), None, lines.get(("rows", index))))
+            msg = f"duplicate row {row[:width]}"
+            raise RuleError(msg, source=Source(str(path), None, lines.get(("rows", index))))
         level[cell_key(row[width - 1])] = row[width]
     return table
 
@@ -173,7 +181,8 @@ def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> list[Any
         ranges = {name: compile_specifier(spec) for name, spec in (row.get("affected") or {}).items()}
         return [row["fact"], ranges, row.get("when"), row.get("value"), row.get("value_expression"), row["source"]]
     except (KeyError, InvalidSpecifierError) as error:
-        raise RuleError(f"malformed default: {error}", source=Source(str(path), f"rows.{index}")) from None
+        msg = f"malformed default: {error}"
+        raise RuleError(msg, source=Source(str(path), f"rows.{index}")) from None
 
 
 def _compile_releases(path: Path) -> list[str]:

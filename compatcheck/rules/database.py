@@ -8,8 +8,7 @@ sections read by name. A rule about a package that is not there costs nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
@@ -81,24 +80,34 @@ class Texts(NamedTuple):
 
 
 class Database:
-    """A compiled database file, open for reading."""
+    """A compiled database."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, connect: Callable[[], BinaryIO], name: str) -> None:
         """Read the header.
+
+        Args:
+            connect: opens the data for reading.
+            name: what it is called in errors.
 
         Raises:
             RuleError: the file is not a database of this format.
         """
-        self._stream = stream
-        self._name = name
+        self._connect = connect
         self._sections: dict[str, Any] = {}
         try:
-            self._header = json.loads(stream.readline())
-            if self._header["format"] != FORMAT:
-                raise ValueError
+            with connect() as stream:
+                self._header = json.loads(stream.readline())
+                self._start = stream.tell()
+            known = self._header["format"] == FORMAT
         except (ValueError, KeyError, TypeError):
-            raise RuleError("not a rule database of this release", source=Source(name), hint="reinstall compatcheck") from None
-        self._start = stream.tell()
+            known = False
+        if not known:
+            msg = "not a rule database of this release"
+            raise RuleError(
+                msg,
+                source=Source(name),
+                hint="reinstall compatcheck",
+            ) from None
         self.id: str = self._header["id"]
         """First 12 hex digits of the SHA-256 of the rules and data it was compiled from."""
         self.date: str = self._header["date"]
@@ -108,14 +117,15 @@ class Database:
         self.packages: Mapping[str, list[int]] = self._header["packages"]
 
     @classmethod
-    def open(cls, path: Path) -> Database:
+    def open(cls, path: str) -> Database:
         """Open a database file."""
-        return cls(path.open("rb"), str(path))
+        return cls(lambda: open(path, "rb"), path)
 
     def _read(self, span: Iterable[int]) -> Any:  # noqa: ANN401 (JSON)
         offset, length = span
-        self._stream.seek(self._start + offset)
-        return json.loads(self._stream.read(length))
+        with self._connect() as stream:
+            stream.seek(self._start + offset)
+            return json.loads(stream.read(length))
 
     def rules_about(self, names: Iterable[str]) -> Iterator[CompiledRule]:
         """Yield the active rules about any of these packages or components, and those about none, once each."""
@@ -141,15 +151,10 @@ class Database:
     def texts(self, rule: CompiledRule) -> Texts:
         """Read what people read of a rule."""
         record = self._read(rule.text)
-        return Texts(
-            *record[:4],
-            tuple((packages, when) for packages, when in record[4]),
-            *record[5:7],
-            *(tuple(part) for part in record[7:10]),
-            record[10],
-            tuple(record[11]),
-            record[12],
-        )
+        record[4] = tuple((packages, when) for packages, when in record[4])
+        for index in (7, 8, 9, 11):
+            record[index] = tuple(record[index])
+        return Texts._make(record)
 
     def section(self, name: str) -> Any:  # noqa: ANN401 (JSON)
         """Return a data section, ``tables/sdpa-support`` or ``releases/deepspeed``, or None when there is none."""
@@ -164,8 +169,10 @@ class Database:
 
 
 def _rule(record: list[Any]) -> CompiledRule:
-    clauses = tuple(CompiledClause(packages, when) for packages, when in record[5])
-    return CompiledRule(*record[:5], clauses, *record[6:16], tuple(record[16]), tuple(record[17]), tuple(record[18]))
+    record[5] = tuple(CompiledClause(packages, when) for packages, when in record[5])
+    for index in (16, 17, 18):
+        record[index] = tuple(record[index])
+    return CompiledRule._make((*record, 0))
 
 
 class RuleSet:
@@ -236,7 +243,8 @@ class RuleSet:
         """
         cells = self.section(f"tables/{table}")
         if cells is None:
-            raise RuleError(f"there is no table {table!r}")
+            msg = f"there is no table {table!r}"
+            raise RuleError(msg)
         for key in keys:
             cells = cells[cell_key(key)]
         return cells

@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.units import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 MAX_LENGTH = 2000
 MAX_NODES = 200
@@ -52,7 +54,7 @@ class Scope(Protocol):
         """Return a table's cell, or Unknown when the key is not in it."""
 
 
-_COMPARE: dict[type[ast.cmpop], Callable[[object, object], object]] = {
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -118,22 +120,27 @@ def parse(text: str) -> ast.expr:
         RuleError: not an expression, a construct outside the language, or too large; a caret marks the place.
     """
     if len(text) > MAX_LENGTH:
-        raise RuleError(f"expression longer than {MAX_LENGTH} characters")
+        msg = f"expression longer than {MAX_LENGTH} characters"
+        raise RuleError(msg)
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         column = (getattr(error, "offset", None) or 1) - 1
-        raise RuleError(f"not an expression: {getattr(error, 'msg', error)}\n{_caret(text.strip(), column)}") from None
+        msg = f"not an expression: {getattr(error, 'msg', error)}\n{_caret(text.strip(), column)}"
+        raise RuleError(msg) from None
     count = 0
     for node in ast.walk(tree):
         count += 1
         if not isinstance(node, _NODES):
-            raise RuleError(f"{type(node).__name__} is not part of the language\n{_caret(text.strip(), _column(node))}")
+            msg = f"{type(node).__name__} is not part of the language\n{_caret(text.strip(), _column(node))}"
+            raise RuleError(msg)
         problem = _check(node)
         if problem:
-            raise RuleError(f"{problem}\n{_caret(text.strip(), _column(node))}")
+            msg = f"{problem}\n{_caret(text.strip(), _column(node))}"
+            raise RuleError(msg)
     if count > MAX_NODES:
-        raise RuleError(f"expression has {count} nodes, more than {MAX_NODES}")
+        msg = f"expression has {count} nodes, more than {MAX_NODES}"
+        raise RuleError(msg)
     return tree.body
 
 
@@ -224,13 +231,14 @@ def evaluate(text: str, scope: Scope) -> object:
     try:
         return _evaluate(parse(text), scope)
     except (TypeError, ZeroDivisionError, OverflowError) as error:
-        raise RuleError(f"cannot evaluate `{text}`: {error}") from None
+        msg = f"cannot evaluate `{text}`: {error}"
+        raise RuleError(msg) from None
 
 
 def _evaluate(node: ast.expr, scope: Scope) -> object:  # noqa: PLR0911 (one return per node type reads best)
     match node:
-        case ast.Constant(value=value):
-            return value
+        case ast.Constant():
+            return node.value
         case ast.Attribute() | ast.Name():
             return scope.value(dotted_name(node) or ast.unparse(node))
         case ast.BoolOp(op=ast.And(), values=values):
@@ -254,7 +262,8 @@ def _evaluate(node: ast.expr, scope: Scope) -> object:  # noqa: PLR0911 (one ret
         case ast.Call(func=ast.Name(id=name), args=arguments):
             return _call(name, arguments, scope)
         case _:
-            raise RuleError(f"{type(node).__name__} is not part of the language")
+            msg = f"{type(node).__name__} is not part of the language"
+            raise RuleError(msg)
 
 
 def _combine(nodes: list[ast.expr], scope: Scope, *, deciding: bool) -> object:
@@ -288,14 +297,21 @@ def _compare_pair(operation: ast.cmpop, left: object, right: object) -> object:
         return needs
     if isinstance(operation, ast.In | ast.NotIn):
         if not isinstance(right, frozenset | tuple):
-            raise RuleError(f"`in` needs a set, not {right!r}")
+            msg = f"`in` needs a set, not {right!r}"
+            raise RuleError(msg)
         members = left if isinstance(left, tuple) else (left,)
         return any(member in right for member in members) is isinstance(operation, ast.In)
     if isinstance(left, tuple | frozenset) or isinstance(right, tuple | frozenset):
         return _COMPARE[type(operation)](frozenset(_items(left)), frozenset(_items(right)))
     if left is None or right is None:
         same = left is right
-        return same if isinstance(operation, ast.Is | ast.Eq) else not same if isinstance(operation, ast.IsNot | ast.NotEq) else False
+        return (
+            same
+            if isinstance(operation, ast.Is | ast.Eq)
+            else not same
+            if isinstance(operation, ast.IsNot | ast.NotEq)
+            else False
+        )
     return _COMPARE[type(operation)](left, right)
 
 
@@ -328,7 +344,8 @@ def _calculate(op: ast.operator, left: object, right: object) -> object:
     a, b = _number(left), _number(right)
     if isinstance(op, ast.Pow):
         if abs(b) > MAX_EXPONENT:
-            raise RuleError(f"exponent {b} is larger than {MAX_EXPONENT}")
+            msg = f"exponent {b} is larger than {MAX_EXPONENT}"
+            raise RuleError(msg)
         return a**b
     return _ARITHMETIC[type(op)](a, b)
 
@@ -336,7 +353,8 @@ def _calculate(op: ast.operator, left: object, right: object) -> object:
 def _number(value: object) -> float:
     if isinstance(value, int | float):
         return value
-    raise TypeError(f"{value!r} is not a number")
+    msg = f"{value!r} is not a number"
+    raise TypeError(msg)
 
 
 def _needs(*values: object) -> Unknown | None:
@@ -365,7 +383,8 @@ def _call(name: str, arguments: list[ast.expr], scope: Scope) -> object:  # noqa
                 return 0
             size = DTYPE_BYTES.get(str(values[0]))
             if size is None:
-                raise TypeError(f"{values[0]!r} is not a dtype")
+                msg = f"{values[0]!r} is not a dtype"
+                raise TypeError(msg)
             return int(size) if size == int(size) else size
         case "ceil":
             return math.ceil(_number(values[0]))
@@ -381,4 +400,5 @@ def _call(name: str, arguments: list[ast.expr], scope: Scope) -> object:  # noqa
 def _text(node: ast.expr) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    raise RuleError(f"`{ast.unparse(node)}` must be a literal string")
+    msg = f"`{ast.unparse(node)}` must be a literal string"
+    raise RuleError(msg)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier, contains, parse_version
 from compatcheck.rules.expression import conjuncts
 from compatcheck.rules.rule import COMPONENTS, Rule
 from compatcheck.rules.types import BOOL, NUMBER, check_expression
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_SPREAD = 1.1
 """Largest high / low of a measured size without an argument in ``known_problems``."""
@@ -28,7 +30,12 @@ Truth = Callable[[str, Mapping[str, Any]], bool | None]
 """Evaluates an expression over an example: True, False, or None when undecided."""
 
 
-def lint_rule(rule: Rule, releases: Callable[[str], tuple[str, ...]], truth: Truth, root: Path | None = None) -> Iterator[Problem]:
+def lint_rule(
+    rule: Rule,
+    releases: Callable[[str], tuple[str, ...]],
+    truth: Truth,
+    root: Path | None = None,
+) -> Iterator[Problem]:
     """Yield what is wrong with a rule.
 
     Args:
@@ -42,7 +49,10 @@ def lint_rule(rule: Rule, releases: Callable[[str], tuple[str, ...]], truth: Tru
 
 
 def _messages(
-    rule: Rule, releases: Callable[[str], tuple[str, ...]], truth: Truth, root: Path | None
+    rule: Rule,
+    releases: Callable[[str], tuple[str, ...]],
+    truth: Truth,
+    root: Path | None,
 ) -> Iterator[tuple[str, str]]:
     yield from _check_expressions(rule)
     yield from _check_ranges(rule, releases)
@@ -89,7 +99,7 @@ def _is_prerelease(release: str) -> bool:
 
 
 def _check_texts(rule: Rule) -> Iterator[tuple[str, str]]:
-    if len(rule.title) > 80:  # noqa: PLR2004 (a terminal line)
+    if len(rule.title) > 80:
         yield "title", "longer than 80 characters"
     if not rule.references and rule.status == "active":
         yield "references", "an active rule needs at least one reference"
@@ -152,5 +162,8 @@ def _check_atoms(rule: Rule, truth: Truth) -> Iterator[tuple[str, str]]:
     atoms = conjuncts(rule.when)
     table = [[truth(atom, example) for atom in atoms] for example in rule.examples.no_match]
     for index, atom in enumerate(atoms):
-        if not any(row[index] is False and all(value is True for place, value in enumerate(row) if place != index) for row in table):
+        if not any(
+            row[index] is False and all(value is True for place, value in enumerate(row) if place != index)
+            for row in table
+        ):
             yield "examples.no_match", f"no no_match in which only `{atom}` is false"

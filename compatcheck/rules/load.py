@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.rules import rule as model
 from compatcheck.rules.rule import Clause, Examples, Impact, Reference, Remedy, Rule
 from compatcheck.rules.strict_yaml import Lines, load_strict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 _KEYS = {
     "title",
@@ -89,10 +91,12 @@ class _Reader:
         self.known(data, _KEYS)
         for key in _REQUIRED:
             if key not in data:
-                raise self.error(f"missing key {key!r}")
+                msg = f"missing key {key!r}"
+                raise self.error(msg)
         status = self.choice(data, "status", model.STATUSES)
         if status != "active" and not data.get("reason"):
-            raise self.error(f"a {status} rule needs `reason`", "status")
+            msg = f"a {status} rule needs `reason`"
+            raise self.error(msg, "status")
         return Rule(
             id=rule_id,
             path=self.path,
@@ -123,12 +127,14 @@ class _Reader:
 
     def mapping(self, value: Any, *where: str | int) -> dict[str, Any]:  # noqa: ANN401
         if not isinstance(value, dict):
-            raise self.error("expected a mapping", *where)
+            msg = "expected a mapping"
+            raise self.error(msg, *where)
         return value
 
     def sequence(self, value: Any, *where: str | int) -> list[Any]:  # noqa: ANN401
         if not isinstance(value, list):
-            raise self.error("expected a list", *where)
+            msg = "expected a list"
+            raise self.error(msg, *where)
         return value
 
     def known(self, data: Mapping[str, Any], keys: set[str], *where: str | int) -> None:
@@ -137,12 +143,19 @@ class _Reader:
                 from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
                 near = get_close_matches(key, sorted(keys), n=1)
-                raise self.error(f"unknown key {key!r}", *where, key, hint=f"did you mean {near[0]!r}?" if near else None)
+                msg = f"unknown key {key!r}"
+                raise self.error(
+                    msg,
+                    *where,
+                    key,
+                    hint=f"did you mean {near[0]!r}?" if near else None,
+                )
 
     def text(self, data: Mapping[str, Any], key: str, *where: str | int) -> str:
         value = data.get(key)
         if not isinstance(value, str) or not value.strip():
-            raise self.error("expected text", *where, key)
+            msg = "expected text"
+            raise self.error(msg, *where, key)
         return value.strip()
 
     def optional_text(self, data: Mapping[str, Any], key: str, *where: str | int) -> str | None:
@@ -152,26 +165,30 @@ class _Reader:
         values = self.sequence(data.get(key) or [], key)
         for index, value in enumerate(values):
             if not isinstance(value, str):
-                raise self.error("expected text", key, index)
+                msg = "expected text"
+                raise self.error(msg, key, index)
         return values
 
     def choice(self, data: Mapping[str, Any], key: str, allowed: tuple[str, ...], *where: str | int) -> str:
         value = data.get(key)
         if value not in allowed:
-            raise self.error(f"{value!r} is not one of {', '.join(allowed)}", *where, key)
+            msg = f"{value!r} is not one of {', '.join(allowed)}"
+            raise self.error(msg, *where, key)
         return str(value)
 
     def choices(self, data: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> Iterator[str]:
         for index, value in enumerate(self.sequence(data.get(key) or [], key)):
             if value not in allowed:
-                raise self.error(f"{value!r} is not one of {', '.join(allowed)}", key, index)
+                msg = f"{value!r} is not one of {', '.join(allowed)}"
+                raise self.error(msg, key, index)
             yield value
 
     def specifiers(self, value: Any, *where: str | int) -> dict[str, str]:  # noqa: ANN401
         result = {}
         for name, specifier in self.mapping(value, *where).items():
             if not isinstance(specifier, str):
-                raise self.error("versions must be quoted text", *where, name)
+                msg = "versions must be quoted text"
+                raise self.error(msg, *where, name)
             result[name] = specifier.strip()
         return result
 
@@ -180,7 +197,8 @@ class _Reader:
             yield self.clause(value, "affected")
             return
         if not self.sequence(value, "affected"):
-            raise self.error("needs at least one clause; write {} for a rule that depends on no package", "affected")
+            msg = "needs at least one clause; write {} for a rule that depends on no package"
+            raise self.error(msg, "affected")
         for index, item in enumerate(value):
             yield self.clause(self.mapping(item, "affected", index), "affected", index)
 
@@ -193,7 +211,8 @@ class _Reader:
         self.known(data, {"effect", "memory", "scope", "phase", "bytes", "low", "high"}, "impact")
         expected = None if data.get("bytes") is None else str(data["bytes"])
         if expected is None and (data.get("low") is not None or data.get("high") is not None):
-            raise self.error("`low` and `high` need `bytes`", "impact")
+            msg = "`low` and `high` need `bytes`"
+            raise self.error(msg, "impact")
         return Impact(
             effect=self.choice(data, "effect", model.EFFECTS, "impact"),
             memory=self.choice(data, "memory", model.MEMORIES, "impact"),
@@ -211,7 +230,8 @@ class _Reader:
             self.known(data, {*model.REMEDY_VERBS, "safety"}, *where)
             verbs = [verb for verb in model.REMEDY_VERBS if verb in data and verb != "note"] or ["note"]
             if len(verbs) != 1 or (verbs == ["note"] and "note" not in data):
-                raise self.error(f"needs exactly one of {', '.join(model.REMEDY_VERBS)}", *where)
+                msg = f"needs exactly one of {', '.join(model.REMEDY_VERBS)}"
+                raise self.error(msg, *where)
             target = {} if verbs == ["note"] else self.mapping(data[verbs[0]], *where, verbs[0])
             yield Remedy(
                 verb=verbs[0],
@@ -227,7 +247,8 @@ class _Reader:
             self.known(data, {"type", "url", "date"}, *where)
             url = self.text(data, "url", *where)
             if not url.startswith("https://"):
-                raise self.error("expected an https URL", *where, "url")
+                msg = "expected an https URL"
+                raise self.error(msg, *where, "url")
             kind = self.choice(data, "type", model.REFERENCE_TYPES, *where)
             yield Reference(type=kind, url=url, date=self.optional_text(data, "date", *where))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 KINDS = ("regression", "default-change", "pitfall", "incompatibility", "folklore")
 STATUSES = ("draft", "active", "withdrawn")

@@ -7,21 +7,21 @@ the words ``yes``/``no``/``on``/``off``, dates and tags are refused unless quote
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    import yaml
+    from pathlib import Path
+
 
 MAX_BYTES = 1 << 20
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+")
 _RISKY = re.compile(
     r"[-+]?(\d[\d_]*\.[\d_]*|\.\d+)([eE][-+]?\d+)?|[-+]?\d+[eE][-+]?\d+|0[xob]?[0-9a-fA-F]+|\d{4}-\d\d-\d\d.*|"
-    r"(?i:yes|no|on|off|y|n|\.inf|\.nan|-\.inf)"
+    r"(?i:yes|no|on|off|y|n|\.inf|\.nan|-\.inf)",
 )
 
 
@@ -42,9 +42,11 @@ def load_strict(path: Path) -> tuple[Any, Lines]:
         raw = path.read_bytes()
         text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RuleError(f"cannot be read: {error}", source=Source(str(path))) from None
+        msg = f"cannot be read: {error}"
+        raise RuleError(msg, source=Source(str(path))) from None
     if len(raw) > MAX_BYTES:
-        raise RuleError(f"larger than {MAX_BYTES} bytes", source=Source(str(path)))
+        msg = f"larger than {MAX_BYTES} bytes"
+        raise RuleError(msg, source=Source(str(path)))
     return parse_strict(text, str(path))
 
 
@@ -58,16 +60,18 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
-        raise RuleError(f"not YAML: {getattr(error, 'problem', error)}", source=Source(path, None, line)) from None
+        msg = f"not YAML: {getattr(error, 'problem', error)}"
+        raise RuleError(msg, source=Source(path, None, line)) from None
     lines = Lines()
     seen: set[int] = set()
     return (None if node is None else _construct(node, (), lines, path, seen)), lines
 
 
-def _construct(node: yaml.Node, where: tuple[str | int, ...], lines: Lines, path: str, seen: set[int]) -> Any:  # noqa: ANN401
+def _construct(node: Any, where: tuple[str | int, ...], lines: Lines, path: str, seen: set[int]) -> Any:  # noqa: ANN401
     lines[where] = node.start_mark.line + 1
     if id(node) in seen:
-        raise _error("anchors and aliases are not used in rule files", node, where, path)
+        msg = "anchors and aliases are not used in rule files"
+        raise _error(msg, node, where, path)
     seen.add(id(node))
     if node.id == "scalar":
         return _scalar(node, where, path)
@@ -77,14 +81,16 @@ def _construct(node: yaml.Node, where: tuple[str | int, ...], lines: Lines, path
     for key_node, value_node in node.value:
         key = key_node.value if key_node.id == "scalar" else None
         if not isinstance(key, str):
-            raise _error("keys must be plain words", key_node, where, path)
+            msg = "keys must be plain words"
+            raise _error(msg, key_node, where, path)
         if key in result:
-            raise _error(f"duplicate key {key!r}", key_node, (*where, key), path)
+            msg = f"duplicate key {key!r}"
+            raise _error(msg, key_node, (*where, key), path)
         result[key] = _construct(value_node, (*where, key), lines, path, seen)
     return result
 
 
-def _scalar(node: yaml.Node, where: tuple[str | int, ...], path: str) -> str | int | float | bool | None:
+def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | float | bool | None:  # noqa: ANN401 (a YAML node)
     text: str = node.value
     if node.style in {"'", '"', "|", ">"}:
         return text
@@ -97,10 +103,11 @@ def _scalar(node: yaml.Node, where: tuple[str | int, ...], path: str) -> str | i
     if _DECIMAL.fullmatch(text) and repr(float(text)) == text:
         return float(text)
     if _RISKY.fullmatch(text):
-        raise _error(f"{text} must be quoted: YAML would change it", node, where, path)
+        msg = f"{text} must be quoted: YAML would change it"
+        raise _error(msg, node, where, path)
     return text
 
 
-def _error(message: str, node: yaml.Node, where: tuple[str | int, ...], path: str) -> RuleError:
+def _error(message: str, node: Any, where: tuple[str | int, ...], path: str) -> RuleError:  # noqa: ANN401 (a YAML node)
     key = ".".join(str(part) for part in where) or None
     return RuleError(message, source=Source(path, key, node.start_mark.line + 1))

@@ -57,8 +57,8 @@ def check_expression(text: str, wanted: str) -> list[str]:
 
 def _type(node: ast.expr, problems: list[str]) -> str:  # noqa: PLR0911 (one return per node type)
     match node:
-        case ast.Constant(value=value):
-            return _literal(value)
+        case ast.Constant():
+            return _literal(node.value)
         case ast.Attribute() | ast.Name():
             return _fact(node, problems)
         case ast.BoolOp(values=values):
@@ -130,7 +130,9 @@ def _check_compare(node: ast.Compare, problems: list[str]) -> None:
             problems.append(f"`{ast.unparse(node)}` orders versions as text; use version_in()")
         if isinstance(operation, _ORDERED) and not {left, right} <= {NUMBER, ANY}:
             problems.append(f"`{ast.unparse(node)}` orders a {left} and a {right}")
-        compatible = left == right or NONE in {left, right} or ANY in {left, right} or {left, right} <= {TEXT, DTYPE, VERSION}
+        compatible = (
+            left == right or NONE in {left, right} or ANY in {left, right} or {left, right} <= {TEXT, DTYPE, VERSION}
+        )
         if not compatible:
             problems.append(f"`{ast.unparse(node)}` compares a {left} with a {right}")
         _check_values(sides[index], sides[index + 1], problems)

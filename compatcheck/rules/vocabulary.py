@@ -8,13 +8,16 @@ that rules use only these.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.facts import Value
-from compatcheck.core.source import Source
 from compatcheck.core.units import canonical_dtype, parse_bytes
+
+if TYPE_CHECKING:
+    from compatcheck.core.facts import Value
+    from compatcheck.core.source import Source
 
 _TABLE = """
 runtime.python | version | | interpreter version
@@ -277,13 +280,17 @@ def parse_value(name: str, text: object, source: Source) -> Value:
     term = vocabulary().get(name)
     if term is None:
         near = nearest(name, list(vocabulary()))
+        msg = f"unknown fact {name!r}"
         raise UsageError(
-            f"unknown fact {name!r}", source=source, hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`"
+            msg,
+            source=source,
+            hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`",
         )
     value = _convert(term, text)
     if isinstance(value, _Bad):
         wanted = " or ".join(term.allowed) if term.allowed else term.type + (" or none" if term.nullable else "")
-        raise UsageError(f"{name} cannot be {text!r}", source=source, hint=f"expected {wanted}")
+        msg = f"{name} cannot be {text!r}"
+        raise UsageError(msg, source=source, hint=f"expected {wanted}")
     return value
 
 
@@ -352,7 +359,7 @@ def _convert_float(raw: object) -> float | _Bad:
         number = float(raw)  # type: ignore[arg-type]  # any other type raises TypeError, caught below
     except (TypeError, ValueError):
         return _BAD
-    return number if number == number and abs(number) != float("inf") else _BAD
+    return number if math.isfinite(number) else _BAD
 
 
 def _convert_set(raw: object) -> tuple[str, ...] | _Bad:
@@ -361,6 +368,3 @@ def _convert_set(raw: object) -> tuple[str, ...] | _Bad:
     if isinstance(raw, list | tuple | set | frozenset) and all(isinstance(item, str) for item in raw):
         return tuple(sorted({str(item) for item in raw}))
     return _BAD
-
-
-

@@ -13,10 +13,12 @@ import re
 import sys
 from typing import Any
 
+from measure_counts import choose_class  # beside this script
+
 IRRELEVANT = re.compile(
     r"drop|token_id|token_index|eps(ilon)?$|init|coef|^transformers_version$|problem_type|label|return_dict|chunk_size_feed|^rope_|^(embedding|residual|attention|logits?|routed)_(multiplier|scaling)|"
     r"^output_hidden|^architectures$|scaling_factor|jitter|_act$|activation|softcap|summary|pretraining_tp|"
-    r"theta|_scale$|_std$|^is_decoder$|^(begin_)?suppress|^mask_|apply_spec|median_filter|^dtype$"
+    r"theta|_scale$|_std$|^is_decoder$|^(begin_)?suppress|^mask_|apply_spec|median_filter|^dtype$",
 )
 
 
@@ -57,8 +59,18 @@ def read_parts(cls: Any) -> dict[str, dict[str, Any]]:
         # the default part may spell values its class leaves to derivation: keep what a bare instance of the class has not
         differs = {k: getattr(nested, k) for k in values if getattr(nested, k, None) != getattr(plain, k, None)}
         # a part without a model type is found under its parent alone, with all its defaults
-        parts[name] = {"model_type": nested.model_type, **differs} if nested.model_type else values
+        spec = getattr(cls, "sub_configs_defaults", {}).get(name)
+        stated = {k: v for k, v in getattr(spec, "init_kwargs", {}).items() if k in values}
+        parts[name] = {"model_type": nested.model_type, **stated, **differs} if nested.model_type else values
     return parts
+
+
+def name_class(model_type: str) -> str | None:
+    """Return the class that is counted for the type; None for types that occur only inside others."""
+    try:
+        return choose_class(model_type, None).__name__
+    except LookupError:
+        return None
 
 
 def main() -> None:
@@ -66,7 +78,7 @@ def main() -> None:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    print(json.dumps("") + " " + json.dumps({"transformers": transformers.__version__}))  # noqa: T201
+    print(f"# transformers {transformers.__version__}")
     classes: dict[str, Any] = {}
     waiting = [CONFIG_MAPPING[model_type] for model_type in sys.argv[1:]]
     while waiting:
@@ -78,8 +90,9 @@ def main() -> None:
             default = cls()
             waiting += [type(part) for name in cls.sub_configs if hasattr(part := getattr(default, name), "model_type")]
     for model_type, cls in sorted(classes.items()):
-        row = {"values": read_defaults(cls), "aliases": dict(cls.attribute_map), "parts": read_parts(cls)}
-        print(json.dumps(model_type), json.dumps({k: v for k, v in row.items() if v}, separators=(",", ":")))  # noqa: T201
+        row: dict[str, Any] = {"architecture": name_class(model_type)}
+        row |= {"values": read_defaults(cls), "aliases": dict(cls.attribute_map), "parts": read_parts(cls)}
+        print(json.dumps(model_type), json.dumps({k: v for k, v in row.items() if v}, separators=(",", ":")))
 
 
 if __name__ == "__main__":

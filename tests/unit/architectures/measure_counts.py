@@ -14,7 +14,7 @@ from typing import Any
 
 TOWER = re.compile(
     r"(^|\.)(vision_\w+|visual|audio_\w+|image_newline|multi_modal_projector|multimodal_projector|mm_projector|connector|"
-    r"merger|projector|embed_vision|embed_audio|vqmodel|vision_embed_tokens|aligner)(\.|$)"
+    r"merger|projector|embed_vision|embed_audio|vqmodel|vision_embed_tokens|aligner)(\.|$)",
 )
 """Module names of vision and audio towers and of what connects them to the language model."""
 EXPERTS = re.compile(r"(^|\.)experts\.|block_sparse_moe\.(input|output)_linear\.|(^|\.)mlp\.(input|output)_linear\.")
@@ -31,9 +31,9 @@ def choose_class(model_type: str, architectures: list[str] | None) -> Any:
         return getattr(transformers, architectures[0])
     for mapping in (
         "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-        "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
         "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
         "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
+        "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
         "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
         "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
         "MODEL_MAPPING_NAMES",
@@ -78,7 +78,10 @@ def count(model: Any) -> dict[str, int]:
     except NotImplementedError:
         head = None
     outputs = {id(p) for p in head.parameters()} - inputs if head is not None else set()
-    result = dict.fromkeys(("total", "in_blocks", "embedding", "lm_head", "expert", "expert_per_layer", "vision", "other"), 0)
+    result = dict.fromkeys(
+        ("total", "in_blocks", "embedding", "lm_head", "expert", "expert_per_layer", "vision", "other"),
+        0,
+    )
     layers: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         size = parameter.numel()
@@ -109,7 +112,7 @@ def show(model: Any) -> None:
         label = "block" if name.startswith(blocks) else "tower" if TOWER.search(name) else "-"
         seen.setdefault(f"{re.sub(r'[.][0-9]+(?=[.]|$)', '.N', name)} {label}", []).append(str(tuple(parameter.shape)))
     for name, shapes in seen.items():
-        print("   ", name, len(shapes), " ".join(dict.fromkeys(shapes)))  # noqa: T201
+        print("   ", name, len(shapes), " ".join(dict.fromkeys(shapes)))
 
 
 def main() -> None:
@@ -123,13 +126,13 @@ def main() -> None:
         try:
             model = build(config)
             if "--show" in sys.argv:
-                print(config, type(model).__name__)  # noqa: T201
+                print(config, type(model).__name__)
                 show(model)
                 continue
             answer: dict[str, Any] = {"class": type(model).__name__, "counts": count(model)}
         except Exception as error:  # noqa: BLE001 - any failure of a foreign release is an answer
             answer = {"error": f"{type(error).__name__}: {error}"[:200]}
-        print(json.dumps({"config": config, **answer, "transformers": transformers.__version__}), flush=True)  # noqa: T201
+        print(json.dumps({"config": config, **answer, "transformers": transformers.__version__}), flush=True)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,8 @@ def test_tool_that_hangs(machine):
     assert hardware.gpus_per_node is None
 
 
-def test_tool_that_hangs_after_its_first_line(machine):
+def test_tool_that_hangs_after_its_first_line(machine, monkeypatch):
+    monkeypatch.setattr(driver, "BUDGET_SECONDS", 0.5)
     hardware = machine(f"echo '{H100}'\nsleep 60\n")
     assert "could not be read" in reasons(hardware)
     assert hardware.gpu is None
@@ -181,9 +182,10 @@ def test_mig_instances_are_the_devices(machine):
     assert "MIG is on" in reasons(hardware)
 
 
-def test_mig_without_instances_leaves_memory_unknown(machine):
+def test_mig_without_instances_leaves_memory_unknown(machine, monkeypatch):
+    monkeypatch.setattr(driver, "BUDGET_SECONDS", 0.5)
     hardware = machine(
-        "if [ $1 = -L ]; then sleep 60; fi; echo 'NVIDIA H100 80GB HBM3, 81559, 550.54.15, Enabled, 9.0'\n"
+        "if [ $1 = -L ]; then sleep 60; fi; echo 'NVIDIA H100 80GB HBM3, 81559, 550.54.15, Enabled, 9.0'\n",
     )
     assert hardware.memory_bytes is None
     assert "no instance could be listed" in reasons(hardware)
@@ -225,7 +227,8 @@ class FakeNvml(types.ModuleType):
         if self.hangs:
             time.sleep(20)
         if self.fails:
-            raise self.NVMLError("Driver Not Loaded")
+            msg = "Driver Not Loaded"
+            raise self.NVMLError(msg)
 
     def nvmlDeviceGetCount(self):
         return self.count
@@ -233,19 +236,20 @@ class FakeNvml(types.ModuleType):
     def nvmlDeviceGetHandleByIndex(self, index):
         return index
 
-    def nvmlDeviceGetName(self, handle):
+    def nvmlDeviceGetName(self, _handle):
         return b"NVIDIA H200"
 
-    def nvmlDeviceGetMemoryInfo(self, handle):
+    def nvmlDeviceGetMemoryInfo(self, _handle):
         return types.SimpleNamespace(total=143771 * MIB)
 
-    def nvmlDeviceGetCudaComputeCapability(self, handle):
+    def nvmlDeviceGetCudaComputeCapability(self, _handle):
         return (9, 0)
 
-    def nvmlDeviceGetMigMode(self, handle):
-        raise self.NVMLError("Not Supported")
+    def nvmlDeviceGetMigMode(self, _handle):
+        msg = "Not Supported"
+        raise self.NVMLError(msg)
 
-    def nvmlDeviceGetNvLinkState(self, handle, link):
+    def nvmlDeviceGetNvLinkState(self, _handle, _link):
         return 1
 
     def nvmlSystemGetDriverVersion(self):

@@ -16,10 +16,11 @@ CONFLICTS = str(FIXTURES / "uv-conflicts" / "uv.lock")
 
 
 @pytest.mark.parametrize(
-    ("python", "numpy", "tomli"), [("3.10.4", "2.2.6", True), ("3.11.7", "2.4.6", False), ("3.13.0", "2.5.5", False)]
+    ("python", "numpy", "tomli"),
+    [("3.10.4", "2.2.6", True), ("3.11.7", "2.4.6", False), ("3.13.0", "2.5.5", False)],
 )
-def test_python_chooses_the_fork(python: str, numpy: str, tomli: bool) -> None:
-    environment = read_uv_lock(LOCK, values={"python_full_version": python})
+def test_python_chooses_the_fork(python: str, numpy: str, tomli: bool) -> None:  # noqa: FBT001 (a table)
+    environment = read_uv_lock(LOCK, marker_environment={"python_full_version": python})
     assert environment.complete
     assert environment.python == python
     assert environment.packages["numpy"].version == numpy
@@ -32,7 +33,7 @@ def test_python_chooses_the_fork(python: str, numpy: str, tomli: bool) -> None:
 def test_selection_agrees_with_what_uv_exports(python: str) -> None:
     values = {"python_full_version": python}
     exported = read_requirements(str(FIXTURES / "uv-project" / "exported.txt"), marker_environment=values)
-    locked = read_uv_lock(LOCK, values=values)
+    locked = read_uv_lock(LOCK, marker_environment=values)
     pinned = {name: package.version for name, package in exported.packages.items() if package.version}
     projects = {"demo-member", "demo-train", "demo-vcs"}
     assert {name: package.version for name, package in locked.packages.items() if name not in projects} == pinned
@@ -54,7 +55,7 @@ def test_groups_and_extras_come_when_selected() -> None:
 
 
 def test_lines_and_origins() -> None:
-    environment = read_uv_lock(LOCK, values={"python_full_version": "3.11.7"})
+    environment = read_uv_lock(LOCK, marker_environment={"python_full_version": "3.11.7"})
     lines = Path(LOCK).read_text().split("\n")
     for package in environment.packages.values():
         assert package.source.line is not None
@@ -99,7 +100,7 @@ version = "2.6.0"
 [[package]]
 name = "torch"
 version = "2.6.0+cu124"
-"""
+""",
     )
     assert read_uv_lock(str(lock), extras=["cpu"]).packages["torch"].version == "2.6.0"
     assert read_uv_lock(str(lock)).packages["torch"].version == "2.6.0+cu124"
@@ -144,7 +145,8 @@ def test_odd_entries_do_not_lose_the_others(tmp_path: Path, entry: str) -> None:
 def test_a_dependency_cycle_ends(tmp_path: Path) -> None:
     lock = tmp_path / "uv.lock"
     tables = [
-        f'[[package]]\nname = "p{index}"\nversion = "1"\nsource = {{ {"editable" if not index else "registry"} = "." }}\n'
+        f'[[package]]\nname = "p{index}"\nversion = "1"\n'
+        f'source = {{ {"registry" if index else "editable"} = "." }}\n'
         f'dependencies = [{{ name = "p{(index + 1) % 40}" }}]\n'
         for index in range(40)
     ]
@@ -156,7 +158,8 @@ def test_markers_that_cannot_be_read_keep_the_package(tmp_path: Path) -> None:
     lock = tmp_path / "uv.lock"
     lock.write_text(
         'version = 1\n[[package]]\nname = "demo"\nversion = "1"\nsource = { editable = "." }\n'
-        'dependencies = [{ name = "torch", marker = "colour == \'red\'" }]\n[[package]]\nname = "torch"\nversion = "2.6.0"\n'
+        'dependencies = [{ name = "torch", marker = "colour == \'red\'" }]\n'
+        '[[package]]\nname = "torch"\nversion = "2.6.0"\n',
     )
     environment = read_uv_lock(str(lock))
     assert environment.packages["torch"].version == "2.6.0"

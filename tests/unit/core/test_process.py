@@ -1,6 +1,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -102,7 +103,8 @@ def wait_until_gone(pid):
         except ProcessLookupError:
             return
         try:
-            if open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "Z":
+            state = Path(f"/proc/{pid}/stat").read_text()
+            if state.rsplit(")", 1)[1].split()[0] == "Z":
                 return
         except OSError:
             return
