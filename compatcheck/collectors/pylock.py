@@ -5,8 +5,7 @@ https://packaging.python.org/en/latest/specifications/pylock-toml/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
@@ -17,11 +16,15 @@ from compatcheck.core.markers import (
     describe_machine,
     evaluate,
 )
+from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import Requirement, combine, read_url
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo, redact
+from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _REMEDY = "make the lock anew with the tool that wrote it"
 

@@ -6,8 +6,7 @@ Build requirements are left out: they are installed apart from the project.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.markers import MarkerEnvironment, canonical_name, describe_machine
@@ -22,6 +21,9 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import TomlFile, locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _MAX_DEPTH = 50

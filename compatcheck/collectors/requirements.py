@@ -11,15 +11,18 @@ import codecs
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name, describe_machine
+from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo, read_bytes, redact
+from compatcheck.core.textfile import echo, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _BYTE_ORDER_MARKS = (  # the longer marks first: UTF-32 begins like UTF-16
     (codecs.BOM_UTF8, "utf-8"),
@@ -233,28 +236,31 @@ def _parse_options(text: str) -> list[tuple[str, str]]:
     options: list[tuple[str, str]] = []
     while words:
         word = words.pop(0)
-        name, equals, value = word.partition("=")
-        if not word.startswith("--") and word[:2] in _SHORT:
-            name, value = _SHORT[word[:2]], word[2:]
-            equals = value
-        known = [option for option in (*_WITH_VALUE, *_WITHOUT_VALUE) if option.startswith(name)]
-        if name in known:
-            known = [name]
         if not word.startswith("-") or word == "-":
             continue  # optparse sets words that are no option aside, and pip does not look at them
-        if name == "--" or len(known) != 1:
-            message = f"{redact(name)!r} is not an option of requirement files"
-            raise ValueError(message)
-        if known[0] in _WITHOUT_VALUE:
-            options.append((known[0], ""))
-            continue
-        if not equals:
+        option, value = _name_option(word)
+        if value is None and option in _WITH_VALUE:
             if not words:
-                message = f"{known[0]} needs a value"
+                message = f"{option} needs a value"
                 raise ValueError(message)
             value = words.pop(0)
-        options.append((known[0], value))
+        options.append((option, value or ""))
     return options
+
+
+def _name_option(word: str) -> tuple[str, str | None]:
+    """Return the full name of an option and the value that is written in the same word."""
+    name, equals, value = word.partition("=")
+    attached = value if equals else None
+    if not word.startswith("--") and word[:2] in _SHORT:
+        name, attached = _SHORT[word[:2]], word[2:] or None
+    known = [option for option in (*_WITH_VALUE, *_WITHOUT_VALUE) if option.startswith(name)]
+    if name in known:
+        known = [name]
+    if name == "--" or len(known) != 1:
+        message = f"{redact(name)!r} is not an option of requirement files"
+        raise ValueError(message)
+    return known[0], attached
 
 
 def _include(reading: _Reading, value: str, source: Source, *, as_constraints: bool) -> None:

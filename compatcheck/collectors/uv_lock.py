@@ -7,8 +7,7 @@ https://docs.astral.sh/uv/concepts/resolution/#universal-resolution
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
@@ -19,9 +18,12 @@ from compatcheck.core.markers import (
     describe_machine,
     evaluate,
 )
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import redact
 from compatcheck.core.toml import locate_entries, read_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _VERSION = 1
 _REMEDY = "make the lock anew with `uv lock`"
@@ -202,10 +204,9 @@ class _Walk:
         while self._queue:
             index, extra = self._queue.pop()
             entry = self.graph.packages[index]
-            if extra is None:
-                dependencies = entry.get("dependencies")
-            else:
-                dependencies = _by_name(entry.get("optional-dependencies")).get(extra)
+            dependencies = (
+                entry.get("dependencies") if extra is None else _by_name(entry.get("optional-dependencies")).get(extra)
+            )
             for dependency in _tables(dependencies):
                 self._reach(dependency)
 

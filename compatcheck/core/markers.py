@@ -54,6 +54,7 @@ _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<op>===|==|~=|!=|<=|>=|<|>|not\s+in\b|in\b)|(?P<paren>[()])|(?P<word>[\w.]+))""",
 )
 _MAX_TOKENS = 1200
+_COMPARISON_TOKENS = 3
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -91,7 +92,7 @@ def describe_machine(
     """
     known = {**LINUX, **(values or {})}
     full, short = known.pop("python_full_version", None), known.pop("python_version", None)
-    if full is not None and len(full.split(".")) > 2:
+    if full is not None and full.count(".") > 1:
         pythons: tuple[str, ...] = (full,)
     elif short or full:
         pythons = tuple(f"{short or full}.{patch}" for patch in (0, 99))
@@ -195,7 +196,7 @@ def _parse_atom(tokens: list[str], marker: str) -> _Node:
         if not tokens or tokens.pop() != ")":
             raise _invalid(marker, "a parenthesis is not closed")
         return node
-    if len(tokens) < 3:
+    if len(tokens) < _COMPARISON_TOKENS:
         raise _invalid(marker, "it ends too early")
     left, operator, right = _operand(tokens.pop(), marker), tokens.pop(), _operand(tokens.pop(), marker)
     if operator not in {"===", "==", "~=", "!=", "<=", ">=", "<", ">", "in", "not in"}:

@@ -8,7 +8,8 @@ from urllib.parse import unquote
 
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, evaluate
-from compatcheck.core.textfile import echo, redact
+from compatcheck.core.redaction import redact
+from compatcheck.core.textfile import echo
 from compatcheck.core.versions import (
     InvalidSpecifierError,
     all_ordered,
@@ -57,7 +58,7 @@ def parse_requirement(text: str, source: Source) -> Requirement:
     Raises:
         InvalidRequirementError: saying what is wrong with it, credentials removed.
     """
-    from packaging.requirements import Requirement as Parsed
+    from packaging.requirements import Requirement as Parsed  # noqa: PLC0415 (tens of milliseconds)
 
     try:
         parsed = Parsed(text)
@@ -152,7 +153,10 @@ def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
 
 
 def _settle(
-    name: str, wanted: Sequence[Requirement], narrowing: Sequence[Requirement], environment: MarkerEnvironment,
+    name: str,
+    wanted: Sequence[Requirement],
+    narrowing: Sequence[Requirement],
+    environment: MarkerEnvironment,
 ) -> tuple[Package | None, list[str]]:
     cases: dict[tuple[int, ...], None] = {}
     undecided = False
@@ -216,7 +220,7 @@ def _intersect(items: Sequence[Requirement]) -> tuple[tuple[str | None, str], bo
     named = stated[0] if stated else None
     version = named or exact_version(joined)
     parsed = None if version is None else parse_version(version)
-    if "||" in joined or (version is None and sum(part.startswith("==") for part in joined.split(",")) < 2):
+    if "||" in joined or (version is None and joined.count(",==") + joined.startswith("==") <= 1):
         return (named, joined), False
     if version is not None and (parsed is None or all_ordered(compile_specifier(joined), parsed)):
         return (version, joined), False

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
 
 MAX_BYTES = 64 * MIB
 """Largest text file that is read, in bytes: lock files stay far below, a dump given by mistake does not."""
 
-_USERINFO = re.compile(r"(?<=://)[^/\s@?#]*(?:@[^/\s@?#]*)*@")
-_QUERY = re.compile(r"(://[^\s?#]*)\?[^\s#]*")
 _ECHO_CHARACTERS = 100
 
 
@@ -65,11 +63,6 @@ def decode_utf8(data: bytes, path: str) -> str:
         column = error.start - (before.rfind(b"\n") + 1) + 1
         message = f"is not UTF-8: byte 0x{data[error.start]:02x} at column {column}"
         raise InputError(message, source=Source(path, line=line), hint="save the file as UTF-8") from None
-
-
-def redact(text: str) -> str:
-    """Take user names, passwords and query strings out of every URL in a text."""
-    return _QUERY.sub(r"\1?…", _USERINFO.sub("…@", text))
 
 
 def echo(text: str) -> str:

@@ -47,11 +47,11 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         InputError: with line, column and what stands there.
     """
     if sys.version_info >= (3, 11):
-        import tomllib
+        import tomllib  # noqa: PLC0415 (only for TOML files)
     else:
-        import tomli as tomllib
+        import tomli as tomllib  # noqa: PLC0415 (only for TOML files)
     try:
-        return tomllib.loads(text)
+        data: dict[str, Any] = tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number of more digits than Python converts
         reason = str(error)
         match = _POSITION.search(reason)
@@ -66,6 +66,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
     except RecursionError:
         message = "is nested too deeply to be read"
         raise InputError(message, source=Source(path), hint="check that this is the file you mean") from None
+    return data
 
 
 def locate_entries(text: str, header: str) -> dict[tuple[str, str | None], int]:

@@ -42,7 +42,8 @@ def test_selection_agrees_with_packaging(python: str) -> None:
     expected = set()
     for package in lock.packages:
         if package.marker is None or package.marker.evaluate(
-            {**machine, "extras": set(), "dependency_groups": set()}, context="lock_file",
+            {**machine, "extras": set(), "dependency_groups": set()},
+            context="lock_file",
         ):
             expected.add((package.name, None if package.version is None else str(package.version)))
     found = read_pylock(PATH, marker_environment=values)
@@ -85,12 +86,13 @@ def test_extras_and_groups_select(tmp_path: Path) -> None:
 
 def test_archive_filename_gives_the_version(tmp_path: Path) -> None:
     text = '[[packages]]\nname = "flash-attn"\narchive = { url = "URL" }\n'.replace(
-        "URL", "https://u:p@h.example/flash_attn-2.7.4-cp311-cp311-linux_x86_64.whl?t=1",
+        "URL",
+        "https://u:p@h.example/flash_attn-2.7.4-cp311-cp311-linux_x86_64.whl?token=1",
     )
     package = _read(tmp_path, text).packages["flash-attn"]
     assert package.version == "2.7.4"
     assert "p@" not in str(package.details)
-    assert "t=1" not in str(package.details)
+    assert "token=1" not in str(package.details)
 
 
 def test_wrong_python_is_noted(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from compatcheck.collectors.requirements import decode, logical_lines, read_requirements
 from compatcheck.core.errors import InputError
@@ -131,7 +132,7 @@ def test_invalid_line_is_reported_with_place_and_remedy(tmp_path: Path, line: st
 
 
 @pytest.mark.parametrize(("option", "kept"), [("-e .", False), ("-r x.txt", True), ("-c x.txt", True)])
-def test_option_behind_a_requirement_is_reported(tmp_path: Path, option: str, kept: bool) -> None:
+def test_option_behind_a_requirement_is_reported(tmp_path: Path, option: str, kept: bool) -> None:  # noqa: FBT001 (a table)
     environment = read_requirements(_write(tmp_path, f"a {option}\n"))
     assert ("a" in environment.packages) == kept
     assert environment.skipped[0].hint == "write it on a line of its own"
@@ -209,7 +210,8 @@ def test_long_chain_of_includes_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "included", ["missing.txt", ".", "latin.txt", "nul.txt", "${BASE}/x.txt", "https://h.example/x.txt"],
+    "included",
+    ["missing.txt", ".", "latin.txt", "nul.txt", "${BASE}/x.txt", "https://h.example/x.txt"],
 )
 def test_unreadable_include_is_skipped_at_its_line(tmp_path: Path, included: str) -> None:
     _write(tmp_path, b"# coding: utf-8\na==1 # \xe9\n", "latin.txt")
@@ -354,34 +356,28 @@ def test_lines_agree_with_pip(pip_reader: Any, tmp_path: Path, line: str) -> Non
     constructors = pytest.importorskip("pip._internal.req.constructors")
     logging.disable(logging.CRITICAL)
     path = _write(tmp_path, line)
-    expected: set[tuple[str, SpecifierSet | None]] | None = set()
+    expected: dict[str, str | None] = {}
+    accepted = True
     try:
         for parsed in pip_reader.parse_requirements(path, session=None):
             installed = constructors.install_req_from_parsed_requirement(parsed, isolated=True)
             if installed.match_markers() or installed.req is None:
-                specifier = None if installed.link else SpecifierSet(str(installed.req.specifier))
-                expected.add((installed.name.lower().replace("_", "-").replace(".", "-"), specifier))
-    except Exception:  # noqa: BLE001 (pip raises a dozen kinds, and optparse exits)
-        expected = None
-    except SystemExit:
-        expected = None
+                name = canonicalize_name(installed.name)
+                expected[name] = None if installed.link else str(installed.req.specifier)
+    except (Exception, SystemExit):  # noqa: BLE001 (pip raises a dozen kinds, and optparse exits)
+        accepted = False
     finally:
         logging.disable(logging.NOTSET)
     environment = read_requirements(path, marker_environment={"python_full_version": "3.11.7"})
-    if expected is None:
-        assert environment.skipped
+    assert bool(environment.skipped) == (not accepted)
+    if not accepted:
         return
-    assert not environment.skipped
-    found = set()
-    for package in environment.packages.values():
-        url = "direct_url" in package.details
-        specifier = f"==={package.version}" if package.version else package.specifier or ""
-        found.add((package.name, None if url else SpecifierSet(specifier)))
-    assert {name for name, _ in found} == {name for name, _ in expected}
-    for name, specifier in found:
-        wanted = dict(expected)[name]
-        if specifier is not None and wanted is not None:
-            assert str(specifier).replace("===", "==") == str(wanted).replace("===", "==")
+    assert set(environment.packages) == set(expected)
+    for name, wanted in expected.items():
+        package = environment.packages[name]
+        found = f"=={package.version}" if package.version else str(SpecifierSet(package.specifier or ""))
+        if wanted is not None and "direct_url" not in package.details:
+            assert found == wanted.replace("===", "==")
 
 
 @settings(max_examples=300, deadline=None)

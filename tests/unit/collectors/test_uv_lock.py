@@ -16,9 +16,10 @@ CONFLICTS = str(FIXTURES / "uv-conflicts" / "uv.lock")
 
 
 @pytest.mark.parametrize(
-    ("python", "numpy", "tomli"), [("3.10.4", "2.2.6", True), ("3.11.7", "2.4.6", False), ("3.13.0", "2.5.5", False)],
+    ("python", "numpy", "tomli"),
+    [("3.10.4", "2.2.6", True), ("3.11.7", "2.4.6", False), ("3.13.0", "2.5.5", False)],
 )
-def test_python_chooses_the_fork(python: str, numpy: str, tomli: bool) -> None:
+def test_python_chooses_the_fork(python: str, numpy: str, tomli: bool) -> None:  # noqa: FBT001 (a table)
     environment = read_uv_lock(LOCK, marker_environment={"python_full_version": python})
     assert environment.complete
     assert environment.python == python

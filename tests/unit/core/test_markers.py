@@ -26,7 +26,9 @@ ATOMS = st.one_of(
         st.sampled_from(["3.8", "3.10", "3.11", "3.11.4", "3.12.0"]),
     ),
     st.builds(
-        "'{}' {} python_version".format, st.sampled_from(["3.9", "3.11"]), st.sampled_from(["<", "<=", "==", ">"]),
+        "'{}' {} python_version".format,
+        st.sampled_from(["3.9", "3.11"]),
+        st.sampled_from(["<", "<=", "==", ">"]),
     ),
     st.builds("python_full_version {} '3.11.*'".format, st.sampled_from(["==", "!="])),
     st.builds(
@@ -38,7 +40,9 @@ ATOMS = st.one_of(
     st.sampled_from(["python_version in '3.9 3.10'", "python_version not in '3.9, 3.11'", "'lin' in sys_platform"]),
 )
 MARKERS = st.recursive(
-    ATOMS, lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner), max_leaves=5,
+    ATOMS,
+    lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner),
+    max_leaves=5,
 )
 
 
@@ -76,7 +80,7 @@ def test_normalised_form_means_the_same(text: str) -> None:
         ("os.name == 'posix'", True),
     ],
 )
-def test_three_values(text: str, expected: bool | None) -> None:
+def test_three_values(text: str, expected: bool | None) -> None:  # noqa: FBT001 (a table)
     environment = describe_machine(extras=["gpu"])
     assert evaluate(text, environment, "3.11.0") is expected
 

@@ -77,6 +77,8 @@ def test_alternatives_are_distributed_over_a_constraint() -> None:
 
 def test_constraint_markers_count() -> None:
     combined = combine(
-        _required("a"), describe_machine(), constraints=_required("a==1; sys_platform == 'win32'", "a<3"),
+        _required("a"),
+        describe_machine(),
+        constraints=_required("a==1; sys_platform == 'win32'", "a<3"),
     )
     assert combined.packages["a"].specifier == "<3"

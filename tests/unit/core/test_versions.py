@@ -225,7 +225,7 @@ def test_malformed_range_names_the_clause(text: str) -> None:
         ("ubuntu.dirty", True),
     ],
 )
-def test_source_builds_are_told_from_flavours(label: str, expected: bool) -> None:
+def test_source_builds_are_told_from_flavours(label: str, expected: bool) -> None:  # noqa: FBT001 (a table)
     assert is_source_build(f"1.0+{label}") is expected
 
 
