@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
+import shutil
+import subprocess
+import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -274,3 +279,125 @@ def test_rows_are_well_formed(path: Path) -> None:
         else:
             kinds = {"bool": bool, "int": int, "bytes": int, "float": (int, float), "str": str, "dtype": str, "set": list}
             assert isinstance(value, kinds[term.type]) and not (term.type == "int" and isinstance(value, bool)), row
+
+
+REIMPORTED = {
+    "transformers": ("4.36.2", "4.44.2", "4.53.3", "4.54.1", "4.57.6", "5.0.0", "5.12.1", "5.23.0"),
+    "trl": ("0.9.6", "0.14.0", "0.19.1", "0.22.2", "0.26.2", "0.29.1", "1.0.0", "1.7.1", "1.16.0"),
+    "deepspeed": ("0.14.5", "0.15.4", "0.16.4", "0.17.6", "0.18.9", "0.19.4", "0.19.5", "0.19.8"),
+    "accelerate": ("0.34.2", "1.6.0", "1.15.0"),
+}
+"""Releases whose classes are imported again in an environment of their own."""
+ON_EVERY_CHANGE = {("transformers", "4.57.6"), ("transformers", "5.23.0"), ("deepspeed", "0.19.8"), ("trl", "1.16.0")}
+EXCLUDED = ("torch", "torchvision", "torchaudio", "triton", "typing-extensions")
+DEEPSPEED_NEEDS = ("hjson", "einops", "msgpack", "ninja", "py-cpuinfo", "pydantic", "tqdm", "packaging", "psutil", "numpy", "setuptools<81")
+
+
+class Overlays:
+    """Environments for many releases: one interpreter with CPU torch, one directory per release in front of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.python = root / "base/bin/python"
+        self.excludes = root / "excludes.txt"
+
+    def prepare(self) -> None:
+        """Make the interpreter with a CPU build of torch, unless it is there."""
+        if self.python.exists():
+            return
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.excludes.write_text("\n".join(EXCLUDED) + "\n", encoding="utf-8")
+        self.uv("venv", "--quiet", "--python", sys.executable, str(self.root / "base"))
+        local = [
+            path.name.split("-")[1]
+            for folder in os.environ.get("UV_FIND_LINKS", "").split(",")
+            for path in (Path(folder).glob("torch-*+cpu-*.whl") if folder else ())
+        ]
+        torch = [f"torch=={local[0]}"] if local else ["--torch-backend", "cpu", "torch"]
+        self.uv("pip", "install", "-q", "-p", str(self.python), *torch, "numpy", "psutil", "setuptools<81")
+
+    def install(self, package: str, version: str) -> list[Path]:
+        """Install one release, with the dependencies of its own time, and return the directories to put in front."""
+        target = self.root / f"{package}-{version}"
+        done = target / ".installed"
+        dependencies = self.root / "deepspeed-dependencies"
+        if package == "deepspeed":
+            if not (dependencies / ".installed").exists():
+                self.overlay(dependencies, *DEEPSPEED_NEEDS)
+                (dependencies / ".installed").touch()
+            if not done.exists():
+                self.overlay(target, "--no-deps", "--no-build-isolation", f"deepspeed=={version}", path=[dependencies])
+        elif not done.exists():
+            released = load(ROOT / f"rules/_releases/{package}.yaml")["releases"][version]
+            before = datetime.date.fromisoformat(released) + datetime.timedelta(days=4)
+            others = ["accelerate"] if package == "transformers" else []
+            self.overlay(target, "--exclude-newer", f"{before}T00:00:00Z", f"{package}=={version}", *others)
+        done.touch()
+        return [target, dependencies] if package == "deepspeed" else [target]
+
+    def overlay(self, target: Path, *arguments: str, path: Sequence[Path] = ()) -> None:
+        """Install into a directory, leaving out what the interpreter has."""
+        self.uv(
+            *("pip", "install", "-q", "-p", str(self.python), "--excludes", str(self.excludes), "--target", str(target)),
+            *arguments,
+            path=path,
+        )
+
+    def uv(self, *arguments: str, path: Sequence[Path] = ()) -> None:
+        """Run uv, failing with what it said."""
+        done = subprocess.run(["uv", *arguments], capture_output=True, text=True, timeout=900, check=False, env=self.environment(path))
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    def environment(self, path: Sequence[Path]) -> dict[str, str]:
+        """Return the variables a child gets: no GPU, no compilation, these directories first."""
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, path)),
+            "DS_BUILD_OPS": "0",
+            "DS_ACCELERATOR": "cpu",
+            "CUDA_VISIBLE_DEVICES": "",
+            "HF_HUB_OFFLINE": "1",
+        }
+
+    def dump(self, package: str, version: str) -> dict[str, Any]:
+        """Return what the classes of one release say now."""
+        script = Path(__file__).with_name("dump_defaults.py")
+        done = subprocess.run(
+            [str(self.python), str(script), package],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+            env=self.environment(self.install(package, version)),
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="session")
+def overlays(tmp_path_factory: pytest.TempPathFactory) -> Overlays:
+    """Keep environments in COMPATCHECK_OVERLAYS when it is set, else for the session."""
+    if shutil.which("uv") is None:
+        pytest.skip("needs uv")
+    kept = os.environ.get("COMPATCHECK_OVERLAYS")
+    found = Overlays(Path(kept) if kept else tmp_path_factory.mktemp("overlays"))
+    found.prepare()
+    return found
+
+
+@pytest.mark.versions
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        pytest.param(package, version, id=f"{package}-{version}", marks=[pytest.mark.ci] if (package, version) in ON_EVERY_CHANGE else [])
+        for package, versions in REIMPORTED.items()
+        for version in versions
+    ],
+)
+def test_real_classes_say_what_is_stored(overlays: Overlays, package: str, version: str) -> None:
+    dump = overlays.dump(package, version)
+    stored = json.loads((ROOT / f"fixtures/measurements/defaults/{package}-{version}.json").read_text(encoding="utf-8"))
+    assert dump["versions"][package] == version
+    assert dump["classes"] == stored["classes"]
+    assert not [problem for stated in statements(dump, f"{package}-{version}") if (problem := disagreement(stated))]
