@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.source import Skipped, Source
+if TYPE_CHECKING:
+    from compatcheck.core.source import Skipped, Source
 
 
 class Auto:

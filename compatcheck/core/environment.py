@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.source import Skipped, Source
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.source import Skipped, Source
 
 
 class Package(NamedTuple):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from compatcheck.core.source import Source
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compatcheck.core.source import Source
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1

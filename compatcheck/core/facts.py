@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.source import Source
+if TYPE_CHECKING:
+    from compatcheck.core.source import Source
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A fact's value; tuples are sets of names. None is an explicit "none" (no quantisation), unknown facts are absent."""

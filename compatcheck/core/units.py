@@ -74,7 +74,7 @@ def format_bytes(count: float) -> str:
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size >= unit:
             value = size / unit
-            digits = 2 if value < 10 else 1 if value < 1000 else 0  # noqa: PLR2004 (digits, not a constant)
+            digits = 2 if value < 10 else 1 if value < 1000 else 0
             return f"{sign}{value:.{digits}f} {name}"
     return f"{sign}{size:.0f} B"
 

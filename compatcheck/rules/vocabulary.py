@@ -8,13 +8,16 @@ that rules use only these.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.facts import Value
-from compatcheck.core.source import Source
 from compatcheck.core.units import canonical_dtype, parse_bytes
+
+if TYPE_CHECKING:
+    from compatcheck.core.facts import Value
+    from compatcheck.core.source import Source
 
 _TABLE = """
 runtime.python | version | | interpreter version
@@ -197,6 +200,7 @@ run.retriever_on_gpu | bool | | a retrieval index shares the training devices
 run.repeated_initialize | bool | | engines are created and destroyed in one process
 run.resumes_checkpoint | bool | | training starts from a checkpoint
 run.saves_full_state_dict | bool | | a gathered state dict is built while training
+run.converts_zero_checkpoint | bool | | zero_to_fp32 consolidates a ZeRO checkpoint
 run.multiple_adapters | bool | | a second adapter is added to the model
 run.merges_adapter | bool | | the adapter is merged while the base is resident
 run.loads_second_model | bool | | a second model is loaded in the process
@@ -215,6 +219,7 @@ QUESTIONS = {
     "run.retriever_on_gpu": "Does a retrieval index (faiss on GPU) share the training GPUs?",
     "run.repeated_initialize": "Does one process create and destroy the training engine more than once?",
     "run.resumes_checkpoint": "Does this run start from a checkpoint?",
+    "run.converts_zero_checkpoint": "Is a ZeRO checkpoint consolidated with zero_to_fp32?",
     "run.multiple_adapters": "Is a second adapter added to the model?",
     "run.loads_second_model": "Is a second model loaded in the same process?",
     "run.custom_autograd_function": "Does a custom autograd.Function come last in a checkpointed region?",
@@ -275,13 +280,17 @@ def parse_value(name: str, text: object, source: Source) -> Value:
     term = vocabulary().get(name)
     if term is None:
         near = nearest(name, list(vocabulary()))
+        msg = f"unknown fact {name!r}"
         raise UsageError(
-            f"unknown fact {name!r}", source=source, hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`"
+            msg,
+            source=source,
+            hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`",
         )
     value = _convert(term, text)
     if isinstance(value, _Bad):
         wanted = " or ".join(term.allowed) if term.allowed else term.type + (" or none" if term.nullable else "")
-        raise UsageError(f"{name} cannot be {text!r}", source=source, hint=f"expected {wanted}")
+        msg = f"{name} cannot be {text!r}"
+        raise UsageError(msg, source=source, hint=f"expected {wanted}")
     return value
 
 
@@ -350,7 +359,7 @@ def _convert_float(raw: object) -> float | _Bad:
         number = float(raw)  # type: ignore[arg-type]  # any other type raises TypeError, caught below
     except (TypeError, ValueError):
         return _BAD
-    return number if number == number and abs(number) != float("inf") else _BAD
+    return number if math.isfinite(number) else _BAD
 
 
 def _convert_set(raw: object) -> tuple[str, ...] | _Bad:
@@ -359,6 +368,3 @@ def _convert_set(raw: object) -> tuple[str, ...] | _Bad:
     if isinstance(raw, list | tuple | set | frozenset) and all(isinstance(item, str) for item in raw):
         return tuple(sorted({str(item) for item in raw}))
     return _BAD
-
-
-

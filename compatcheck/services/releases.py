@@ -108,7 +108,9 @@ def find_index_url() -> str:
         if python is None:
             continue
         for arguments in (["-m", "pip", "config", "get", "global.index-url"], ["-c", _DEFAULT_INDEX]):
-            done = subprocess.run([python, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+            done = subprocess.run(
+                [python, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+            )
             if done.returncode == 0 and "://" in done.stdout:
                 return done.stdout.strip()
     raise InputError("no package index is set up", hint="set PIP_INDEX_URL, or run from an interpreter that has pip")
@@ -234,7 +236,10 @@ def _parse_json(text: str, base: str) -> Iterator[IndexFile]:
     for file in json.loads(text).get("files", []):
         uploaded = file.get("upload-time")
         yield IndexFile(
-            file["filename"], urllib.parse.urljoin(base, file["url"]), uploaded[:10] if uploaded else None, bool(file.get("yanked"))
+            file["filename"],
+            urllib.parse.urljoin(base, file["url"]),
+            uploaded[:10] if uploaded else None,
+            bool(file.get("yanked")),
         )
 
 
@@ -340,7 +345,9 @@ def _sdist_requirements(url: str) -> tuple[str, ...] | None:
             if name.endswith(".egg-info/requires.txt") and (stream := archive.extractfile(member)) is not None:
                 return tuple(_parse_requires(stream.read().decode()))
         if "requirements.txt" in members and (stream := archive.extractfile(members["requirements.txt"])) is not None:
-            return tuple(line.split("#")[0].strip() for line in stream.read().decode().splitlines() if line.split("#")[0].strip())
+            return tuple(
+                line.split("#")[0].strip() for line in stream.read().decode().splitlines() if line.split("#")[0].strip()
+            )
     return None
 
 

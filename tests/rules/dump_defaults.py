@@ -19,19 +19,8 @@ import tempfile
 import warnings
 from typing import Any
 
-TRAINING_ARGUMENTS = (
-    "accelerator_config auto_find_batch_size average_tokens_across_devices bf16 deepspeed eval_accumulation_steps fp16 fsdp "
-    "full_determinism gradient_accumulation_steps gradient_checkpointing gradient_checkpointing_kwargs optim "
-    "per_device_eval_batch_size per_device_train_batch_size prediction_loss_only torch_compile torch_empty_cache_steps use_cpu "
-    "use_liger_kernel"
-).split()
-TRL = (
-    "activation_offloading beta bf16 ds3_gather_for_generation eval_packing fp16 generation_batch_size gradient_checkpointing "
-    "gradient_checkpointing_kwargs kl_coef loss_type max_completion_length max_length max_prompt_length max_seq_length num_generations packing "
-    "padding_free per_device_eval_batch_size per_device_train_batch_size precompute_ref_log_probs response_length rloo_k use_liger_kernel use_liger_loss "
-    "use_vllm vllm_enable_sleep_mode vllm_gpu_memory_utilization vllm_mode vllm_tensor_parallel_size average_tokens_across_devices "
-    "gradient_accumulation_steps disable_dropout sync_ref_model reference_free steps_per_generation"
-).split()
+TRAINING_ARGUMENTS = ["accelerator_config", "auto_find_batch_size", "average_tokens_across_devices", "bf16", "deepspeed", "eval_accumulation_steps", "fp16", "fsdp", "full_determinism", "gradient_accumulation_steps", "gradient_checkpointing", "gradient_checkpointing_kwargs", "optim", "per_device_eval_batch_size", "per_device_train_batch_size", "prediction_loss_only", "torch_compile", "torch_empty_cache_steps", "use_cpu", "use_liger_kernel"]
+TRL = ["activation_offloading", "beta", "bf16", "ds3_gather_for_generation", "eval_packing", "fp16", "generation_batch_size", "gradient_checkpointing", "gradient_checkpointing_kwargs", "kl_coef", "loss_type", "max_completion_length", "max_length", "max_prompt_length", "max_seq_length", "num_generations", "packing", "padding_free", "per_device_eval_batch_size", "per_device_train_batch_size", "precompute_ref_log_probs", "response_length", "rloo_k", "use_liger_kernel", "use_liger_loss", "use_vllm", "vllm_enable_sleep_mode", "vllm_gpu_memory_utilization", "vllm_mode", "vllm_tensor_parallel_size", "average_tokens_across_devices", "gradient_accumulation_steps", "disable_dropout", "sync_ref_model", "reference_free", "steps_per_generation"]
 TRAINERS = {
     "sft": "SFTConfig",
     "dpo": "DPOConfig",
@@ -91,7 +80,9 @@ def dump_dataclass(cls: type, names: list[str]) -> dict[str, Any]:
             result["not_built"] = f"{type(error).__name__}: {error}"[:200]
             return result
     result["built"] = {
-        name: plain(getattr(built, name)) for name in fields if hasattr(built, name) and plain(getattr(built, name)) != fields[name]
+        name: plain(getattr(built, name))
+        for name in fields
+        if hasattr(built, name) and plain(getattr(built, name)) != fields[name]
     }
     return result
 
@@ -106,15 +97,25 @@ def dump_transformers() -> dict[str, Any]:
         built = arguments(output_dir=tempfile.mkdtemp(), report_to=[], fsdp="full_shard", fsdp_config={})
         variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith("FSDP_")}
         plugin = plain(getattr(built, "fsdp_plugin_args", None)) or {}
-        found["TrainingArguments(fsdp)"] = {"fields": {}, "environment": variables, "plugin": plugin, "config": plain(built.fsdp_config)}
+        found["TrainingArguments(fsdp)"] = {
+            "fields": {},
+            "environment": variables,
+            "plugin": plugin,
+            "config": plain(built.fsdp_config),
+        }
     except Exception as error:  # noqa: BLE001 (see dump_dataclass)
         found["TrainingArguments(fsdp)"] = {"fields": {}, "not_built": f"{type(error).__name__}: {error}"[:200]}
     config = transformers.LlamaConfig(
-        hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1, vocab_size=8
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        vocab_size=8,
     )
     model = transformers.LlamaForCausalLM(config)
     model.gradient_checkpointing_enable()
-    keywords = getattr(model.model, "_gradient_checkpointing_func", None) or getattr(model.model.layers[0], "_gradient_checkpointing_func")
+    keywords = getattr(model.model, "_gradient_checkpointing_func", None) or model.model.layers[0]._gradient_checkpointing_func
     found["gradient_checkpointing_enable"] = {"fields": {}, "keywords": plain(keywords.keywords)}
     return found
 
@@ -133,7 +134,6 @@ def _reentrant_default(module: str) -> str | None:
 
 def dump_trl() -> dict[str, Any]:
     """Return the defaults of every trainer configuration this release has, wherever it lives."""
-    import trl
 
     found = {}
     for trainer, name in TRAINERS.items():
@@ -145,16 +145,16 @@ def dump_trl() -> dict[str, Any]:
                     found.setdefault(name, {"fields": {}, "not_imported": f"{type(error).__name__}: {error}"[:200]})
                 continue
             if dataclasses.is_dataclass(cls):
-                found[name] = {"module": cls.__module__, **dump_dataclass(cls, TRL), "reentrant": _reentrant_default(cls.__module__)}
+                found[name] = {
+                    "module": cls.__module__,
+                    **dump_dataclass(cls, TRL),
+                    "reentrant": _reentrant_default(cls.__module__),
+                }
                 break
     return found
 
 
-ZERO = (
-    "stage reduce_bucket_size allgather_bucket_size overlap_comm contiguous_gradients prefetch_bucket_size param_persistence_threshold "
-    "model_persistence_threshold max_live_parameters max_reuse_distance module_granularity_threshold memory_efficient_linear "
-    "gather_16bit_weights_on_model_save zero_hpz_partition_size offload_optimizer offload_param"
-).split()
+ZERO = ["stage", "reduce_bucket_size", "allgather_bucket_size", "overlap_comm", "contiguous_gradients", "prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold", "max_live_parameters", "max_reuse_distance", "module_granularity_threshold", "memory_efficient_linear", "gather_16bit_weights_on_model_save", "zero_hpz_partition_size", "offload_optimizer", "offload_param"]
 
 
 def dump_deepspeed() -> dict[str, Any]:
@@ -165,23 +165,32 @@ def dump_deepspeed() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for stage in range(4):
         zero = DeepSpeedZeroConfig(stage=stage)
-        found[f"zero_optimization(stage={stage})"] = {"fields": {name: plain(getattr(zero, name)) for name in ZERO if hasattr(zero, name)}}
+        found[f"zero_optimization(stage={stage})"] = {
+            "fields": {name: plain(getattr(zero, name)) for name in ZERO if hasattr(zero, name)},
+        }
     offloaded = DeepSpeedZeroConfig(stage=3, offload_optimizer={"device": "cpu"}, offload_param={"device": "cpu"})
-    found["offload_optimizer"] = {"fields": {name: getattr(offloaded.offload_optimizer, name) for name in ("pin_memory", "pipeline_write")}}
+    found["offload_optimizer"] = {
+        "fields": {name: getattr(offloaded.offload_optimizer, name) for name in ("pin_memory", "pipeline_write")},
+    }
     found["offload_param"] = {"fields": {"pin_memory": offloaded.offload_param.pin_memory}}
     leaf = getattr(offloaded, "leaf_module", None)
     found["leaf_module"] = {"fields": {} if leaf is None else {"classes": list(leaf.classes)}}
     precisions = (("", {}), ("bf16", {"bf16": {"enabled": True}}), ("fp16", {"fp16": {"enabled": True}}))
     for name, precision in precisions:
         for stage in (0, 2):
-            config = DeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}, **precision})
+            config = DeepSpeedConfig(
+                {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}, **precision},
+            )
             found[f"config({name or 'fp32'}, stage={stage})"] = {"fields": _deepspeed_fields(config)}
     return found
 
 
 def _deepspeed_fields(config: Any) -> dict[str, Any]:
     """Read the parts of a DeepSpeedConfig whose names changed between releases."""
-    fields = {"gradient_accumulation_steps": config.gradient_accumulation_steps, "zero_stage": plain(config.zero_config.stage)}
+    fields = {
+        "gradient_accumulation_steps": config.gradient_accumulation_steps,
+        "zero_stage": plain(config.zero_config.stage),
+    }
     for name in ("bf16", "fp16"):
         part = getattr(config, {"bf16": "bfloat16_config", "fp16": "float16_config"}[name], None)
         old = {"bf16": "bfloat16_enabled", "fp16": "fp16_enabled"}[name]
@@ -204,22 +213,26 @@ def dump_accelerate() -> dict[str, Any]:
     for name in list(os.environ):
         if name.startswith(("ACCELERATE_", "FSDP_")):
             del os.environ[name]
-    names = (
-        "fsdp_version sharding_strategy reshard_after_forward cpu_offload use_orig_params limit_all_gathers sync_module_states "
-        "cpu_ram_efficient_loading activation_checkpointing state_dict_type"
-    ).split()
+    names = ["fsdp_version", "sharding_strategy", "reshard_after_forward", "cpu_offload", "use_orig_params", "limit_all_gathers", "sync_module_states", "cpu_ram_efficient_loading", "activation_checkpointing", "state_dict_type"]
     found: dict[str, Any] = {}
     for version in (1, 2):
-        keywords = {"fsdp_version": version} if "fsdp_version" in {f.name for f in dataclasses.fields(FullyShardedDataParallelPlugin)} else {}
+        keywords = (
+            {"fsdp_version": version}
+            if "fsdp_version" in {f.name for f in dataclasses.fields(FullyShardedDataParallelPlugin)}
+            else {}
+        )
         if version == 1 or keywords:
             plugin = _fsdp_plugin(FullyShardedDataParallelPlugin, keywords)
             found[f"FullyShardedDataParallelPlugin({version})"] = {
-                "fields": {name: _policy(getattr(plugin, name)) for name in names if hasattr(plugin, name)}
+                "fields": {name: _policy(getattr(plugin, name)) for name in names if hasattr(plugin, name)},
             }
     plugin = _fsdp_plugin(FullyShardedDataParallelPlugin, {})
     found["FullyShardedDataParallelPlugin()"] = {"fields": {"fsdp_version": getattr(plugin, "fsdp_version", 1)}}
     found["GradientAccumulationPlugin"] = {
-        "fields": {"sync_each_batch": GradientAccumulationPlugin(num_steps=2).sync_each_batch, "num_steps": GradientAccumulationPlugin().num_steps}
+        "fields": {
+            "sync_each_batch": GradientAccumulationPlugin(num_steps=2).sync_each_batch,
+            "num_steps": GradientAccumulationPlugin().num_steps,
+        },
     }
     launched = vars(launch_command_parser().parse_args(["script.py"]))
     kept = ("fsdp_", "zero", "offload_", "mixed_precision")
@@ -230,8 +243,7 @@ def dump_accelerate() -> dict[str, Any]:
         plugin = DeepSpeedPlugin()
         fields = {
             name: plain(getattr(plugin, name))
-            for name in "zero_stage offload_optimizer_device offload_param_device gradient_accumulation_steps zero3_init_flag "
-            "zero3_save_16bit_model gradient_clipping".split()
+            for name in ["zero_stage", "offload_optimizer_device", "offload_param_device", "gradient_accumulation_steps", "zero3_init_flag", "zero3_save_16bit_model", "gradient_clipping"]
         }
         found["DeepSpeedPlugin"] = {"fields": fields, "deepspeed_config": plain(plugin.deepspeed_config)}
     except Exception as error:  # noqa: BLE001 (needs deepspeed's metadata)
@@ -264,17 +276,7 @@ def _policy(value: Any) -> Any:
     return value if isinstance(value, (bool, int, str, type(None))) else type(value).__name__
 
 
-AUTO_KEYS = (
-    "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps gradient_clipping bf16.enabled fp16.enabled "
-    "zero_optimization.stage zero_optimization.reduce_bucket_size zero_optimization.allgather_bucket_size "
-    "zero_optimization.stage3_prefetch_bucket_size zero_optimization.stage3_param_persistence_threshold "
-    "zero_optimization.stage3_max_live_parameters zero_optimization.stage3_max_reuse_distance zero_optimization.sub_group_size "
-    "zero_optimization.overlap_comm zero_optimization.contiguous_gradients "
-    "zero_optimization.stage3_gather_16bit_weights_on_model_save zero_optimization.offload_optimizer.device "
-    "zero_optimization.offload_param.device optimizer.params.lr optimizer.params.betas optimizer.params.eps "
-    "optimizer.params.weight_decay scheduler.params.warmup_min_lr scheduler.params.warmup_max_lr scheduler.params.warmup_num_steps "
-    "scheduler.params.total_num_steps amp.enabled amp.opt_level"
-).split()
+AUTO_KEYS = ["train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping", "bf16.enabled", "fp16.enabled", "zero_optimization.stage", "zero_optimization.reduce_bucket_size", "zero_optimization.allgather_bucket_size", "zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_param_persistence_threshold", "zero_optimization.stage3_max_live_parameters", "zero_optimization.stage3_max_reuse_distance", "zero_optimization.sub_group_size", "zero_optimization.overlap_comm", "zero_optimization.contiguous_gradients", "zero_optimization.stage3_gather_16bit_weights_on_model_save", "zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device", "optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps", "optimizer.params.weight_decay", "scheduler.params.warmup_min_lr", "scheduler.params.warmup_max_lr", "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps", "amp.enabled", "amp.opt_level"]
 
 
 def dump_auto() -> dict[str, Any]:
@@ -311,11 +313,18 @@ def dump_auto() -> dict[str, Any]:
         document["zero_optimization"]["stage"] = stage
         given = copy.deepcopy(document)
         arguments = transformers.TrainingArguments(
-            output_dir=tempfile.mkdtemp(), report_to=[], per_device_train_batch_size=4, gradient_accumulation_steps=2, warmup_steps=10
+            output_dir=tempfile.mkdtemp(),
+            report_to=[],
+            per_device_train_batch_size=4,
+            gradient_accumulation_steps=2,
+            warmup_steps=10,
         )
         for name, value in extra.items():
             setattr(arguments, name, value)
-        entry: dict[str, Any] = {"arguments": {"stage": stage, **extra, "model": plain(vars(configs[shape]))}, "fields": {}}
+        entry: dict[str, Any] = {
+            "arguments": {"stage": stage, **extra, "model": plain(vars(configs[shape]))},
+            "fields": {},
+        }
         try:
             config = HfTrainerDeepSpeedConfig(given)
             config.trainer_config_process(arguments)

@@ -1,0 +1,235 @@
+"""Formulas of mixture-of-experts language models, by model type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.architectures.decoders import Formula, count_qk_norm
+from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, layer_norm, linear
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.architectures.keys import Keys
+
+
+def _mixtral(keys: Keys) -> ParameterCounts:
+    heads, experts = Heads.of(keys), keys.size("num_local_experts")
+    dense = heads.attention() + experts * heads.hidden + 2 * heads.hidden
+    return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
+
+
+def _has_disputed_width(heads: Heads) -> bool:
+    """Tell whether ``head_dim`` is given to a type that declares none: releases before 5 then ignore it."""
+    return heads.width != heads.hidden // heads.query
+
+
+def _phimoe(keys: Keys) -> ParameterCounts | None:
+    heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
+    hidden = heads.hidden
+    if _has_disputed_width(heads):
+        return None
+    dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * hidden + layer_norm(hidden, 2)
+    layer = Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size")))
+    return decoder(keys, layer, final_norm=layer_norm(hidden), head_bias=keys.flag("lm_head_bias"))
+
+
+def _sparse_layers(keys: Keys) -> list[bool]:
+    """Tell for each layer of a Qwen model whether it has experts."""
+    dense, step = keys.numbers("mlp_only_layers") or (), keys.size("decoder_sparse_step")
+    experts = keys.amount("num_experts")
+    layers = range(keys.amount("num_hidden_layers"))
+    return [i not in dense and experts > 0 and (i + 1) % step == 0 for i in layers]
+
+
+def _qwen_moe(keys: Keys) -> ParameterCounts:
+    heads, hidden = Heads.of(keys), keys.size("hidden_size")
+    if keys.model_type == "qwen2_moe":
+        attention = heads.attention(qkv_bias=keys.flag("qkv_bias"))
+        shared = gated_mlp(hidden, keys.size("shared_expert_intermediate_size")) + hidden
+    else:
+        bias = keys.flag("attention_bias")
+        attention = heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "head")
+        shared = 0
+    experts, base = keys.amount("num_experts"), attention + 2 * hidden
+    routed = experts * gated_mlp(hidden, keys.size("moe_intermediate_size"))
+    sparse = Layer(base + experts * hidden + shared, routed)
+    dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size")))
+    return decoder(keys, [sparse if has_experts else dense for has_experts in _sparse_layers(keys)])
+
+
+def _gpt_oss(keys: Keys) -> ParameterCounts:
+    heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
+    hidden, width = heads.hidden, keys.size("intermediate_size")
+    attention = heads.attention(qkv_bias=bias, out_bias=bias) + heads.query  # one sink per head
+    dense = attention + linear(hidden, experts, bias=True) + 2 * hidden
+    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, width, bias=True)))
+
+
+def _olmoe(keys: Keys) -> ParameterCounts:
+    heads, experts, bias = Heads.of(keys), keys.size("num_experts"), keys.flag("attention_bias")
+    # its norms ignore head_dim
+    norms = heads.hidden + heads.key_value * (heads.hidden // heads.query)
+    attention = heads.attention(qkv_bias=bias, out_bias=bias) + norms
+    dense = attention + experts * heads.hidden + 2 * heads.hidden
+    return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
+
+
+def _granitemoe(keys: Keys) -> ParameterCounts | None:
+    heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
+    if _has_disputed_width(heads):
+        return None
+    dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * heads.hidden + 2 * heads.hidden
+    return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
+
+
+def attend_latent(keys: Keys) -> int:
+    """Count multi-head latent attention with its two inner norms (DeepSeek-V2 and later)."""
+    hidden, heads, bias = keys.size("hidden_size"), keys.size("num_attention_heads"), keys.flag("attention_bias")
+    rope, plain, value = keys.size("qk_rope_head_dim"), keys.size("qk_nope_head_dim"), keys.size("v_head_dim")
+    compressed, rank = keys.size("kv_lora_rank"), keys.optional("q_lora_rank")
+    if rank is None:
+        query = linear(hidden, heads * (plain + rope))
+    else:
+        query = linear(hidden, rank, bias) + rank + linear(rank, heads * (plain + rope))
+    key_value = linear(hidden, compressed + rope, bias) + compressed + linear(compressed, heads * (plain + value))
+    return query + key_value + linear(heads * value, hidden, bias)
+
+
+def _deepseek(keys: Keys, attention: int) -> ParameterCounts | None:
+    """Count dense layers first, then layers of routed and shared experts."""
+    hidden, width = keys.size("hidden_size"), keys.size("moe_intermediate_size")
+    experts, shared = keys.optional("n_routed_experts"), keys.amount("n_shared_experts", 0)
+    if not experts or not shared:
+        return None
+    base = attention + 2 * hidden
+    router = experts * hidden
+    sparse = Layer(base + router + gated_mlp(hidden, width * shared), experts * gated_mlp(hidden, width))
+    dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size")))
+    types, layers = keys.names("mlp_layer_types"), keys.amount("num_hidden_layers")
+    if keys.has("mlp_layer_types") or keys.model_type == "glm4_moe_lite":
+        types = ["dense", *["sparse"] * (layers - 1)] if types is None else types
+        return decoder(keys, [sparse if kind == "sparse" else dense for kind in types[:layers]])
+    first = min(keys.amount("first_k_dense_replace", 0), layers)
+    return decoder(keys, [dense] * first + [sparse] * (layers - first))
+
+
+def _deepseek_v2(keys: Keys) -> ParameterCounts | None:
+    if keys.flag("mlp_bias"):
+        return None  # releases differ in whether the routed experts then have biases
+    return _deepseek(keys, attend_latent(keys))
+
+
+def _deepseek_v3(keys: Keys) -> ParameterCounts | None:
+    return _deepseek(keys, attend_latent(keys))
+
+
+def _glm4_moe(keys: Keys) -> ParameterCounts | None:
+    heads = Heads.of(keys)
+    norms = count_qk_norm(heads, "head" if keys.flag("use_qk_norm") else "")
+    return _deepseek(keys, heads.attention(qkv_bias=keys.flag("attention_bias")) + norms)
+
+
+def _dots1(keys: Keys) -> ParameterCounts | None:
+    heads, bias = Heads.of(keys), keys.flag("attention_bias")
+    return _deepseek(keys, heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "head"))
+
+
+def _dbrx(keys: Keys) -> ParameterCounts | None:
+    attention, ffn = keys.mapping("attn_config"), keys.mapping("ffn_config")
+    hidden, heads = keys.size("hidden_size"), keys.size("num_attention_heads")
+    key_value = attention.size("kv_n_heads")
+    if "d_model" not in keys.config and keys.has("hidden_size"):
+        return None  # its experts then keep the default width
+    experts, width = ffn.size("moe_num_experts"), ffn.size("ffn_hidden_size")
+    qkv = linear(hidden, hidden + 2 * key_value * (hidden // heads))
+    dense = qkv + linear(hidden, hidden) + experts * hidden + 2 * hidden
+    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, width)))
+
+
+def _llama4(keys: Keys) -> ParameterCounts | None:
+    heads, hidden = Heads.of(keys), keys.size("hidden_size")
+    if keys.flag("attention_bias"):
+        return None  # releases differ in which projections then have a bias
+    experts, layers = keys.size("num_local_experts"), keys.amount("num_hidden_layers")
+    base = heads.attention() + 2 * hidden
+    expert = gated_mlp(hidden, keys.size("intermediate_size"))
+    sparse = Layer(base + experts * hidden + expert, experts * expert)
+    dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size_mlp")))
+    step, given = keys.size("interleave_moe_layer_step"), keys.numbers("moe_layers")
+    chosen = set(range(step - 1, layers, step) if given is None else given)
+    return decoder(keys, [sparse if i in chosen else dense for i in range(layers)])
+
+
+def _ernie4_5_moe(keys: Keys) -> ParameterCounts | None:
+    heads, bias, hidden = Heads.of(keys), keys.flag("use_bias"), keys.size("hidden_size")
+    experts, layers = keys.size("moe_num_experts"), keys.amount("num_hidden_layers")
+    width, shared = keys.size("moe_intermediate_size"), keys.amount("moe_num_shared_experts", 0)
+    if bias:
+        return None  # releases differ in whether experts then have biases
+    base = heads.attention() + 2 * hidden
+    # a bias that corrects the scores, one per expert, is a parameter here
+    extra = experts * hidden + experts + (gated_mlp(hidden, width * shared) if shared else 0)
+    sparse = Layer(base + extra, experts * gated_mlp(hidden, width))
+    dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size")))
+    start, every = keys.amount("moe_layer_start_index"), keys.size("moe_layer_interval")
+    end, _ = keys.find("moe_layer_end_index")
+    if not isinstance(end, int) or isinstance(end, bool) or end < -1:
+        raise keys.error("moe_layer_end_index", "a layer number or -1")
+    end = layers - 1 if end == -1 else end
+    return decoder(keys, [sparse if (i + 1) % every == 0 and start <= i <= end else dense for i in range(layers)])
+
+
+def _hunyuan_v1_moe(keys: Keys) -> ParameterCounts | None:
+    heads, bias, hidden = Heads.of(keys), keys.flag("attention_bias"), keys.size("hidden_size")
+    if not isinstance(keys.find("num_experts")[0], int):
+        return None  # a list: another number in each layer
+    experts, mlp = keys.size("num_experts"), gated_mlp(hidden, keys.size("intermediate_size"))
+    attention = heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "head")
+    return decoder(keys, Layer(attention + 2 * hidden + experts * hidden + mlp, experts * mlp))
+
+
+def _minimax_m2(keys: Keys) -> ParameterCounts:
+    heads, experts, hidden = Heads.of(keys), keys.size("num_local_experts"), keys.size("hidden_size")
+    dense = heads.attention() + count_qk_norm(heads, "full") + experts * hidden + 2 * hidden
+    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size"))))
+
+
+def _flex_olmo(keys: Keys) -> ParameterCounts:
+    heads, experts, bias = Heads.of(keys), keys.size("num_experts"), keys.flag("attention_bias")
+    hidden = heads.hidden
+    attention = heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "full")
+    dense = attention + experts * hidden + 2 * hidden
+    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size"))))
+
+
+def _granitemoeshared(keys: Keys) -> ParameterCounts | None:
+    heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
+    hidden, shared = heads.hidden, keys.amount("shared_intermediate_size")
+    if _has_disputed_width(heads):
+        return None
+    dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * hidden + 2 * hidden + gated_mlp(hidden, shared)
+    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size"))))
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "dbrx": _dbrx,
+    "deepseek_v2": _deepseek_v2,
+    "deepseek_v3": _deepseek_v3,
+    "dots1": _dots1,
+    "ernie4_5_moe": _ernie4_5_moe,
+    "flex_olmo": _flex_olmo,
+    "glm4_moe": _glm4_moe,
+    "glm4_moe_lite": _deepseek_v3,
+    "granitemoeshared": _granitemoeshared,
+    "hunyuan_v1_moe": _hunyuan_v1_moe,
+    "llama4_text": _llama4,
+    "minimax_m2": _minimax_m2,
+    "gpt_oss": _gpt_oss,
+    "granitemoe": _granitemoe,
+    "mixtral": _mixtral,
+    "olmoe": _olmoe,
+    "phimoe": _phimoe,
+    "qwen2_moe": _qwen_moe,
+    "qwen3_moe": _qwen_moe,
+}

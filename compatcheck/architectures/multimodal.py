@@ -1,0 +1,190 @@
+"""Formulas of models that join a vision tower to a language model, by model type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from compatcheck.architectures import decoders, experts, hybrids
+from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, linear
+from compatcheck.architectures.towers import TOWERS
+
+if TYPE_CHECKING:
+    from compatcheck.architectures.decoders import Formula
+    from compatcheck.architectures.keys import Keys
+
+
+def _mllama_text(keys: Keys) -> ParameterCounts:
+    heads, hidden = Heads.of(keys, width=False), keys.size("hidden_size")
+    layer = heads.attention() + gated_mlp(hidden, keys.size("intermediate_size")) + 2 * hidden
+    crossing = keys.numbers("cross_attention_layers")
+    chosen = (3, 8, 13, 18, 23, 28, 33, 38) if crossing is None else crossing
+    cross = layer + 2 * heads.width + 2  # norms of queries and keys, two gates
+    layers = [Layer(cross if i in chosen else layer) for i in range(keys.amount("num_hidden_layers"))]
+    counts = decoder(keys, layers, tied=False)
+    reserved = 8 * hidden  # image tokens after the vocabulary
+    return counts._replace(embedding=counts.embedding + reserved, total=counts.total + reserved)
+
+
+def _qwen2_vl_text(keys: Keys) -> ParameterCounts:
+    return decoders.llama(keys, qkv_bias=True, head_dim=False)
+
+
+_TEXT: Mapping[str, Formula] = {
+    "llama4_text": experts.FORMULAS["llama4_text"],
+    "mllama_text_model": _mllama_text,
+    "qwen2_5_vl_text": _qwen2_vl_text,
+    "qwen2_vl_text": _qwen2_vl_text,
+    "qwen3_5_moe_text": hybrids.FORMULAS["qwen3_5_moe_text"],
+    "qwen3_5_text": hybrids.FORMULAS["qwen3_5_text"],
+    "qwen3_vl_moe_text": experts.FORMULAS["qwen3_moe"],
+    "qwen3_vl_text": decoders.FORMULAS["qwen3"],
+    **{
+        name: decoders.FORMULAS[name]
+        for name in ("gemma", "gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3")
+    },
+}
+"""Language models that have been checked inside a multimodal model."""
+
+
+def _tied(keys: Keys, text: Keys, *, either: bool) -> bool | None:
+    """Tell whether the head is the embedding; None where releases of transformers disagree.
+
+    Releases before 5 go by the language model's ``tie_word_embeddings``, later ones by that of the whole, or by either.
+    """
+    outer, inner = keys.flag("tie_word_embeddings"), text.flag("tie_word_embeddings")
+    return inner if outer == inner or (either and inner) else None
+
+
+def _join(
+    keys: Keys,
+    text: Keys | None,
+    vision: Keys | None,
+    *,
+    projector: int,
+    either: bool = False,
+    tied: bool | None = None,
+) -> ParameterCounts | None:
+    if text is None or vision is None or text.model_type not in _TEXT or vision.model_type not in TOWERS:
+        return None
+    tied = _tied(keys, text, either=either) if tied is None else tied
+    if tied is None:
+        return None
+    counts = _TEXT[text.model_type](text.replace(tie_word_embeddings=tied))
+    if counts is None:
+        return None
+    towers = TOWERS[vision.model_type](vision) + projector
+    return counts._replace(vision=towers, total=counts.total + towers)
+
+
+def _parts(keys: Keys, *, fixed: bool = False) -> tuple[Keys | None, Keys | None]:
+    return keys.part("text_config", fixed=fixed), keys.part("vision_config", fixed=fixed)
+
+
+def _feature_layers(keys: Keys) -> int:
+    value, _ = keys.find("vision_feature_layer")
+    return len(value) if isinstance(value, list) else 1
+
+
+def _llava_projector(keys: Keys, text: Keys, vision: Keys) -> int:
+    hidden, bias = text.size("hidden_size"), keys.flag("multimodal_projector_bias")
+    return linear(vision.size("hidden_size") * _feature_layers(keys), hidden, bias) + linear(hidden, hidden, bias)
+
+
+def _llava(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys)
+    if text is None or vision is None:
+        return None
+    return _join(keys, text, vision, projector=_llava_projector(keys, text, vision), either=True)
+
+
+def _llava_next(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys)
+    if text is None or vision is None:
+        return None
+    newline = text.size("hidden_size")
+    return _join(keys, text, vision, projector=_llava_projector(keys, text, vision) + newline)
+
+
+def _mistral3(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys)
+    if text is None or vision is None:
+        return None
+    width = vision.size("hidden_size")
+    merger = width + linear(width * keys.size("spatial_merge_size") ** 2, width)
+    return _join(keys, text, vision, projector=merger + _llava_projector(keys, text, vision))
+
+
+def _paligemma(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys)
+    if text is None or vision is None:
+        return None
+    projector = linear(vision.size("hidden_size"), keys.size("projection_dim"), bias=True)
+    return _join(keys, text, vision, projector=projector)
+
+
+def _gemma3(keys: Keys) -> ParameterCounts | None:
+    text, vision = keys.part("text_config", fixed=True), keys.part("vision_config")
+    if text is None or vision is None:
+        return None
+    width = vision.size("hidden_size")
+    return _join(keys, text, vision, projector=linear(width, text.size("hidden_size")) + width)
+
+
+def _idefics3(keys: Keys) -> ParameterCounts | None:
+    text, vision = keys.part("text_config"), keys.part("vision_config", fixed=True)
+    if text is None or vision is None:
+        return None
+    connector = linear(vision.size("hidden_size") * keys.size("scale_factor") ** 2, text.size("hidden_size"))
+    return _join(keys, text, vision, projector=connector)
+
+
+def _qwen2_vl(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys, fixed=True)
+    if not isinstance(keys.config.get("text_config"), Mapping):
+        text = keys.flat_part("text_config")  # files of before 4.52 hold the language model's keys at the top
+    return _join(keys, text, vision, projector=0, either=True)
+
+
+def _qwen3_vl(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys, fixed=True)
+    if text is not None and text.model_type == "qwen3_vl_moe_text" and not text.has("tie_word_embeddings"):
+        text = text.replace(tie_word_embeddings=False)  # the default before release 5
+    return _join(keys, text, vision, projector=0)
+
+
+def _llama4(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys, fixed=True)
+    if text is None or vision is None:
+        return None
+    if text.flag("attention_bias"):
+        return None  # releases before 5 leave these biases out
+    projector = linear(vision.size("vision_output_dim"), text.size("hidden_size"))
+    return _join(keys, text, vision, projector=projector, tied=text.flag("tie_word_embeddings"))
+
+
+def _mllama(keys: Keys) -> ParameterCounts | None:
+    text, vision = _parts(keys, fixed=True)
+    if text is None or vision is None:
+        return None
+    projector = linear(vision.size("vision_output_dim"), text.size("hidden_size"), bias=True)
+    return _join(keys, text, vision, projector=projector, tied=False)
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "gemma3": _gemma3,
+    "idefics3": _idefics3,
+    "llama4": _llama4,
+    "llava": _llava,
+    "llava_next": _llava_next,
+    "mistral3": _mistral3,
+    "mllama": _mllama,
+    "paligemma": _paligemma,
+    "qwen2_5_vl": _qwen2_vl,
+    "qwen2_vl": _qwen2_vl,
+    "qwen3_5": _qwen3_vl,
+    "qwen3_5_moe": _qwen3_vl,
+    "qwen3_vl": _qwen3_vl,
+    "qwen3_vl_moe": _qwen3_vl,
+    "smolvlm": _idefics3,
+}

@@ -1,0 +1,126 @@
+"""Formulas of vision towers inside multimodal models, by the tower's model type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.architectures.parts import gated_mlp, layer_norm, linear, plain_mlp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.architectures.keys import Keys
+
+
+def _patches(keys: Keys) -> int:
+    return (keys.size("image_size") // keys.size("patch_size")) ** 2
+
+
+def _patch_weights(keys: Keys, width: int) -> int:
+    return keys.size("num_channels") * keys.size("patch_size") ** 2 * width
+
+
+def _encoder_layers(keys: Keys) -> int:
+    hidden = keys.size("hidden_size")
+    mlp = plain_mlp(hidden, keys.size("intermediate_size"), bias=True)
+    layer = 4 * linear(hidden, hidden, bias=True) + mlp + layer_norm(hidden, 2)
+    return keys.amount("num_hidden_layers") * layer
+
+
+def _clip(keys: Keys) -> int:
+    hidden = keys.size("hidden_size")
+    positions = (_patches(keys) + 1) * hidden + hidden  # and the class embedding
+    return _patch_weights(keys, hidden) + positions + _encoder_layers(keys) + layer_norm(hidden, 2)
+
+
+def _siglip_body(keys: Keys) -> int:
+    hidden = keys.size("hidden_size")
+    embeddings = _patch_weights(keys, hidden) + hidden + _patches(keys) * hidden
+    return embeddings + _encoder_layers(keys) + layer_norm(hidden)
+
+
+def _siglip(keys: Keys) -> int:
+    hidden = keys.size("hidden_size")
+    if not keys.flag("vision_use_head"):
+        return _siglip_body(keys)
+    mlp = plain_mlp(hidden, keys.size("intermediate_size"), bias=True)
+    pooling = hidden + 4 * linear(hidden, hidden, bias=True) + layer_norm(hidden) + mlp
+    return _siglip_body(keys) + pooling
+
+
+def _pixtral(keys: Keys) -> int:
+    hidden = keys.size("hidden_size")
+    layer = 4 * linear(hidden, hidden) + gated_mlp(hidden, keys.size("intermediate_size")) + 2 * hidden
+    return _patch_weights(keys, hidden) + hidden + keys.amount("num_hidden_layers") * layer
+
+
+def _qwen_patches(keys: Keys, width: int) -> int:
+    return keys.size("in_channels") * keys.size("temporal_patch_size") * keys.size("patch_size") ** 2 * width
+
+
+def _merger(merged: int, output: int) -> int:
+    return linear(merged, merged, bias=True) + linear(merged, output, bias=True)
+
+
+def _qwen2_vl(keys: Keys) -> int:
+    width = keys.size("embed_dim")
+    mlp = plain_mlp(width, int(width * keys.number("mlp_ratio")), bias=True)
+    layer = linear(width, 3 * width, bias=True) + linear(width, width, bias=True) + mlp + layer_norm(width, 2)
+    merger = layer_norm(width) + _merger(width * keys.size("spatial_merge_size") ** 2, keys.size("hidden_size"))
+    return _qwen_patches(keys, width) + keys.amount("depth") * layer + merger
+
+
+def _qwen2_5_vl(keys: Keys) -> int:
+    width = keys.size("hidden_size")
+    mlp = gated_mlp(width, keys.size("intermediate_size"), bias=True)
+    layer = linear(width, 3 * width, bias=True) + linear(width, width, bias=True) + mlp + 2 * width
+    merger = width + _merger(width * keys.size("spatial_merge_size") ** 2, keys.size("out_hidden_size"))
+    return _qwen_patches(keys, width) + keys.amount("depth") * layer + merger
+
+
+def _qwen3_vl(keys: Keys) -> int:
+    width = keys.size("hidden_size")
+    merged = width * keys.size("spatial_merge_size") ** 2
+    mlp = plain_mlp(width, keys.size("intermediate_size"), bias=True)
+    layer = linear(width, 3 * width, bias=True) + linear(width, width, bias=True) + mlp + layer_norm(width, 2)
+    body = _qwen_patches(keys, width) + width + keys.size("num_position_embeddings") * width
+    merger = _merger(merged, keys.size("out_hidden_size"))
+    deepstack = len(keys.numbers("deepstack_visual_indexes") or ()) * (layer_norm(merged) + merger)
+    return body + keys.amount("depth") * layer + layer_norm(width) + merger + deepstack
+
+
+def _llama4(keys: Keys) -> int:
+    hidden, output = keys.size("hidden_size"), keys.size("projector_output_dim")
+    positions = (_patches(keys) + 1) * hidden + hidden  # and the class embedding
+    adapter = linear(keys.size("intermediate_size"), keys.size("projector_input_dim")) + linear(output, output)
+    return _patch_weights(keys, hidden) + positions + layer_norm(hidden, 2) + _encoder_layers(keys) + adapter
+
+
+def _mllama(keys: Keys) -> int:
+    hidden, tiles = keys.size("hidden_size"), keys.size("max_num_tiles")
+    ratios, _ = keys.find("supported_aspect_ratios")
+    kinds = (len(ratios) if isinstance(ratios, list) else 8) + 1
+    mlp = plain_mlp(hidden, keys.size("intermediate_size"), bias=True)
+    layer = 4 * linear(hidden, hidden) + mlp + layer_norm(hidden, 2)
+    positions = _patches(keys) + 1
+    tables = positions * hidden + kinds * tiles * positions * hidden + 1 + 2 * (kinds * tiles * hidden + 1)
+    layers = keys.amount("num_hidden_layers") * layer + keys.amount("num_global_layers") * (layer + 2)
+    return _patch_weights(keys, hidden) + hidden + tables + layer_norm(hidden, 2) + layers
+
+
+TOWERS: Mapping[str, Callable[[Keys], int]] = {
+    "clip_vision_model": _clip,
+    "idefics3_vision": _siglip_body,
+    "llama4_vision_model": _llama4,
+    "mllama_vision_model": _mllama,
+    "pixtral": _pixtral,
+    "qwen2_5_vl_vision": _qwen2_5_vl,
+    "qwen2_vl_vision": _qwen2_vl,
+    "qwen3_5_moe_vision": _qwen3_vl,
+    "qwen3_5_vision": _qwen3_vl,
+    "qwen3_vl_moe_vision": _qwen3_vl,
+    "qwen3_vl_vision": _qwen3_vl,
+    "siglip_vision_model": _siglip,
+    "smolvlm_vision": _siglip_body,
+}
+"""Parameters of a tower."""

@@ -1,0 +1,26 @@
+"""`compatcheck check`: do these files have known problems?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from compatcheck.cli import options
+from compatcheck.cli.env import split
+from compatcheck.cli.run import FORMATS, execute
+
+
+@click.command("check", cls=options.GroupedCommand, short_help="Check files.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@options.environment_options
+@options.input_options
+@options.check_options
+@options.output_options(FORMATS)
+def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
+    """Check requirement files, locks and training configurations, alone or together; directories are walked.
+
+    Looks at no installed package unless --python or --prefix is given.
+    """
+    request, checks, output = split(given)
+    return execute(request, checks, output)

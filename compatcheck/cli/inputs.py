@@ -1,0 +1,254 @@
+"""Turn what the person named on the command line into subjects."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.errors import CompatcheckError, InputError, UsageError
+from compatcheck.core.hardware import Hardware
+from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.facts import Value
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+
+class Request(NamedTuple):
+    """The inputs of one command, as given."""
+
+    python: str | None = None
+    prefix: str | None = None
+    paths: tuple[str, ...] = ()
+    """Files and directories of `check`; empty for an installed environment."""
+    model: str | None = None
+    training: tuple[str, ...] = ()
+    gpu: str | None = None
+    nodes: int | None = None
+    driver: str | None = None
+    settings: tuple[str, ...] = ()
+    env_file: str | None = None
+    strict: bool = False
+
+
+class Gathered(NamedTuple):
+    """The subjects of one command, and what could not be read."""
+
+    subjects: tuple[Subject, ...]
+    skipped: tuple[Skipped, ...]
+    chosen: str | None = None
+    """How the environment came to be the one inspected."""
+
+
+class Shared(NamedTuple):
+    """What holds for every subject of a command."""
+
+    rules: RuleSet
+    environ: Mapping[str, str]
+    documents: tuple[Document, ...]
+    environments: tuple[Environment, ...]
+    hardware: tuple[tuple[Hardware, bool], ...]
+    settings: Mapping[str, tuple[Value, Source]]
+    skipped: tuple[Skipped, ...]
+    variables: Mapping[str, str] | None
+    """Declared variables (``--env-file``)."""
+
+
+def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
+    """Read every input and resolve the subjects.
+
+    Raises:
+        CompatcheckError: an option makes no sense, or the environment cannot be found.
+    """
+    shared = _read_shared(request, rules, environ)
+    if request.paths:
+        from compatcheck.cli.paths import gather_paths  # noqa: PLC0415 (only for files)
+
+        return gather_paths(request, shared)
+    return _gather_environment(request, shared)
+
+
+def _gather_environment(request: Request, shared: Shared) -> Gathered:
+    from compatcheck.collectors.installed import collect_installed  # noqa: PLC0415 (not for files)
+    from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (not for files)
+
+    layout = locate(request.python, request.prefix, shared.environ)
+    environment = collect_installed(layout)
+    if shared.variables is None:
+        own = layout.chosen not in {"--python", "--prefix"} or os.path.realpath(layout.prefix) == os.path.realpath(
+            shared.environ.get("VIRTUAL_ENV", ""),
+        )
+        environment = with_variables(environment, shared.environ, Source("environment of this process"), complete=own)
+    else:
+        environment = with_variables(environment, shared.variables, Source(request.env_file or ""), complete=True)
+    hardware = list(shared.hardware)
+    if request.gpu is None:
+        hardware.append((_measure_hardware(shared.environ), False))
+    subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
+    return Gathered((subject,), shared.skipped, layout.chosen)
+
+
+def with_variables(
+    environment: Environment,
+    variables: Mapping[str, str],
+    source: Source,
+    *,
+    complete: bool,
+) -> Environment:
+    """Add environment variables and what they ask for to an environment."""
+    from compatcheck.collectors.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
+
+    return attach(environment, collect_variables(variables, source), complete=complete)
+
+
+def _measure_hardware(environ: Mapping[str, str]) -> Hardware:
+    from compatcheck.collectors.driver import collect_hardware  # noqa: PLC0415 (not for files)
+
+    return collect_hardware(environ)
+
+
+def build_subject(
+    subject_id: str,
+    environment: Environment | None,
+    documents: Sequence[Document],
+    shared: Shared,
+) -> Subject:
+    """Resolve one subject from its own inputs and the shared ones."""
+    from compatcheck.resolution.resolve import resolve  # noqa: PLC0415 (beside its use)
+
+    if documents:
+        from compatcheck.configs.recognise import follow_references  # noqa: PLC0415 (only with configurations)
+
+        documents = follow_references(tuple(documents), shared.rules, shared.environ)
+    for declared in shared.environments:
+        environment = merge_environments(environment, declared)
+    return resolve(
+        subject_id,
+        rules=shared.rules,
+        environment=environment,
+        documents=documents,
+        hardware=shared.hardware,
+        settings=shared.settings,
+    )
+
+
+def merge_environments(base: Environment | None, declared: Environment) -> Environment:
+    """Lay the packages and variables that a facts file declares over an environment; the declaration wins."""
+    if base is None:
+        return declared
+    return base._replace(
+        packages={**base.packages, **declared.packages},
+        components={**base.components, **declared.components},
+        python=declared.python or base.python,
+        variables=base.variables if declared.variables is None else {**(base.variables or {}), **declared.variables},
+        variables_complete=base.variables_complete or declared.variables_complete,
+        skipped=(*base.skipped, *declared.skipped),
+        notes=(*base.notes, *declared.notes),
+    )
+
+
+def _read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Shared:
+    documents: list[Document] = []
+    environments: list[Environment] = []
+    skipped: list[Skipped] = []
+    for path in request.training:
+        try:
+            reading = _read_named(path)
+        except InputError as error:
+            skipped.append(as_skipped(error, path))
+            continue
+        documents.extend(name_skipped(reading[0]))
+        environments.extend(reading[1])
+    if request.model is not None:
+        try:
+            from compatcheck.configs import model  # noqa: PLC0415 (only with a model)
+
+            documents.extend(name_skipped((model.read(request.model, rules, environ),)))
+        except InputError as error:
+            skipped.append(as_skipped(error, "--model"))
+    variables = None
+    if request.env_file is not None:
+        from compatcheck.collectors.variables import read_env_file  # noqa: PLC0415 (only with a file)
+
+        try:
+            variables = read_env_file(request.env_file)
+        except InputError as error:
+            skipped.append(as_skipped(error, "--env-file"))
+    return Shared(
+        rules=rules,
+        environ=environ,
+        documents=tuple(documents),
+        environments=tuple(environments),
+        hardware=_declared_hardware(request),
+        settings=parse_settings(request.settings),
+        skipped=tuple(skipped),
+        variables=variables,
+    )
+
+
+def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
+    from compatcheck.configs.recognise import read_configuration  # noqa: PLC0415 (only with configurations)
+
+    reading = read_configuration(path, named=True)
+    if reading is None:
+        return (), ()
+    return reading.documents, () if reading.environment is None else (reading.environment,)
+
+
+def name_skipped(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Mark the unreadable parts of a model the person named: an unknown model must not pass as checked."""
+    return tuple(
+        document._replace(skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
+        if document.reader == "model"
+        else document
+        for document in documents
+    )
+
+
+def as_skipped(error: CompatcheckError, place: str) -> Skipped:
+    """Turn the error of a named input into a line of the report."""
+    return Skipped(error.source or Source(place), error.message, error.hint, named=True)
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, tuple[Value, Source]]:
+    """Parse ``--set NAME=VALUE`` options.
+
+    Raises:
+        UsageError: no equals sign, an unknown name, or a value that does not fit.
+    """
+    settings: dict[str, tuple[Value, Source]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            msg = f"--set {text!r} has no value"
+            raise UsageError(msg, hint="write --set NAME=VALUE")
+        from compatcheck.rules.vocabulary import parse_value  # noqa: PLC0415 (only with --set)
+
+        source = Source("--set", name.strip())
+        settings[name.strip()] = (parse_value(name.strip(), value.strip(), source), source)
+    return settings
+
+
+def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
+    declared: list[tuple[Hardware, bool]] = []
+    if request.gpu is not None:
+        from compatcheck.collectors.gpu import parse_gpu  # noqa: PLC0415 (only with --gpu)
+
+        hardware = parse_gpu(request.gpu, source=Source("--gpu"))
+        nodes = request.nodes if request.nodes is not None else 1 if hardware.gpus_per_node else None
+        declared.append((hardware._replace(nodes=nodes), True))
+    elif request.nodes is not None:
+        declared.append((Hardware(Source("--nodes"), nodes=request.nodes), True))
+    if request.driver is not None:
+        from compatcheck.core.versions import parse_version  # noqa: PLC0415 (only with --driver)
+
+        if parse_version(request.driver) is None:
+            msg = f"--driver {request.driver!r} is not a version"
+            raise UsageError(msg, hint="write it as 550.54.15")
+        declared.append((Hardware(Source("--driver"), driver=request.driver), True))
+    return tuple(declared)

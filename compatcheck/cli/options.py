@@ -1,0 +1,166 @@
+"""The options commands share, in help groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+INPUTS, CHECKS, OUTPUT = "Inputs", "Checks", "Output"
+
+
+class GroupedOption(click.Option):
+    """An option that stands under a heading of its own in the help."""
+
+    def __init__(self, *args: Any, group: str = "Options", **kwargs: Any) -> None:  # noqa: ANN401 (click's signature)
+        """Keep the heading beside what click wants."""
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists options by heading."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one section per heading."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(getattr(parameter, "group", "Options"), []).append(record)
+        for name, records in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
+def _option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401 (click's signature)
+    return click.option(*names, cls=GroupedOption, group=group, **settings)
+
+
+def _apply(options: list[Callable[[F], F]]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+environment_options = _apply(
+    [
+        _option(INPUTS, "--python", metavar="PYTHON", help="Interpreter whose environment is checked; it is not run."),
+        _option(INPUTS, "--prefix", metavar="DIR", help="Environment, or directory of packages, to check."),
+    ],
+)
+
+input_options = _apply(
+    [
+        _option(
+            INPUTS,
+            "--model",
+            metavar="PATH|ID",
+            help="config.json, model directory, cached hub id or known model.",
+        ),
+        _option(
+            INPUTS,
+            "--training",
+            metavar="FILE",
+            multiple=True,
+            help="DeepSpeed, accelerate, HF Trainer or TRL configuration, or a facts file; repeatable.",
+        ),
+        _option(INPUTS, "--gpu", metavar="[Nx]NAME", help="Devices of a node: 8xH100-80GB."),
+        _option(
+            INPUTS,
+            "--nodes",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="Number of nodes; 1 when only --gpu is given.",
+        ),
+        _option(INPUTS, "--driver", metavar="VERSION", help="NVIDIA driver version of the machine that will run."),
+        _option(
+            INPUTS,
+            "--set",
+            "settings",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="State a fact; repeatable, wins over files.",
+        ),
+        _option(INPUTS, "--env-file", metavar="FILE", help="Environment variables of the run, as NAME=VALUE lines."),
+    ],
+)
+
+check_options = _apply(
+    [
+        _option(CHECKS, "--select", metavar="GLOB", multiple=True, help="Only rules whose id matches; repeatable."),
+        _option(
+            CHECKS,
+            "--ignore",
+            metavar="GLOB",
+            multiple=True,
+            help="Leave out rules whose id matches; repeatable.",
+        ),
+        _option(
+            CHECKS,
+            "--rules",
+            "rule_directories",
+            metavar="DIR",
+            multiple=True,
+            help="Further directory of rule files.",
+        ),
+        _option(
+            CHECKS,
+            "--fail-on",
+            metavar="LEVEL|SIZE",
+            default=None,
+            help="Exit 1 from this severity (info … critical), size (5GiB) or share (10%); never. Default: medium.",
+        ),
+        _option(CHECKS, "--strict", is_flag=True, help="Possible findings and unreadable files fail too."),
+    ],
+)
+
+rule_directory_option = _option(
+    CHECKS,
+    "--rules",
+    "rule_directories",
+    metavar="DIR",
+    multiple=True,
+    help="Further directory of rule files.",
+)
+
+
+def output_options(formats: tuple[str, ...]) -> Callable[[F], F]:
+    """Return the output options for a command with these formats."""
+    return _apply(
+        [
+            _option(
+                OUTPUT,
+                "--format",
+                "format_name",
+                type=click.Choice(formats),
+                default=formats[0],
+                show_default=True,
+                help="Format on standard output.",
+            ),
+            _option(
+                OUTPUT,
+                "--output",
+                "outputs",
+                metavar="FORMAT:FILE",
+                multiple=True,
+                help="Also write a report to a file; repeatable.",
+            ),
+            _option(OUTPUT, "-q", "--quiet", is_flag=True, help="One line per finding."),
+            _option(OUTPUT, "-v", "--verbose", count=True, help="More detail; -vv shows every fact used."),
+            _option(
+                OUTPUT,
+                "--color",
+                type=click.Choice(["auto", "always", "never"]),
+                default="auto",
+                show_default=True,
+                help="Colour.",
+            ),
+        ],
+    )

@@ -1,0 +1,241 @@
+"""Group files into subjects: one per lock or requirement root, each with the configurations of its run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.cli.inputs import (
+    Gathered,
+    Request,
+    Shared,
+    as_skipped,
+    build_subject,
+    merge_environments,
+    name_skipped,
+    with_variables,
+)
+from compatcheck.collectors.recognise import recognise, walk
+from compatcheck.configs.recognise import SUFFIXES, read_configuration
+from compatcheck.core.errors import InputError, NothingToCheckError
+from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.resolution.subject import Subject
+
+MAX_WALKED_BYTES = 2 << 20
+"""A walked-into JSON file larger than this is data, not configuration."""
+
+_RUN_READERS = {"hf_trainer", "trl", "native"}
+_LIBRARY_READERS = {"deepspeed", "accelerate"}
+
+
+class Found(NamedTuple):
+    """One file that says something."""
+
+    path: str
+    documents: tuple[Document, ...] = ()
+    environment: Environment | None = None
+    """Packages of a requirement or lock file, or those a facts file declares."""
+    is_root: bool = False
+    """Whether the environment is a lock or requirement root."""
+
+
+class Run(NamedTuple):
+    """Configurations that belong together."""
+
+    name: str
+    directory: str
+    documents: tuple[Document, ...]
+    declared: tuple[Environment, ...]
+
+
+def gather_paths(request: Request, shared: Shared) -> Gathered:
+    """Read the files and directories a person named.
+
+    Raises:
+        NothingToCheckError: nothing in them is an environment or a configuration.
+    """
+    subjects: list[Subject] = []
+    skipped = list(shared.skipped)
+    explicit: list[Found] = []
+    for path in request.paths:
+        if os.path.isdir(path):
+            found = list(_walk(path, skipped))
+            subjects.extend(_subjects(_group(found), [item for item in found if item.is_root], shared))
+        else:
+            explicit.extend(_read_file(path, skipped))
+    if explicit:
+        run = _merge_run(explicit, os.path.dirname(explicit[0].path))
+        subjects.extend(
+            _subjects(
+                [run] if run.documents or run.declared else [],
+                [item for item in explicit if item.is_root],
+                shared,
+                together=True,
+            ),
+        )
+    if request.python is not None or request.prefix is not None:
+        subjects = [_over_installed(subject, request, shared) for subject in subjects]
+    if not subjects and shared.documents:
+        subjects.append(build_subject("command line", None, shared.documents, shared))
+    if not subjects and not any(entry.named for entry in skipped):
+        named = ", ".join(request.paths)
+        hint = "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, accelerate, trainer arguments"
+        msg = f"{named}: no environment and no training configuration found"
+        raise NothingToCheckError(msg, hint=hint)
+    return Gathered(tuple(subjects), tuple(skipped))
+
+
+def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:
+    from compatcheck.collectors.installed import collect_installed  # noqa: PLC0415 (only with --python)
+    from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (only with --python)
+
+    layout = locate(request.python, request.prefix, shared.environ)
+    installed = collect_installed(layout)
+    environment = installed if subject.environment is None else merge_environments(installed, subject.environment)
+    return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))
+
+
+def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
+    for file, kind in walk(path):
+        try:
+            if kind is not None:
+                yield Found(file, (), _read_environment(file, kind), is_root=True)
+            elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
+                reading = read_configuration(file, named=False)
+                if reading is not None:
+                    yield Found(file, reading.documents, reading.environment)
+        except InputError as error:
+            skipped.append(as_skipped(error, file)._replace(named=False))
+        except OSError as error:
+            skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}"))
+
+
+def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
+    try:
+        kind = recognise(path)
+        if kind is None and path.endswith((".txt", ".in")):
+            kind = "requirements"
+        if kind is not None:
+            yield Found(path, (), _read_environment(path, kind), is_root=True)
+            return
+        reading = read_configuration(path, named=True)
+        if reading is not None:
+            yield Found(path, name_skipped(reading.documents), reading.environment)
+    except InputError as error:
+        skipped.append(as_skipped(error, path))
+
+
+def _read_environment(path: str, kind: str) -> Environment:
+    reader: Callable[[str], Environment]
+    match kind:
+        case "requirements" | "constraints":
+            from compatcheck.collectors.requirements import read_requirements  # noqa: PLC0415 (one kind of file)
+
+            return read_requirements(path, constraints=kind == "constraints")
+        case "pylock":
+            from compatcheck.collectors.pylock import read_pylock as reader  # noqa: PLC0415 (one kind of file)
+        case "uv_lock":
+            from compatcheck.collectors.uv_lock import read_uv_lock as reader  # noqa: PLC0415 (one kind of file)
+        case _:
+            from compatcheck.collectors.pyproject import read_pyproject as reader  # noqa: PLC0415 (one kind of file)
+    return reader(path)
+
+
+def _group(found: Iterable[Found]) -> list[Run]:
+    """Group walked-into configurations by directory; several of one kind in a directory are separate runs."""
+    by_directory: dict[str, list[Found]] = {}
+    for item in found:
+        if not item.is_root:
+            by_directory.setdefault(os.path.dirname(item.path), []).append(item)
+    runs: list[Run] = []
+    for directory, items in by_directory.items():
+        runs.extend(_split(items, directory))
+    return runs
+
+
+def _split(items: list[Found], directory: str) -> Iterator[Run]:
+    kinds = [{document.reader for document in item.documents} for item in items]
+    main = [item for item, kind in zip(items, kinds, strict=True) if kind & _RUN_READERS]
+    libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= _LIBRARY_READERS]
+    models = [item for item, kind in zip(items, kinds, strict=True) if kind == {"model"}]
+    crowded = len(main) > 1 or len(models) > 1 or _repeats(libraries)
+    if not crowded:
+        yield _merge_run(items, directory)
+        return
+    named = {
+        _resolve(directory, name)
+        for item in main
+        for document in item.documents
+        for kind, name, _ in document.references
+        if kind == "deepspeed"
+    }
+    shared = models if len(models) == 1 else []
+    for item in main:
+        yield _merge_run([item, *shared], directory)
+    for item in libraries:
+        if os.path.realpath(item.path) not in named:
+            yield _merge_run([item, *shared], directory)
+    if len(models) > 1 or (not main and not libraries):
+        for item in models:
+            yield _merge_run([item], directory)
+
+
+def _resolve(directory: str, name: str) -> str:
+    return os.path.realpath(name if os.path.exists(name) else os.path.join(directory, name))
+
+
+def _repeats(items: list[Found]) -> bool:
+    readers = [document.reader for item in items for document in item.documents]
+    return len(readers) != len(set(readers))
+
+
+def _merge_run(items: Iterable[Found], directory: str) -> Run:
+    items = [item for item in items if not item.is_root]
+    documents = tuple(document for item in items for document in item.documents)
+    declared = tuple(item.environment for item in items if item.environment is not None)
+    name = " + ".join(item.path for item in items)
+    return Run(name, directory, documents, declared)
+
+
+def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: bool = False) -> Iterator[Subject]:
+    """Pair runs with the requirement roots of their directory or the nearest one above."""
+    used: set[str] = set()
+    for run in runs:
+        nearest: list[Found | None] = [*(roots if together else _nearest(run.directory, roots))]
+        for root in nearest or [None]:
+            environment = root.environment if root is not None else None
+            for declared in run.declared:
+                environment = merge_environments(environment, declared)
+            name = run.name if root is None else f"{root.path} + {run.name}"
+            if root is not None:
+                used.add(root.path)
+            yield build_subject(name, _with_declared(environment, shared), (*run.documents, *shared.documents), shared)
+    for root in roots:
+        if root.path not in used:
+            yield build_subject(root.path, _with_declared(root.environment, shared), shared.documents, shared)
+
+
+def _with_declared(environment: Environment | None, shared: Shared) -> Environment | None:
+    if environment is None or shared.variables is None:
+        return environment
+    return with_variables(environment, shared.variables, Source("--env-file"), complete=True)
+
+
+def _nearest(directory: str, roots: list[Found]) -> list[Found]:
+    by_directory: dict[str, list[Found]] = {}
+    for root in roots:
+        by_directory.setdefault(os.path.abspath(os.path.dirname(root.path)), []).append(root)
+    here = os.path.abspath(directory)
+    while True:
+        if here in by_directory:
+            return by_directory[here]
+        above = os.path.dirname(here)
+        if above == here:
+            return []
+        here = above

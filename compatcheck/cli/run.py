@@ -1,0 +1,286 @@
+"""Execute a check: gather, match, judge, and hand the report to the reporters."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck import __version__
+from compatcheck.cli.inputs import Gathered, Request, gather
+from compatcheck.core.errors import (
+    EXIT_CLEAN,
+    EXIT_FINDINGS,
+    EXIT_NOTHING_TO_CHECK,
+    EXIT_UNREADABLE_INPUT,
+    RuleError,
+    UsageError,
+)
+from compatcheck.core.report import Finding, Report, SubjectReport
+from compatcheck.core.threshold import Threshold, parse_threshold
+from compatcheck.matching.engine import match
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from compatcheck.core.source import Skipped
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+DEFAULT_FAIL_ON = "medium"
+
+
+class Checks(NamedTuple):
+    """Which rules take part and what makes the run fail."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    rule_directories: tuple[str, ...] = ()
+    fail_on: str = DEFAULT_FAIL_ON
+    strict: bool = False
+
+    def selects(self, rule_id: str) -> bool:
+        """Tell whether a rule takes part."""
+        if any(fnmatchcase(rule_id, pattern) for pattern in self.ignore):
+            return False
+        return not self.select or any(fnmatchcase(rule_id, pattern) for pattern in self.select)
+
+
+class Output(NamedTuple):
+    """Where and how the report goes."""
+
+    format_name: str = "text"
+    outputs: tuple[str, ...] = ()
+    quiet: bool = False
+    verbose: int = 0
+    color: str = "auto"
+
+
+def execute(request: Request, checks: Checks, output: Output) -> int:
+    """Run a check and write its reports.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        CompatcheckError: nothing could be checked at all.
+    """
+    started = time.perf_counter()
+    targets = parse_outputs(output.outputs)
+    rules = open_rules(checks.rule_directories)
+    require_rules(rules)
+    threshold = parse_threshold(checks.fail_on)
+    gathered = gather(request, rules, os.environ)
+    report = build_report(gathered, rules, checks, threshold)
+    report = report._replace(seconds=time.perf_counter() - started)
+    write_reports(report, output, targets)
+    return report.exit_code
+
+
+def require_rules(rules: RuleSet) -> None:
+    """Refuse an empty database: it would find nothing anywhere.
+
+    Raises:
+        RuleError: no active rule.
+    """
+    if not rules.count:
+        msg = "the rule database holds no active rule"
+        raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
+
+
+def build_report(gathered: Gathered, rules: RuleSet, checks: Checks, threshold: Threshold) -> Report:
+    """Match every subject and judge the outcome."""
+    findings: list[Finding] = []
+    skipped = list(gathered.skipped)
+    subjects = []
+    for subject in gathered.subjects:
+        outcome = match(subject, rules, checks.selects)
+        findings.extend(outcome.findings)
+        skipped.extend(subject.skipped)
+        skipped.extend(outcome.skipped)
+        subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
+    if findings:
+        findings = [add_lines(finding) for finding in findings]
+    skipped = list(dict.fromkeys(skipped))
+    code = judge(findings, skipped, gathered.subjects, threshold, strict=checks.strict)
+    return Report(
+        version=__version__,
+        database_id=rules.id,
+        database_date=rules.date,
+        database_rules=rules.count,
+        subjects=tuple(subjects),
+        findings=tuple(findings),
+        skipped=tuple(skipped),
+        exit_code=code,
+        threshold=threshold.text,
+        strict=checks.strict,
+    )
+
+
+def judge(
+    findings: Sequence[Finding],
+    skipped: Sequence[Skipped],
+    subjects: Sequence[Subject],
+    threshold: Threshold,
+    *,
+    strict: bool,
+) -> int:
+    """Return the exit code: findings win over unreadable inputs, and an empty scan is not clean."""
+    for finding in findings:
+        if (
+            finding.suppressed is None
+            and (strict or finding.status == "affected")
+            and threshold.reached_by(finding, _device_bytes(subjects, finding))
+        ):
+            return EXIT_FINDINGS
+    if any(entry.named or strict for entry in skipped):
+        return EXIT_UNREADABLE_INPUT
+    if not any(holds_something(subject) for subject in subjects):
+        return EXIT_NOTHING_TO_CHECK
+    return EXIT_CLEAN
+
+
+def holds_something(subject: Subject) -> bool:
+    """Tell whether a subject has a package or a configuration to check."""
+    return bool(subject.documents) or (subject.environment is not None and bool(subject.environment.packages))
+
+
+def _device_bytes(subjects: Sequence[Subject], finding: Finding) -> int | None:
+    for subject in subjects:
+        if subject.id == finding.subject and finding.role in subject.roles:
+            fact = subject.roles[finding.role].get("hardware.memory_bytes")
+            return fact.value if fact is not None and isinstance(fact.value, int) else None
+    return None
+
+
+def describe_subject(
+    subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None, waiting: int = 0
+) -> SubjectReport:
+    """Describe a subject for reporters."""
+    environment = subject.environment
+    packages: tuple[tuple[str, str | None, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    origin = subject.id
+    if environment is not None:
+        packages = tuple(
+            (package.name, package.version or package.specifier, str(package.source))
+            for package in environment.packages.values()
+        )
+        notes = environment.notes
+        origin = environment.origin if chosen is None else f"{environment.origin} ({chosen})"
+    return SubjectReport(
+        id=subject.id,
+        origin=origin,
+        python=environment.python if environment is not None else None,
+        packages=packages,
+        facts=tuple((role, fact) for role, facts in subject.roles.items() for fact in facts.values()),
+        unread_keys=subject.unread,
+        conflicts=tuple((conflict.fact, conflict.values) for conflict in subject.conflicts),
+        unresolved=subject.unresolved,
+        folded=folded,
+        notes=notes,
+        complete=environment is not None and environment.complete,
+        waiting=waiting,
+    )
+
+
+def add_lines(finding: Finding) -> Finding:
+    """Find the lines of a finding's facts in their files."""
+    suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
+    if not any(source.key and source.line is None and source.path.endswith(suffixes) for source in finding.locations):
+        return finding
+    from compatcheck.configs.lines import with_line  # noqa: PLC0415 (only for findings with files)
+
+    facts = tuple(fact._replace(sources=tuple(with_line(source) for source in fact.sources)) for fact in finding.facts)
+    return finding._replace(
+        facts=facts,
+        locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources)),
+    )
+
+
+Reporter = Callable[[Report, Output], str]
+
+
+def reporter(name: str) -> Reporter:
+    """Return the function that formats a report."""
+    if name == "text":
+        from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
+
+        width = _width()
+        return lambda report, output: format_report(
+            report,
+            verbose=output.verbose,
+            quiet=output.quiet,
+            color=False,
+            width=width,
+        )
+    from importlib import import_module  # noqa: PLC0415 (one format)
+
+    module = import_module(f"compatcheck.reporters.{name}")
+    return lambda report, _: str(module.format_report(report))
+
+
+FORMATS = ("text", "json")
+
+
+def parse_outputs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Parse ``FORMAT:FILE`` options.
+
+    Raises:
+        UsageError: an unknown format or no file.
+    """
+    targets = []
+    for text in texts:
+        name, _, path = text.partition(":")
+        if name not in FORMATS or not path:
+            msg = f"--output {text!r} is not FORMAT:FILE"
+            raise UsageError(msg, hint=f"formats: {', '.join(FORMATS)}")
+        targets.append((name, path))
+    return targets
+
+
+def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, str]]) -> None:
+    """Write the report to standard output and to every ``--output`` file.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    if output.format_name == "text":
+        from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
+
+        text = format_report(
+            report,
+            verbose=output.verbose,
+            quiet=output.quiet,
+            color=wants_color(output.color, os.environ),
+            width=_width(),
+        )
+    else:
+        text = reporter(output.format_name)(report, output)
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    for name, path in targets:
+        try:
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(reporter(name)(report, output).rstrip("\n") + "\n")
+        except OSError as error:
+            msg = f"--output {name}:{path} cannot be written: {error.strerror}"
+            raise UsageError(msg) from None
+
+
+def wants_color(choice: str, environ: Mapping[str, str]) -> bool:
+    """Decide about colour: the option, then NO_COLOR and FORCE_COLOR, then whether this is a terminal."""
+    if choice != "auto":
+        return choice == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and environ.get("TERM") != "dumb"
+
+
+def _width() -> int:
+    if not sys.stdout.isatty():
+        return 80
+    return max(40, min(os.get_terminal_size().columns, 100))

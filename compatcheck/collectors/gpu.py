@@ -1,0 +1,158 @@
+"""The catalogue of devices, and the hardware a person declares by name: ``8xH100-80GB``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.hardware import Hardware
+from compatcheck.core.source import Source
+from compatcheck.core.units import GIB, MIB
+
+_VENDORS = ("nvidia", "geforce", "tesla", "quadro", "amd", "instinct")
+_DECLARED = r"\s*(?:(\d+)\s*[x×*]\s*)?(\S.*?)\s*"
+_SIZE = r"(\d+)\s*gi?b"
+
+
+class Gpu(NamedTuple):
+    """One device of the catalogue."""
+
+    name: str
+    memory_bytes: int
+    """Memory a job can have at most: what the driver reports where that is known, else the marketed size."""
+    marketed_gib: int
+    compute_capability: float | None
+    """None for devices that are not NVIDIA's."""
+    multiprocessors: int | None
+    """Streaming multiprocessors, or compute units of AMD."""
+    architecture: str
+    nvlink: bool | None
+    """True when every board of this name has NVLink; None when it depends on the machine."""
+    aliases: tuple[str, ...]
+
+
+Catalogue = Mapping[str, Gpu]
+
+
+def build_catalogue(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Gpu]:
+    """Build the catalogue from its rows, as ``rules/_gpus.yaml`` or the compiled database has them."""
+    return {
+        name: Gpu(
+            name,
+            row["mib"] * MIB if row.get("mib") else row["gib"] * GIB,
+            row["gib"],
+            row["cc"],
+            row["sms"],
+            row["architecture"],
+            row.get("nvlink"),
+            tuple(row["aliases"]),
+        )
+        for name, row in rows.items()
+    }
+
+
+@lru_cache(maxsize=1)
+def load_catalogue() -> Catalogue:
+    """Load the catalogue that comes with the package: JSON in an installation, YAML in a checkout.
+
+    Raises:
+        InputError: the installation lacks its data.
+    """
+    package = Path(__file__).parent.parent
+    compiled = package / "_gpus.json"
+    if compiled.exists():
+        import json  # noqa: PLC0415 (only when a device is named)
+
+        return build_catalogue(json.loads(compiled.read_text(encoding="utf-8")))
+    written = package.parent / "rules" / "_gpus.yaml"
+    if not written.exists():
+        raise InputError("the device catalogue is missing", source=Source(str(compiled)), hint="reinstall compatcheck")
+    import yaml  # noqa: PLC0415 (checkouts only)
+
+    return build_catalogue(yaml.safe_load(written.read_text(encoding="utf-8")))
+
+
+def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source | None = None) -> Hardware:
+    """Read a declared device: ``H100-80GB``, ``8xH100-80GB``, ``4 x NVIDIA A100-SXM4-40GB``.
+
+    Args:
+        text: name of the catalogue or as a driver prints it, with the devices per node in front, when known.
+        catalogue: devices to choose from, the package's own by default.
+        source: where it was written, ``--gpu`` by default.
+
+    Raises:
+        UsageError: the name is unknown, or names devices of several sizes.
+    """
+    source = source or Source("--gpu")
+    catalogue = load_catalogue() if catalogue is None else catalogue
+    match = re.fullmatch(_DECLARED, text)
+    if match is None:
+        raise UsageError("no device is named", source=source, hint="for example 8xH100-80GB")
+    count = int(match[1]) if match[1] else None
+    if count == 0:
+        raise UsageError(f"{text!r} declares no device", source=source, hint=f"for example 8x{match[2]}")
+    found = find_gpus(match[2], catalogue)
+    if len(found) == 1:
+        return declare(found[0], source, gpus_per_node=count)
+    if found:
+        names = " or ".join(gpu.name for gpu in found)
+        raise UsageError(f"{match[2]} comes in several sizes", source=source, hint=f"say {names}")
+    near = suggest(match[2], catalogue)
+    hint = "did you mean " + ", ".join(near) + "?" if near else "see rules/_gpus.yaml for the devices that are known"
+    raise UsageError(f"unknown device {match[2]!r}", source=source, hint=hint)
+
+
+def declare(gpu: Gpu, source: Source, *, gpus_per_node: int | None = None) -> Hardware:
+    """Return the hardware of a node with this device."""
+    return Hardware(
+        source,
+        gpu.name,
+        gpu.memory_bytes,
+        gpu.compute_capability,
+        gpu.multiprocessors,
+        gpus_per_node,
+        nvlink=gpu.nvlink,
+    )
+
+
+def find_gpus(name: str, catalogue: Catalogue, memory_bytes: int | None = None) -> list[Gpu]:
+    """Find the devices a name can mean.
+
+    Args:
+        name: catalogue name or a name as a driver prints it.
+        catalogue: devices to choose from.
+        memory_bytes: reported memory, which tells the sizes of one name apart.
+    """
+    key = _key(name)
+    exact = [gpu for gpu in catalogue.values() if _key(gpu.name) == key]
+    found = exact or [gpu for gpu in catalogue.values() if any(_key(alias) == key for alias in gpu.aliases)]
+    if len(found) > 1 and memory_bytes is not None:
+        found = [min(found, key=lambda gpu: abs(gpu.memory_bytes - memory_bytes))]
+    return found
+
+
+def suggest(name: str, catalogue: Catalogue, count: int = 3) -> list[str]:
+    """Return the names of the catalogue most like ``name``, the nearest first."""
+    from difflib import SequenceMatcher  # noqa: PLC0415 (only on the way to an error)
+
+    key = _key(name)
+    digits = "".join(re.findall(r"\d+", re.sub(_SIZE, "", name.lower())))
+    scored: list[tuple[float, str]] = []
+    for gpu in catalogue.values():
+        keys: Iterable[str] = (_key(gpu.name), *(_key(alias) for alias in gpu.aliases))
+        score = max(SequenceMatcher(None, key, other).ratio() for other in keys)
+        # The number is what people remember: H100-60GB is nearer to an H100 than to another device of 60 GB.
+        if digits and digits == "".join(re.findall(r"\d+", re.sub(_SIZE, "", gpu.name.lower()))):
+            score += 0.25
+        scored.append((-score, gpu.name))
+    return [name for score, name in sorted(scored)[:count] if score <= -0.6]  # noqa: PLR2004 (a close match)
+
+
+def _key(name: str) -> str:
+    """Reduce a name to letters and digits without the vendor."""
+    words = re.findall(r"[a-z]+|\d+", name.lower())
+    return "".join(word for word in words if word not in _VENDORS)

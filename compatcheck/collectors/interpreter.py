@@ -1,0 +1,411 @@
+"""Which environment is inspected: its prefix, its package directories in import order, its Python version.
+
+Everything follows from the layout of files by the rules of CPython's ``getpath`` and ``site``; the interpreter is never
+run, because it may be broken, foreign to this machine, or older than this tool needs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Patterns are compiled where they are used: most runs need none of them.
+_EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"
+_LEVELS_ABOVE_EXECUTABLE = 2
+_BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+
+
+class Layout(NamedTuple):
+    """Where the packages of one environment lie."""
+
+    prefix: str
+    """``sys.prefix`` of the environment."""
+    site_packages: tuple[str, ...]
+    """Directories whose distributions can be imported, in import order; their ``.pth`` files are followed."""
+    version: str | None
+    """``3.11.7``, or ``3.11`` when the files do not tell the micro version."""
+    chosen: str
+    """How this environment came to be the one inspected: ``--python``, ``VIRTUAL_ENV``."""
+    executable: str | None = None
+    python_path: tuple[str, ...] = ()
+    """Directories of ``PYTHONPATH``, which come before all others; their ``.pth`` files are not followed."""
+    conda_meta: tuple[str, ...] = ()
+    """``conda-meta`` directories whose packages are visible."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """Name the environment as a person would: its interpreter, or its prefix."""
+        return self.executable or self.prefix
+
+
+def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], *, user_site: bool = True) -> Layout:
+    """Find the environment a person means.
+
+    Args:
+        python: interpreter, as a path or a command on ``PATH``.
+        prefix: directory of an environment, or a directory of packages (``pip install --target``).
+        environ: environment variables; without ``python`` and ``prefix``, ``VIRTUAL_ENV``, then ``CONDA_PREFIX``, then
+            the tool's own prefix is taken.
+        user_site: whether the user's own site-packages can count; False for another machine's files.
+
+    Raises:
+        InputError: no environment lies there.
+    """
+    if python is not None and prefix is not None:
+        raise InputError("--python and --prefix name two environments", hint="give one of them")
+    if python is not None:
+        return _layout_of_executable(_find_executable(python, environ), "--python", environ, user_site=user_site)
+    if prefix is not None:
+        return _layout_of_prefix(prefix, "--prefix", environ, user_site=user_site)
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        value = environ.get(variable)
+        if value:
+            return _layout_of_prefix(value, variable, environ, user_site=user_site)
+    own = "the environment compatcheck itself runs in"
+    return _layout_of_prefix(sys.prefix, own, environ, user_site=user_site, executable=sys.executable or None)
+
+
+def _find_executable(python: str, environ: Mapping[str, str]) -> str:
+    path = os.path.expanduser(python)
+    if os.sep not in path and (os.altsep is None or os.altsep not in path) and not os.path.exists(path):
+        for directory in environ.get("PATH", "").split(os.pathsep):
+            for suffix in ("", ".exe") if os.name == "nt" else ("",):
+                candidate = os.path.join(directory, path + suffix)
+                if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+                    return _follow_pyenv_shim(candidate, environ)
+        raise InputError(
+            f"no command {python!r} on PATH",
+            source=Source("--python"),
+            hint="give the path of an interpreter: --python /venv/bin/python",
+        )
+    path = os.path.abspath(path)
+    source = Source("--python")
+    if os.path.isdir(path):
+        raise InputError(f"{python} is a directory, not an interpreter", source=source, hint=f"use --prefix {python}")
+    if not os.path.lexists(path):
+        raise InputError(
+            f"{python} does not exist", source=source, hint="give the path of an interpreter: --python /venv/bin/python"
+        )
+    return _follow_pyenv_shim(path, environ)
+
+
+def _follow_pyenv_shim(path: str, environ: Mapping[str, str]) -> str:
+    """Return what a pyenv shim would start: ``PYENV_VERSION``, ``.python-version``, then the global version."""
+    shims, name = os.path.split(path)
+    root = os.path.dirname(shims)
+    if os.path.basename(shims) != "shims" or not os.path.isdir(os.path.join(root, "versions")):
+        return path
+    words = environ.get("PYENV_VERSION", "").replace(":", " ").split()
+    folder = os.getcwd()
+    while not words:
+        words = _read(os.path.join(folder, ".python-version")).split()
+        if folder == os.path.dirname(folder):
+            break
+        folder = os.path.dirname(folder)
+    for word in words or _read(os.path.join(root, "version")).split():
+        candidate = os.path.join(root, "versions", word, "bin", name)
+        if os.path.exists(candidate):
+            return candidate
+    raise InputError(
+        f"{path} is a pyenv shim and the version it would start is not known",
+        source=Source("--python"),
+        hint=f"give the interpreter itself: --python {root}/versions/VERSION/bin/python",
+    )
+
+
+def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], *, user_site: bool) -> Layout:
+    folder = os.path.dirname(path)
+    source = Source(chosen)
+    # As getpath does: the virtual environment is looked for beside the path as given, before links are resolved.
+    for prefix in (folder, os.path.dirname(folder)):
+        if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) and re.fullmatch(_EXECUTABLE, os.path.basename(path)):
+            return _layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path)
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):
+        raise InputError(
+            f"{path} is a link to {real}, which does not exist",
+            source=source,
+            hint="recreate the environment, or name another one",
+        )
+    if re.fullmatch(_EXECUTABLE, os.path.basename(real)) is None or not _starts_like_binary(real):
+        raise InputError(
+            f"{path} is not a Python interpreter",
+            source=source,
+            hint="give an interpreter (--python) or a directory (--prefix)",
+        )
+    prefix = os.path.dirname(real)
+    for _ in range(_LEVELS_ABOVE_EXECUTABLE + 1):
+        if _library_names(prefix) or os.path.isfile(os.path.join(prefix, "Lib", "os.py")):
+            return _layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path)
+        prefix = os.path.dirname(prefix)
+    raise InputError(
+        f"no Python library belongs to {path}", source=source, hint="name the environment's directory with --prefix"
+    )
+
+
+def _starts_like_binary(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4).startswith(_BINARY_STARTS)
+    except OSError:
+        return False
+
+
+def _layout_of_prefix(
+    prefix: str, chosen: str, environ: Mapping[str, str], *, user_site: bool, executable: str | None = None
+) -> Layout:
+    source = Source(chosen)
+    prefix = os.path.abspath(os.path.expanduser(prefix))
+    if not os.path.isdir(prefix):
+        reason = "is not a directory" if os.path.lexists(prefix) else "does not exist"
+        hint = "give the directory of an environment: --prefix /venv"
+        if chosen not in {"--python", "--prefix"}:
+            hint = f"unset {chosen}, or name the environment with --python or --prefix"
+        raise InputError(f"{prefix} {reason}", source=source, hint=hint)
+    config = _read_config(os.path.join(prefix, "pyvenv.cfg"))
+    executable = executable or _executable_in(prefix)
+    library = _choose_library(prefix, executable, config.get("version_info") or config.get("version"))
+    windows = os.path.join(prefix, "Lib", "site-packages")
+    if library is None and not os.path.isdir(windows):
+        if _holds_packages(prefix):
+            return Layout(prefix, (prefix,), None, chosen, python_path=_python_path(environ))
+        raise InputError(
+            f"{prefix} holds no Python environment",
+            source=source,
+            hint="expected lib/pythonX.Y below it, or packages in it; name another one with --python or --prefix",
+        )
+    is_venv = bool(config)
+    system = config.get("include-system-site-packages", "").lower() == "true"
+    base = _base_prefix(config) if system else None
+    version = _find_version(prefix, library, config)
+    notes = []
+    folders = _site_packages(prefix, library, virtual=is_venv)
+    enabled = user_site and (system or not is_venv) and not environ.get("PYTHONNOUSERSITE")
+    user = _user_site(library, version, environ) if enabled else None
+    if user is not None and os.path.isdir(user):
+        notes.append(f"the user's own packages count: {user}")
+        # `site` puts them in front of the system's directories and behind those of the virtual environment.
+        folders = [*folders, user] if is_venv else [user, *folders]
+    metas = [os.path.join(prefix, "conda-meta")]
+    if base is not None:
+        base_library = (
+            library
+            if library is None or os.path.isdir(os.path.join(base, "lib", library))
+            else _choose_library(base, None, None)
+        )
+        folders += _site_packages(base, base_library, virtual=False)
+        metas.append(os.path.join(base, "conda-meta"))
+    elif system:
+        notes.append(f"{prefix}/pyvenv.cfg asks for the system's packages, and the system's Python was not found")
+    return Layout(
+        prefix,
+        _distinct(folders),
+        version,
+        chosen,
+        executable,
+        _python_path(environ),
+        tuple(meta for meta in metas if os.path.isdir(meta)),
+        tuple(notes),
+    )
+
+
+def _executable_in(prefix: str) -> str | None:
+    for relative in ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe", "bin/pypy3"):
+        path = os.path.join(prefix, *relative.split("/"))
+        if os.path.isfile(path):
+            return path
+    return None
+
+
+def _library_names(prefix: str) -> list[str]:
+    """List ``pythonX.Y`` below ``lib`` and ``lib64``, oldest first."""
+    names: set[str] = set()
+    for lib in ("lib", "lib64"):
+        try:
+            names.update(name for name in os.listdir(os.path.join(prefix, lib)) if _library_key(name)[0])
+        except OSError:
+            continue
+    return sorted(names, key=_library_key)
+
+
+def _library_key(name: str) -> tuple[int, int, str]:
+    """Split ``python3.13t`` into (3, 13, "t"); the first is 0 when the name is another directory's."""
+    if not name.startswith(("python", "pypy")):
+        return 0, 0, ""
+    major, dot, minor = name.removeprefix("python").removeprefix("pypy").partition(".")
+    digits = minor.removesuffix("t")
+    if not dot or not major.isdigit() or not digits.isdigit():
+        return 0, 0, ""
+    return int(major), int(digits), "t" if digits != minor else ""
+
+
+def _choose_library(prefix: str, executable: str | None, version: str | None) -> str | None:
+    """Return the ``pythonX.Y`` that belongs to this prefix when ``lib`` has several (``/usr`` often does)."""
+    names = _library_names(prefix)
+    if len(names) < 2:
+        return names[0] if names else None
+    wanted = []
+    if version:
+        wanted.append("python" + ".".join(version.split(".")[:2]))
+    if executable:
+        wanted.append(os.path.basename(os.path.realpath(executable)).removesuffix(".exe"))
+    for name in wanted:
+        if name in names:
+            return name
+    landmarks = [name for name in names if os.path.isfile(os.path.join(prefix, "lib", name, "os.py"))]
+    return (landmarks or names)[-1]
+
+
+def _site_packages(prefix: str, library: str | None, *, virtual: bool) -> list[str]:
+    """List the directories ``site.getsitepackages`` would, Debian's and Fedora's changes to it included."""
+    if library is None:
+        return [os.path.join(prefix, "Lib", "site-packages")]
+    major = f"python{_library_key(library)[0]}"
+    folders = []
+    if not virtual and os.path.isdir(os.path.join(prefix, "lib", major, "dist-packages")):
+        folders += [
+            os.path.join(prefix, "local", "lib", library, "dist-packages"),
+            os.path.join(prefix, "lib", major, "dist-packages"),
+            os.path.join(prefix, "lib", library, "dist-packages"),
+        ]
+        return folders
+    roots = [prefix]
+    # Fedora: the administrator's packages lie in /usr/local, before those of the distribution (library in lib64).
+    if (
+        not virtual
+        and os.path.basename(prefix) == "usr"
+        and os.path.isfile(os.path.join(prefix, "lib64", library, "os.py"))
+    ):
+        roots.insert(0, os.path.join(prefix, "local"))
+    for root in roots:
+        folders += [os.path.join(root, lib, library, "site-packages") for lib in ("lib64", "lib")]
+    return folders
+
+
+def _distinct(folders: list[str]) -> tuple[str, ...]:
+    """Keep the first name of every directory that exists (lib64 is often a link to lib)."""
+    seen = set()
+    kept = []
+    for folder in folders:
+        try:
+            status = os.stat(folder)
+        except OSError:
+            continue
+        identity = (status.st_dev, status.st_ino) if status.st_ino else folder
+        if identity not in seen:
+            seen.add(identity)
+            # The plain name reads better than lib64's.
+            plain = folder.replace(f"{os.sep}lib64{os.sep}", f"{os.sep}lib{os.sep}")
+            kept.append(plain if plain != folder and _same_directory(plain, folder) else folder)
+    return tuple(kept)
+
+
+def _same_directory(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _user_site(library: str | None, version: str | None, environ: Mapping[str, str]) -> str | None:
+    base = environ.get("PYTHONUSERBASE")
+    if library is None:
+        root = base or (os.path.join(environ["APPDATA"], "Python") if environ.get("APPDATA") else None)
+        if root is None or version is None:
+            return None
+        return os.path.join(root, "Python" + "".join(version.split(".")[:2]), "site-packages")
+    if base is None:
+        home = environ.get("HOME")
+        if not home:
+            return None
+        base = os.path.join(home, ".local")
+    return os.path.join(base, "lib", library, "site-packages")
+
+
+def _python_path(environ: Mapping[str, str]) -> tuple[str, ...]:
+    entries = environ.get("PYTHONPATH", "").split(os.pathsep)
+    return tuple(os.path.abspath(entry) for entry in entries if entry and os.path.isdir(entry))
+
+
+def _holds_packages(folder: str) -> bool:
+    try:
+        return any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _read_config(path: str) -> dict[str, str]:
+    """Read ``pyvenv.cfg`` as ``site`` does: lines with ``=``, keys in lower case."""
+    config = {}
+    for line in _read(path).splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            config[key.strip().lower()] = value.strip()
+    return config
+
+
+def _base_prefix(config: Mapping[str, str]) -> str | None:
+    """Return the prefix of the Python a virtual environment was made from."""
+    home = config.get("home", "")
+    candidates = [config.get("base-prefix", "")]
+    executable = config.get("executable") or config.get("base-executable") or _python_in(home)
+    for path in (os.path.realpath(executable) if executable else "", os.path.join(home, "python") if home else ""):
+        folder = os.path.dirname(path)
+        while folder and folder != os.path.dirname(folder):
+            candidates.append(folder)
+            folder = os.path.dirname(folder)
+    for candidate in candidates:
+        if candidate and (_library_names(candidate) or os.path.isdir(os.path.join(candidate, "Lib", "site-packages"))):
+            return candidate
+    return None
+
+
+def _python_in(folder: str) -> str | None:
+    for name in ("python3", "python", "python.exe"):
+        path = os.path.join(folder, name)
+        if folder and os.path.exists(path):
+            return path
+    return None
+
+
+def _find_version(prefix: str, library: str | None, config: Mapping[str, str]) -> str | None:
+    """Return the version as exactly as the files tell it."""
+    stated = config.get("version_info") or config.get("version")
+    if stated:
+        return stated.removesuffix(".final.0")  # as virtualenv writes it
+    if _same_directory(prefix, sys.prefix):
+        return ".".join(str(part) for part in sys.version_info[:3])
+    short = None if library is None else ".".join(str(part) for part in _library_key(library)[:2])
+    try:
+        metas = os.listdir(os.path.join(prefix, "conda-meta"))
+    except OSError:
+        metas = []
+    for name in metas:
+        match = re.fullmatch(r"python-(\d+\.\d+\.\d+\w*)-[^-]+\.json", name)
+        if match:
+            return match[1]
+    if library is not None and not library.startswith("pypy"):
+        header = _read(os.path.join(prefix, "include", library, "patchlevel.h"))
+        match = re.search(r'#define\s+PY_VERSION\s+"([^"+]+)', header)
+        if match:
+            return match[1]
+    if os.path.basename(os.path.dirname(prefix)) == "versions" and os.path.basename(prefix)[:1].isdigit():
+        return os.path.basename(prefix)
+    return short

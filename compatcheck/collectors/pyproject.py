@@ -1,0 +1,343 @@
+"""``pyproject.toml``: what a project requires, by PEP 621, PEP 735 and the tables of uv and poetry.
+
+Build requirements are left out: they are installed apart from the project.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.markers import MarkerEnvironment, canonical_name, describe_machine
+from compatcheck.core.requirement import (
+    InvalidRequirementError,
+    Requirement,
+    combine,
+    parse_requirement,
+    read_url,
+)
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import echo
+from compatcheck.core.toml import TomlFile, locate_key, read_toml
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
+_MAX_DEPTH = 50
+_POETRY_OPERATORS = {"=": "==", "<>": "!="}
+_POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|=|~=|!=|<>|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
+
+
+def read_pyproject(
+    path: str,
+    *,
+    marker_environment: Mapping[str, str] | None = None,
+    extras: Iterable[str] = (),
+    groups: Iterable[str] = (),
+) -> Environment:
+    """Read the requirements of a project.
+
+    Packages that only an extra requires are listed with the details ``extra`` and ``presence: unknown`` unless the
+    extra is selected; dependency groups that are not selected are named in a note.
+
+    Args:
+        path: the file.
+        marker_environment: known marker variables, such as ``python_full_version``.
+        extras: selected extras.
+        groups: selected dependency groups (PEP 735, or those of poetry).
+
+    Raises:
+        InputError: it cannot be read or is not TOML.
+    """
+    reading = _Reading(read_toml(path))
+    project = _table(reading.file.data.get("project"))
+    tool = _table(reading.file.data.get("tool"))
+    poetry, uv = _table(tool.get("poetry")), _table(tool.get("uv"))
+    requires = project.get("requires-python")
+    requires = requires if isinstance(requires, str) else None
+    required = reading.read_strings(project.get("dependencies"), "project", "dependencies")
+    optional = {
+        canonical_name(name): reading.read_strings(items, "project.optional-dependencies", name)
+        for name, items in _table(project.get("optional-dependencies")).items()
+    }
+    named_groups = reading.read_groups(_table(reading.file.data.get("dependency-groups")))
+    if "dependencies" in poetry:
+        more, by_extra, python = reading.read_poetry(poetry)
+        required += more
+        requires = requires or python
+        for extra, items in by_extra.items():
+            optional.setdefault(extra, []).extend(items)
+    for name, group in _table(poetry.get("group")).items():
+        items = reading.read_poetry_table(
+            _table(_table(group).get("dependencies")), f"tool.poetry.group.{name}.dependencies"
+        )
+        named_groups.setdefault(canonical_name(name), []).extend(items)
+    reading.report_dynamic(project, tool)
+    wanted_extras, wanted_groups = set(map(canonical_name, extras)), set(map(canonical_name, groups))
+    environment = describe_machine(marker_environment, requires_python=requires, extras=wanted_extras)
+    for name in sorted(wanted_extras):
+        required += optional.get(name, [])
+    for name in sorted(wanted_groups):
+        required += named_groups.get(name, [])
+    unknown = sorted((wanted_extras - set(optional)) | (wanted_groups - set(named_groups)))
+    if unknown:
+        reading.notes.append(f"{path} has no extra or group named {', '.join(unknown)}")
+    constraints = reading.read_strings(uv.get("constraint-dependencies"), "tool.uv", "constraint-dependencies")
+    overrides = reading.read_strings(uv.get("override-dependencies"), "tool.uv", "override-dependencies")
+    combined = combine(required, environment, constraints=constraints, overrides=overrides)
+    packages = dict(combined.packages)
+    for name, package in _possible(optional, wanted_extras, environment).items():
+        packages.setdefault(name, package)
+    left_out = sorted(set(named_groups) - wanted_groups)
+    if left_out:
+        reading.notes.append(f"dependency groups not selected: {', '.join(left_out)}")
+    if not packages and not reading.skipped:
+        reading.skipped.append(
+            Skipped(
+                Source(path), "states no requirements", "check the requirement file, lock or environment of the project"
+            )
+        )
+    return Environment(
+        path, packages, complete=False, skipped=tuple(reading.skipped), notes=(*reading.notes, *combined.notes)
+    )
+
+
+def _possible(
+    optional: Mapping[str, list[Requirement]], selected: Iterable[str], environment: MarkerEnvironment
+) -> dict[str, Package]:
+    """Describe what the extras that are not selected would bring.
+
+    Where several bring one package, the range of any of them is possible.
+    """
+    found: dict[str, list[tuple[str, Package]]] = {}
+    for extra in sorted(set(optional) - set(selected)):
+        with_extra = environment._replace(extras=environment.extras | {extra})
+        for name, package in combine(optional[extra], with_extra).packages.items():
+            found.setdefault(name, []).append((extra, package))
+    packages = {}
+    for name, versions in found.items():
+        first = versions[0][1]
+        details = {**first.details, "extra": ", ".join(extra for extra, _ in versions), "presence": "unknown"}
+        ranges = dict.fromkeys(
+            f"=={package.version}" if package.version else package.specifier or "" for _, package in versions
+        )
+        if len(ranges) == 1:
+            packages[name] = first._replace(details=details)
+        else:
+            joined = "" if "" in ranges else " || ".join(ranges)
+            packages[name] = first._replace(version=None, specifier=joined, details=details)
+    return packages
+
+
+class _Reading:
+    """One file with what could not be used of it."""
+
+    def __init__(self, file: TomlFile) -> None:
+        self.file = file
+        self.skipped: list[Skipped] = []
+        self.notes: list[str] = []
+        self._groups: dict[str, list[Requirement]] = {}
+
+    def read_strings(self, items: object, table: str, key: str) -> list[Requirement]:
+        """Read an array of requirement strings."""
+        if items is None:
+            return []
+        if not isinstance(items, list):
+            self._skip(self._source(table, key), "is not an array of requirements", f'write {key} = ["name>=1.2"]')
+            return []
+        found = []
+        for index, item in enumerate(items):
+            source = self._source(table, key, index, item if isinstance(item, str) else None)
+            if not isinstance(item, str):
+                self._skip(source, f"{echo(str(item))} is not a requirement string", _FORM)
+                continue
+            try:
+                found.append(parse_requirement(item, source))
+            except InvalidRequirementError as error:
+                self._skip(source, str(error), _FORM)
+        return found
+
+    def read_groups(self, groups: Mapping[str, Any]) -> dict[str, list[Requirement]]:
+        """Read dependency groups (PEP 735) with the groups they include."""
+        by_name = {canonical_name(name): (name, items) for name, items in groups.items()}
+        return {name: self._expand_group(name, by_name, ()) for name in by_name}
+
+    def _expand_group(
+        self, name: str, groups: Mapping[str, tuple[str, Any]], chain: tuple[str, ...]
+    ) -> list[Requirement]:
+        if name in self._groups:
+            return self._groups[name]
+        written, items = groups[name]
+        if not isinstance(items, list):
+            return self.read_strings(items, "dependency-groups", written)
+        found = self.read_strings([item for item in items if isinstance(item, str)], "dependency-groups", written)
+        for index, item in enumerate(items):
+            if isinstance(item, str):
+                continue
+            included = item.get("include-group") if isinstance(item, dict) else None
+            source = self._source("dependency-groups", written, index)
+            if not isinstance(included, str):
+                self._skip(source, f"{echo(str(item))} is neither a requirement nor an include-group", _FORM)
+                continue
+            target = canonical_name(included)
+            if target in (*chain, name):
+                cycle = " → ".join((*chain, name, target))
+                self._skip(source, f"includes itself: {cycle}", "remove one of the include-group entries")
+            elif len(chain) >= _MAX_DEPTH:
+                self._skip(source, f"is included {_MAX_DEPTH} groups deep", "include it from fewer groups")
+            elif target not in groups:
+                self._skip(
+                    source,
+                    f"includes the group {included!r}, which does not exist",
+                    "add the group or remove the entry",
+                )
+            else:
+                found += self._expand_group(target, groups, (*chain, name))
+        self._groups[name] = list({item.source: item for item in found}.values())
+        return self._groups[name]
+
+    def read_poetry(
+        self, poetry: Mapping[str, Any]
+    ) -> tuple[list[Requirement], dict[str, list[Requirement]], str | None]:
+        """Read the requirements of a poetry project: those always installed, those by extra, and the Python range."""
+        table = _table(poetry["dependencies"])
+        found = self.read_poetry_table(table, "tool.poetry.dependencies")
+        optional = {
+            canonical_name(name)
+            for name, value in table.items()
+            if isinstance(value, dict) and value.get("optional") is True
+        }
+        by_extra: dict[str, list[Requirement]] = {}
+        for extra, names in _table(poetry.get("extras")).items():
+            listed = (
+                {canonical_name(name) for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+            )
+            by_extra[canonical_name(extra)] = [item for item in found if item.name in listed]
+        python = table.get("python")
+        try:
+            requires = convert_poetry_range(python) if isinstance(python, str) else None
+        except InvalidSpecifierError:
+            requires = None
+        return [item for item in found if item.name not in optional], by_extra, requires
+
+    def read_poetry_table(self, table: Mapping[str, Any], where: str) -> list[Requirement]:
+        """Read one table of poetry requirements."""
+        found = []
+        for name, value in table.items():
+            if canonical_name(name) == "python":
+                continue
+            for item in value if isinstance(value, list) else [value]:
+                source = self._source(where, name)
+                try:
+                    found.append(_read_poetry_item(name, item, source))
+                except (InvalidRequirementError, InvalidSpecifierError) as error:
+                    self._skip(source, str(error), 'write it as name = "^1.2" or name = {version = ">=1.2,<2"}')
+        return found
+
+    def report_dynamic(self, project: Mapping[str, Any], tool: Mapping[str, Any]) -> None:
+        """Say which requirements the file leaves to the build."""
+        dynamic = project.get("dynamic")
+        for key in ("dependencies", "optional-dependencies"):
+            if isinstance(dynamic, list) and key in dynamic:
+                stated = _table(_table(_table(tool.get("setuptools")).get("dynamic")).get(key)).get("file")
+                files = [stated] if isinstance(stated, str) else stated if isinstance(stated, list) else []
+                elsewhere = (
+                    f"check {', '.join(map(str, files))}"
+                    if files
+                    else "check the environment, a lock or setup.py's result"
+                )
+                source = self._source("project", "dynamic")
+                self._skip(source, f"{key} are computed by the build, which is not run", elsewhere)
+
+    def _source(self, table: str, key: str, index: int | None = None, item: str | None = None) -> Source:
+        name = f"{table}.{key}" if index is None else f"{table}.{key}[{index}]"
+        return Source(self.file.path, name, locate_key(self.file.text, table, key, item))
+
+    def _skip(self, source: Source, reason: str, hint: str) -> None:
+        skipped = Skipped(source, reason, hint)
+        if skipped not in self.skipped:
+            self.skipped.append(skipped)
+
+
+def _read_poetry_item(name: str, item: object, source: Source) -> Requirement:
+    details: dict[str, str] = {}
+    version: str | None = None
+    clauses: list[str] = []
+    table = {"version": item} if isinstance(item, str) else item
+    if not isinstance(table, dict):
+        message = f"{name} = {echo(str(item))} is not a poetry requirement"
+        raise InvalidRequirementError(message)
+    stated = table.get("version", "*")
+    specifier = convert_poetry_range(stated if isinstance(stated, str) else str(stated))
+    for kind in ("git", "path", "url"):
+        if isinstance(table.get(kind), str):
+            _, version, more = read_url(table[kind], name)
+            details.update(more)
+            if kind == "git":
+                revision = next((table[key] for key in ("tag", "rev", "branch") if isinstance(table.get(key), str)), "")
+                details.update(vcs="git", revision=revision)
+    if isinstance(table.get("extras"), list):
+        details["extras"] = ",".join(map(str, table["extras"]))
+    if isinstance(table.get("markers"), str):
+        clauses.append(f"({table['markers']})")
+    if isinstance(table.get("python"), str):
+        clauses.append(_python_marker(convert_poetry_range(table["python"])))
+    if isinstance(table.get("platform"), str):
+        clauses.append(f'sys_platform == "{table["platform"]}"')
+    marker = " and ".join(clause for clause in clauses if clause) or None
+    return Requirement(canonical_name(name), specifier, source, version, marker, details)
+
+
+def _python_marker(specifier: str) -> str:
+    alternatives = []
+    for part in specifier.split("||"):
+        clauses = [re.fullmatch(r"\s*([<>=!~]+)\s*(.+?)\s*", clause) for clause in part.split(",")]
+        joined = " and ".join(f'python_full_version {match[1]} "{match[2]}"' for match in clauses if match)
+        alternatives.append(f"({joined})" if joined else "")
+    return "" if "" in alternatives else "(" + " or ".join(alternatives) + ")"
+
+
+def convert_poetry_range(text: str) -> str:
+    """Convert a poetry constraint (``^1.2``, ``~1.2``, ``1.2.*``, ``1.2.3``) to PEP 440, alternatives joined by ``||``.
+
+    https://python-poetry.org/docs/dependency-specification/#version-constraints
+
+    Raises:
+        InvalidSpecifierError: it is not a poetry constraint.
+    """
+    alternatives = []
+    for part in re.split(r"\s*\|\|?\s*", text.strip()):
+        clauses = [_convert_clause(match) for match in _POETRY_CLAUSE.finditer(part)]
+        joined = ",".join(clause for clause in clauses if clause)
+        compile_specifier(joined)
+        alternatives.append(joined)
+    return "" if "" in alternatives else " || ".join(alternatives)
+
+
+def _convert_clause(match: re.Match[str]) -> str:
+    tilde_or_caret, base, operator, operand, bare = match.groups()
+    if operator:
+        return _POETRY_OPERATORS.get(operator, operator) + operand
+    if bare:
+        bare = bare.removeprefix("v")
+        if bare in {"*", "x"}:
+            return ""
+        return f"=={bare}"
+    version = parse_version(base)
+    if version is None:
+        message = f"{match.group(0)!r} is not a version range"
+        raise InvalidSpecifierError(message)
+    release = version.release
+    if tilde_or_caret == "~":
+        kept = min(len(release), 2)
+    else:
+        kept = next((index + 1 for index, number in enumerate(release) if number), len(release))
+    ceiling = ".".join(map(str, (*release[: kept - 1], release[kept - 1] + 1)))
+    return f">={base},<{ceiling}"
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

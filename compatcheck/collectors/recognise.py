@@ -1,0 +1,142 @@
+"""Which files of a directory can be checked: by name, and by a look at the first bytes where the name is not enough."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SNIFFED_BYTES = 64 * 1024
+"""Most bytes read of a file to recognise it."""
+
+SKIPPED_DIRECTORIES = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        ".tox",
+        ".nox",
+        ".eggs",
+        ".cache",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        "__pycache__",
+        "__pypackages__",
+        "node_modules",
+        "site-packages",
+        "dist-packages",
+    }
+)
+"""Directories that are never entered: version control, caches, and packages someone else wrote."""
+
+_REQUIREMENT = re.compile(
+    rb"\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*(?:$|[<>=!~;@(#]|--)|-[rceif]\s*\S|--[a-z]|[a-z+]+://|\.{0,2}/)"
+)
+
+
+class Recogniser(NamedTuple):
+    """How one kind of file is recognised."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    """Matched against the last two parts of the path, lower case: ``requirements/base.txt``."""
+    sniff: Callable[[bytes], bool] | None = None
+    """Looks at the first bytes when the name alone does not decide."""
+
+
+def looks_like_requirements(head: bytes) -> bool:
+    """Tell whether most lines are requirements or options of pip."""
+    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return False
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        head = head.decode("utf-16", "replace").encode()
+    lines = [line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
+    fitting = sum(_REQUIREMENT.match(line) is not None for line in lines)
+    return not lines or 2 * fitting > len(lines)
+
+
+RECOGNISERS: tuple[Recogniser, ...] = (
+    Recogniser("pylock", re.compile(r"(?:.*/)?pylock(?:\.[^./]+)?\.toml")),
+    Recogniser("uv_lock", re.compile(r"(?:.*/)?uv\.lock")),
+    Recogniser("pyproject", re.compile(r"(?:.*/)?pyproject\.toml")),
+    Recogniser("constraints", re.compile(r"(?:.*/)?constraints?(?:[-_.][^/]*)?\.(?:txt|in)"), looks_like_requirements),
+    Recogniser("constraints", re.compile(r"(?:.*/)?[^/]*[-_.]constraints\.(?:txt|in)"), looks_like_requirements),
+    Recogniser("requirements", re.compile(r"(?:.*/)?[^/]*requirements?[^/]*\.(?:txt|in)"), looks_like_requirements),
+    Recogniser("requirements", re.compile(r"requirements?/[^/]+\.(?:txt|in)"), looks_like_requirements),
+)
+"""In order of precedence; a later kind of file is one more row."""
+
+
+def recognise(path: str) -> str | None:
+    """Tell what kind of file this is, or None when it is none that is known.
+
+    Returns:
+        ``requirements``, ``constraints``, ``pylock``, ``uv_lock`` or ``pyproject``: the collector that reads it.
+    """
+    parts = os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)
+    name = "/".join(parts[-2:]).lower()
+    head: bytes | None = None
+    for recogniser in RECOGNISERS:
+        if recogniser.pattern.fullmatch(name) is None:
+            continue
+        if recogniser.sniff is None:
+            return recogniser.kind
+        if head is None:
+            head = _read_head(path)
+        if recogniser.sniff(head):
+            return recogniser.kind
+    return None
+
+
+def _read_head(path: str) -> bytes:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(SNIFFED_BYTES)
+    except (OSError, ValueError):
+        return b""  # the reader will say why it cannot be read
+
+
+def walk(path: str) -> Iterator[tuple[str, str | None]]:
+    """List the regular files under a directory with their kinds, sorted by path; a file lists itself.
+
+    Links to directories are not followed, so that a loop of links cannot be entered and nothing is listed twice.
+    Virtual environments, caches and installed packages are left out, and a directory that cannot be listed is passed
+    over.
+    """
+    if not os.path.isdir(path):
+        yield path, recognise(path)
+        return
+    pending = [path]
+    while pending:
+        directory = pending.pop()
+        try:
+            with os.scandir(directory) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        if directory != path and any(entry.name == "pyvenv.cfg" for entry in entries):
+            continue
+        below = []
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in SKIPPED_DIRECTORIES and not entry.name.endswith((".egg-info", ".dist-info")):
+                    below.append(entry.path)
+            elif _is_regular(entry):
+                yield entry.path, recognise(entry.path)
+        pending.extend(reversed(below))
+
+
+def _is_regular(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False

@@ -1,0 +1,187 @@
+"""Hjson as DeepSpeed reads its configuration: JSON with comments, unquoted keys and strings, optional commas.
+
+DeepSpeed parses with the ``hjson`` package and rejects duplicate keys, so a file with comments is legal there and illegal
+for the HF Trainer, which parses JSON. The positions of keys are kept: they also serve to find the line of a fact in a plain
+JSON file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Source
+
+MAX_DEPTH = 64
+_SPACE = re.compile(r"(?:[ \t\r\n]+|#[^\n]*|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_BARE_KEY = re.compile(r"[^\s,:\[\]{}'\"]+")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_WORDS = {"true": True, "false": False, "null": None}
+_END_OF_WORD = re.compile(r"[ \t]*(?:[,\]}\n]|#|//|/\*|\Z)")
+
+
+def parse_hjson(text: str, path: str) -> tuple[Any, dict[str, int]]:
+    """Parse Hjson.
+
+    Returns:
+        The data, and the line of every key by its dotted path.
+
+    Raises:
+        InputError: with line and remedy; duplicate keys are refused, as DeepSpeed does.
+    """
+    parser = _Parser(text, path)
+    return parser.document(), parser.lines
+
+
+class _Parser:
+    def __init__(self, text: str, path: str) -> None:
+        self.text = text
+        self.path = path
+        self.at = 0
+        self.lines: dict[str, int] = {}
+
+    def error(self, message: str, at: int | None = None) -> InputError:
+        at = self.at if at is None else at
+        line = self.text.count("\n", 0, at) + 1
+        column = at - (self.text.rfind("\n", 0, at) + 1) + 1
+        hint = "is the file complete?" if at >= len(self.text.rstrip()) else None
+        return InputError(
+            f"not valid JSON: {message} (column {column})",
+            source=Source(self.path, None, line),
+            hint=hint,
+        )
+
+    def space(self) -> str:
+        match = _SPACE.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return self.text[self.at : self.at + 1]
+
+    def document(self) -> Any:  # noqa: ANN401 (JSON)
+        first = self.space()
+        value = self.value("", 0) if first in {"{", "["} else self.members("", 0, closing="")
+        self.space()
+        if self.at != len(self.text):
+            msg = "unexpected text after the end"
+            raise self.error(msg)
+        return value
+
+    def value(self, where: str, depth: int) -> Any:  # noqa: ANN401 (JSON)
+        if depth > MAX_DEPTH:
+            msg = "nested too deeply"
+            raise self.error(msg)
+        char = self.space()
+        if char == "{":
+            self.at += 1
+            return self.members(where, depth, closing="}")
+        if char == "[":
+            self.at += 1
+            return self.items(where, depth)
+        if self.text.startswith("'''", self.at):
+            return self.multiline()
+        if char in {'"', "'"}:
+            return self.quoted()
+        return self.bare()
+
+    def members(self, where: str, depth: int, *, closing: str) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        while True:
+            char = self.space()
+            if char == closing:
+                self.at += len(closing)
+                return result
+            if not char:
+                msg = f"expected {closing!r}"
+                raise self.error(msg)
+            start = self.at
+            key = self.quoted() if char in {'"', "'"} else self.bare_key()
+            if key in result:
+                message = f"duplicate key {key!r}"
+                line = self.text.count("\n", 0, start) + 1
+                raise InputError(
+                    message,
+                    source=Source(self.path, key, line),
+                    hint="keep one; DeepSpeed refuses duplicates",
+                )
+            if self.space() != ":":
+                msg = f"expected ':' after {key!r}"
+                raise self.error(msg)
+            self.at += 1
+            dotted = f"{where}.{key}" if where else key
+            self.lines[dotted] = self.text.count("\n", 0, start) + 1
+            result[key] = self.value(dotted, depth + 1)
+            if self.space() == ",":
+                self.at += 1
+
+    def items(self, where: str, depth: int) -> list[Any]:
+        result: list[Any] = []
+        while True:
+            char = self.space()
+            if char == "]":
+                self.at += 1
+                return result
+            if not char:
+                msg = "expected ']'"
+                raise self.error(msg)
+            result.append(self.value(f"{where}[{len(result)}]", depth + 1))
+            if self.space() == ",":
+                self.at += 1
+
+    def bare_key(self) -> str:
+        match = _BARE_KEY.match(self.text, self.at)
+        if match is None:
+            msg = "expected a key"
+            raise self.error(msg)
+        self.at = match.end()
+        return match.group()
+
+    def quoted(self) -> str:
+        quote = self.text[self.at]
+        end = self.at + 1
+        while end < len(self.text) and self.text[end] != quote:
+            if self.text[end] == "\n":
+                msg = "string is not closed"
+                raise self.error(msg)
+            end += 2 if self.text[end] == "\\" else 1
+        if end >= len(self.text):
+            msg = "string is not closed"
+            raise self.error(msg)
+        raw = self.text[self.at + 1 : end]
+        try:
+            value: str = json.loads(
+                f'"{raw}"' if quote == '"' else '"' + raw.replace("\\'", "'").replace('"', '\\"') + '"',
+            )
+        except ValueError:
+            msg = "bad escape in string"
+            raise self.error(msg) from None
+        self.at = end + 1
+        return value
+
+    def multiline(self) -> str:
+        end = self.text.find("'''", self.at + 3)
+        if end < 0:
+            msg = "multi-line string is not closed"
+            raise self.error(msg)
+        indent = self.at - (self.text.rfind("\n", 0, self.at) + 1)
+        lines = self.text[self.at + 3 : end].split("\n")
+        self.at = end + 3
+        if not lines[0].strip():
+            lines = lines[1:]
+        stripped = [line[indent:] if not line[:indent].strip() else line.lstrip() for line in lines]
+        return "\n".join(stripped).removesuffix("\n")
+
+    def bare(self) -> Any:  # noqa: ANN401 (JSON)
+        for pattern, convert in ((_NUMBER, json.loads), (re.compile("true|false|null"), _WORDS.__getitem__)):
+            match = pattern.match(self.text, self.at)
+            if match and _END_OF_WORD.match(self.text, match.end()):
+                self.at = match.end()
+                return convert(match.group())
+        end = self.text.find("\n", self.at)
+        end = len(self.text) if end < 0 else end
+        word = self.text[self.at : end].strip()
+        if not word or word[0] in "{}[],:":
+            msg = "expected a value"
+            raise self.error(msg)
+        self.at = end
+        return word

@@ -1,0 +1,124 @@
+"""Translate the keys of a configuration to the vocabulary by table, and find the ones nobody understands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from compatcheck.core.document import AUTO, Document, Statement
+from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.source import Skipped, Source
+from compatcheck.rules.vocabulary import nearest, parse_value
+
+Convert = Callable[[Any], Any]
+
+
+class Key(NamedTuple):
+    """What one key of a configuration means."""
+
+    fact: str
+    convert: Convert | None = None
+    """Turns the file's value into one `parse_value` accepts; None takes it as it is. May raise ValueError."""
+
+
+LEAVE = object()
+"""What a conversion returns when the value states nothing about the fact."""
+
+
+class Translation(NamedTuple):
+    """The keys of one document, translated."""
+
+    statements: tuple[Statement, ...]
+    unread: tuple[tuple[str, str | None], ...]
+    skipped: tuple[Skipped, ...]
+
+
+def flatten(data: Mapping[str, Any], prefix: str = "", stop: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield every leaf as a dotted key and its value; a key in ``stop`` is a leaf whatever it holds."""
+    for name, value in data.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and key not in stop:
+            yield from flatten(value, f"{key}.", stop)
+        else:
+            yield key, value
+
+
+def translate(
+    leaves: Iterator[tuple[str, Any]],
+    table: Mapping[str, Key | tuple[Key, ...]],
+    *,
+    irrelevant: Callable[[str], bool],
+    source: Source,
+    auto: bool = False,
+) -> Translation:
+    """Translate dotted keys.
+
+    Args:
+        leaves: dotted keys with their values.
+        table: what keys mean.
+        irrelevant: tells whether a key is known and has no bearing on memory.
+        source: the file.
+        auto: whether the word ``auto`` stands for "filled in later".
+    """
+    statements: list[Statement] = []
+    unread: list[tuple[str, str | None]] = []
+    skipped: list[Skipped] = []
+    for key, value in leaves:
+        entry = table.get(key)
+        if entry is None:
+            if irrelevant(key):
+                statements.append(Statement(None, key, value))
+            else:
+                unread.append((key, nearest(key, list(table))))
+            continue
+        for meaning in (entry,) if isinstance(entry, Key) else entry:
+            if auto and value == "auto":
+                statements.append(Statement(meaning.fact, key, AUTO))
+                continue
+            try:
+                converted = value if meaning.convert is None else meaning.convert(value)
+                if converted is LEAVE:
+                    statements.append(Statement(None, key, value))
+                    continue
+                parsed = parse_value(meaning.fact, converted, source._replace(key=key))
+            except (UsageError, ValueError, TypeError, AttributeError) as error:
+                hint = error.hint if isinstance(error, UsageError) else str(error) or None
+                skipped.append(
+                    Skipped(source._replace(key=key), f"value {_short(value)} of {key} is not understood", hint),
+                )
+                continue
+            statements.append(Statement(meaning.fact, key, parsed))
+    return Translation(tuple(statements), tuple(unread), tuple(skipped))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def make_document(
+    reader: str,
+    source: Source,
+    translation: Translation,
+    references: tuple[tuple[str, str, str], ...] = (),
+) -> Document:
+    """Assemble a document; a file in which no key at all was understood is not one of this reader.
+
+    Raises:
+        InputError: nothing in the file was understood.
+    """
+    if not translation.statements and not translation.skipped and translation.unread:
+        first = ", ".join(key for key, _ in translation.unread[:3])
+        msg = f"none of its keys is known ({first})"
+        raise InputError(msg, source=source, hint="is this the file you meant?")
+    return Document(reader, source, translation.statements, translation.unread, translation.skipped, references)
+
+
+def none_when_zero(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read 0, false and empty text as "none"."""
+    return None if value in (0, False, "", "none", "None") else value
+
+
+def only_true(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a switch that says something only when it is on."""
+    return True if value is True or str(value).lower() == "true" else LEAVE

@@ -1,0 +1,57 @@
+"""Find the line of a key in a configuration file, after the fact: only for facts that end in a finding."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.configs.hjson import parse_hjson
+from compatcheck.configs.text import read_text
+from compatcheck.core.errors import InputError
+
+if TYPE_CHECKING:
+    from compatcheck.core.source import Source
+
+
+def with_line(source: Source) -> Source:
+    """Return the source with its line, when it names a key of a file that can be read."""
+    if source.line is not None or source.key is None:
+        return source
+    lines = _lines(source.path)
+    key = source.key
+    while key:
+        if key in lines:
+            return source._replace(line=lines[key])
+        key = key.rpartition(".")[0]
+    return source
+
+
+@lru_cache(maxsize=64)
+def _lines(path: str) -> dict[str, int]:
+    if not path.endswith((".json", ".jsonc", ".hjson", ".yaml", ".yml")):
+        return {}
+    try:
+        text = read_text(path)
+        return _yaml_lines(text) if path.endswith((".yaml", ".yml")) else parse_hjson(text, path)[1]
+    except InputError:
+        return {}
+
+
+def _yaml_lines(text: str) -> dict[str, int]:
+    import yaml  # noqa: PLC0415 (imported already when the file was read)
+
+    lines: dict[str, int] = {}
+    try:
+        node: Any = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        return lines
+    pending: list[tuple[str, Any, int]] = [("", node, 0)]
+    while pending:
+        prefix, node, depth = pending.pop()
+        if node is None or node.id != "mapping" or depth > 64:
+            continue
+        for key, value in node.value:
+            dotted = f"{prefix}{key.value}" if key.id == "scalar" else ""
+            lines.setdefault(dotted, key.start_mark.line + 1)
+            pending.append((f"{dotted}.", value, depth + 1))
+    return lines

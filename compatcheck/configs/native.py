@@ -1,0 +1,120 @@
+"""The native facts file: ``compatcheck: 1`` and the vocabulary's own names, by section."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compatcheck.configs.keys import Key, flatten, translate
+from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
+from compatcheck.core.document import Document
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Source
+from compatcheck.rules.vocabulary import vocabulary
+
+VERSION = 1
+SECTIONS = ("runtime", "model", "training", "rollout", "run", "hardware", "allocator", "configuration", "environment")
+COMPONENTS = {"cuda", "cudnn", "nccl", "cublas", "driver"}
+
+
+def recognise(data: Mapping[str, Any]) -> bool:
+    """Tell whether parsed data is a native facts file."""
+    return "compatcheck" in data
+
+
+def read(path: str) -> tuple[Document, Environment | None]:
+    """Read a facts file: its facts, and the environment when it lists packages or variables.
+
+    Raises:
+        InputError: not readable, or of another version.
+    """
+    data = expect_mapping(parse_json_or_yaml(read_text(path), path), path, "a facts file")
+    version = data.get("compatcheck")
+    if version != VERSION:
+        msg = f"facts file of version {version!r}"
+        raise InputError(
+            msg,
+            source=Source(path, "compatcheck"),
+            hint=f"this release reads version {VERSION}",
+        )
+    return read_data({key: value for key, value in data.items() if key != "compatcheck"}, path)
+
+
+def read_data(data: Mapping[str, Any], path: str) -> tuple[Document, Environment | None]:
+    """Translate the sections of a facts file, or of a rule's example, which has the same layout.
+
+    A ``model`` may be text (a known model, a path or a hub id) or a mapping with ``from``; it becomes a reference.
+    """
+    source = Source(path)
+    references: tuple[tuple[str, str, str], ...] = ()
+    facts: dict[str, Any] = {}
+    for section, value in data.items():
+        if section in {"packages", "env"}:
+            continue
+        if section == "model" and isinstance(value, str):
+            references = (("model", value, "model"),)
+            continue
+        if section not in SECTIONS:
+            facts[section] = value
+            continue
+        entries = expect_section(value, path, section)
+        if section == "model" and "from" in entries:
+            references = (("model", str(entries.pop("from")), "model.from"),)
+        facts[section] = entries
+    table = {name: Key(name) for name in vocabulary()}
+    translation = translate(flatten(facts), table, irrelevant=lambda _: False, source=source)
+    document = Document("native", source, *translation, references)
+    return document, _environment(data, path)
+
+
+def expect_section(value: Any, path: str, section: str) -> dict[str, Any]:  # noqa: ANN401 (YAML)
+    """Return a copy of a section's mapping.
+
+    Raises:
+        InputError: it is something else.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        msg = f"section {section!r} must be a mapping"
+        raise InputError(msg, source=Source(path, section))
+    return dict(value)
+
+
+def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
+    packages = expect_section(data.get("packages"), path, "packages")
+    variables = data.get("env")
+    if not packages and variables is None:
+        return None
+    distributions: dict[str, Package] = {}
+    components: dict[str, Package] = {}
+    python = None
+    for name, text in packages.items():
+        if not isinstance(text, str):
+            hint = f'write {name}: "{text}"' if isinstance(text, int | float) else None
+            msg = "a version must be quoted text"
+            raise InputError(msg, source=Source(path, f"packages.{name}"), hint=hint)
+        package = _package(name, text.strip(), Source(path, f"packages.{name}"))
+        if name == "python":
+            python = text.strip()
+        (components if name in COMPONENTS or name == "python" else distributions)[package.name] = package
+    return Environment(
+        origin=path,
+        packages=distributions,
+        complete=False,
+        python=python,
+        components=components,
+        variables=None
+        if variables is None
+        else {str(key): str(value) for key, value in expect_section(variables, path, "env").items()},
+        variables_complete=variables is not None,
+        variables_source=Source(path, "env"),
+    )
+
+
+def _package(name: str, text: str, source: Source) -> Package:
+    canonical = name.lower().replace("_", "-").replace(".", "-")
+    if text in {"absent", "present"} or text[:1] in set("<>=!~"):
+        return Package(canonical, None, source, "" if text == "present" else text)
+    return Package(canonical, text, source)

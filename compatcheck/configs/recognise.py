@@ -1,0 +1,142 @@
+"""Tell what a configuration file is from its content, and read it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.configs import accelerate, deepspeed, hf_trainer, model, native
+from compatcheck.configs.text import parse_json_or_yaml, read_text
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.rules.database import RuleSet
+
+SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
+
+
+class Reading(NamedTuple):
+    """What one configuration file gave."""
+
+    documents: tuple[Document, ...]
+    environment: Environment | None = None
+    """Packages or variables that a facts file declares."""
+
+
+def read_configuration(path: str, *, named: bool) -> Reading | None:
+    """Read a configuration file of any known kind.
+
+    Args:
+        path: the file.
+        named: whether the person named it; then an unknown kind is an error, otherwise it is passed over.
+
+    Returns:
+        What it says, or None when it was walked into and is no training configuration.
+
+    Raises:
+        InputError: not readable, malformed, or (when named) of no known kind.
+    """
+    kind, data = _classify(path, named=named)
+    match kind:
+        case "native":
+            document, environment = native.read(path)
+            return Reading((document,), environment)
+        case "model":
+            return Reading((model.read_data(data, path),))
+        case "deepspeed":
+            return Reading((deepspeed.read(path),))
+        case "accelerate":
+            return Reading((accelerate.read(path),))
+        case "hf_trainer":
+            return Reading(hf_trainer.read_data(data, path))
+        case _:
+            if not named:
+                return None
+            hint = "known: config.json, DeepSpeed, accelerate, HF Trainer and TRL arguments, a compatcheck facts file"
+            msg = "is no configuration this release can read"
+            raise InputError(msg, source=Source(path), hint=hint)
+
+
+def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
+    try:
+        data = parse_json_or_yaml(read_text(path), path)
+    except InputError:
+        if _looks_like_deepspeed(path):
+            return (
+                "deepspeed",
+                {},
+            )  # Hjson: comments are legal for DeepSpeed; its reader reports what is wrong otherwise
+        if named or os.path.basename(path) == "config.json":
+            raise
+        return None, {}
+    if not isinstance(data, Mapping) or not all(isinstance(key, str) for key in data):
+        return None, {}
+    for name, reader in (
+        ("native", native),
+        ("model", model),
+        ("accelerate", accelerate),
+        ("deepspeed", deepspeed),
+        ("hf_trainer", hf_trainer),
+    ):
+        if reader.recognise(data):
+            return name, dict(data)
+    return None, dict(data)
+
+
+def _looks_like_deepspeed(path: str) -> bool:
+    try:
+        text = read_text(path)
+    except InputError:
+        return False
+    return "zero_optimization" in text or "train_micro_batch_size_per_gpu" in text
+
+
+def follow_references(
+    documents: tuple[Document, ...],
+    rules: RuleSet,
+    environ: Mapping[str, str],
+) -> tuple[Document, ...]:
+    """Read the models and DeepSpeed files that documents name; what cannot be read is said in the naming document.
+
+    A model that a person gave wins: then references to models are not followed.
+    """
+    present = {os.path.realpath(document.source.path) for document in documents}
+    has_model = any(document.reader == "model" for document in documents)
+    result: list[Document] = []
+    for document in documents:
+        extra: list[Document] = []
+        skipped = list(document.skipped)
+        for kind, name, key in document.references:
+            place = document.source._replace(key=key)
+            try:
+                if kind == "model" and not has_model:
+                    extra.append(_read_named_model(name, document.source.path, rules, environ, place))
+                    has_model = True
+                elif kind == "deepspeed" and name != "auto":
+                    file = _beside(document.source.path, name)
+                    if os.path.realpath(file) not in present:
+                        present.add(os.path.realpath(file))
+                        extra.append(deepspeed.read(file))
+            except InputError as error:
+                reason = error.message if error.source == place else str(error)
+                skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint))
+        result.append(document._replace(skipped=tuple(skipped)))
+        result.extend(extra)
+    return tuple(result)
+
+
+def _read_named_model(name: str, base: str, rules: RuleSet, environ: Mapping[str, str], place: Source) -> Document:
+    local = _beside(base, name)
+    return model.read(local if os.path.exists(local) else name, rules, environ, place)
+
+
+def _beside(base: str, name: str) -> str:
+    """Resolve a path the way programs do, from the working directory, and beside the naming file otherwise."""
+    if os.path.isabs(name) or os.path.exists(name):
+        return name
+    beside = os.path.join(os.path.dirname(base), name)
+    return beside if os.path.exists(beside) else name

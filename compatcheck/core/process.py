@@ -1,0 +1,152 @@
+"""The one way other programs are run: bounded in time and output, and never left behind.
+
+Tools of a damaged driver hang in the kernel, flood their output or print nothing; none of that may stop a report.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import subprocess
+    import threading
+    from collections.abc import Mapping, Sequence
+
+OUTPUT_LIMIT_BYTES = 2**20
+_GRACE_SECONDS = 0.3
+"""How long a killed process may take to go; one that sleeps in the kernel is left to the system."""
+
+
+class Completed(NamedTuple):
+    """What became of a program."""
+
+    output: str
+    """Standard output and error in the order they came, up to the limit."""
+    returncode: int | None
+    """None when it never started or had to be stopped."""
+    failure: str | None
+    """In words, when it did not end by itself: not found, too slow, too much output."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended by itself with exit code 0."""
+        return self.failure is None and self.returncode == 0
+
+    def describe(self) -> str:
+        """Say in one line why it did not succeed, with the first line it printed."""
+        if self.failure is not None:
+            return self.failure
+        first = next((line.strip() for line in self.output.splitlines() if line.strip()), "")
+        return f"exit code {self.returncode}" + (f": {first[:200]}" if first else "")
+
+
+def run(
+    command: Sequence[str],
+    *,
+    timeout_seconds: float,
+    output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
+    environ: Mapping[str, str] | None = None,
+) -> Completed:
+    """Run a program to its end, or until its time or output is used up; then its whole process group is killed.
+
+    Args:
+        command: program and arguments; no shell is involved.
+        timeout_seconds: time from start to end.
+        output_limit_bytes: output after which it is stopped.
+        environ: variables of the child, this process's by default; messages are in English in any case.
+    """
+    import subprocess  # noqa: PLC0415 (costs more than most runs need)
+    import threading  # noqa: PLC0415
+
+    name = os.path.basename(command[0])
+    variables = {**(os.environ if environ is None else environ), "LC_ALL": "C"}
+    try:
+        process = subprocess.Popen(  # noqa: S603 (the caller's own command)
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=variables,
+            start_new_session=sys.platform != "win32",
+        )
+    except (OSError, ValueError) as error:
+        return Completed("", None, f"{name} could not be started: {getattr(error, 'strerror', None) or error}")
+    chunks: list[bytes] = []
+    ended = threading.Event()
+    assert process.stdout is not None  # noqa: S101 (a pipe was asked for)
+    reader = threading.Thread(target=_read, args=(process.stdout, chunks, output_limit_bytes, ended), daemon=True)
+    reader.start()
+    exited = _wait(process, ended, timeout_seconds)
+    if exited:
+        # A grandchild may keep the pipe open; what the program itself wrote is there by now.
+        ended.wait(_GRACE_SECONDS)
+    flooded = sum(map(len, chunks)) > output_limit_bytes
+    running = process.poll() is None
+    _kill(process)
+    reader.join(_GRACE_SECONDS)
+    if not reader.is_alive():
+        process.stdout.close()
+    text = b"".join(chunks)[:output_limit_bytes].decode("utf-8", "replace")
+    if flooded:
+        return Completed(text, None, f"{name} printed more than {output_limit_bytes} bytes and was stopped")
+    if running:
+        return Completed(text, None, f"{name} did not answer within {timeout_seconds:g} s and was stopped")
+    return Completed(text, process.returncode, None)
+
+
+def _read(stream: IO[bytes], chunks: list[bytes], limit: int, ended: threading.Event) -> None:
+    """Read until the end or one chunk beyond the limit."""
+    size = 0
+    try:
+        while size <= limit:
+            chunk = os.read(stream.fileno(), 65536)
+            if not chunk:
+                break
+            chunks.append(chunk)
+            size += len(chunk)
+    except (OSError, ValueError):
+        pass
+    ended.set()
+
+
+def _wait(process: subprocess.Popen[bytes], ended: threading.Event, timeout_seconds: float) -> bool:
+    """Wait until the program has exited, its output has ended, or time is up; tell whether it exited."""
+    import time  # noqa: PLC0415
+
+    deadline = time.monotonic() + timeout_seconds
+    pause = 0.002
+    while (left := deadline - time.monotonic()) > 0:
+        if process.poll() is not None:
+            return True
+        if ended.is_set():
+            # Its output is closed or over the limit; in the first case it is about to exit.
+            time.sleep(min(left, pause))
+            if process.poll() is not None:
+                return True
+            if pause >= _GRACE_SECONDS / 4:
+                return False
+        else:
+            ended.wait(min(left, pause))
+        pause = min(pause * 1.5, 0.1)
+    return process.poll() is not None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the program and all it started; give up on one that the kernel does not let go."""
+    import signal  # noqa: PLC0415
+    import subprocess  # noqa: PLC0415
+
+    try:
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass
+    try:
+        process.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        # Not waited for: a process in uninterruptible sleep ends when its driver lets it.
+        process.returncode = -signal.SIGTERM

@@ -1,0 +1,72 @@
+"""Credentials taken out of text before it is shown: index URLs, direct URLs, environment variables."""
+
+from __future__ import annotations
+
+import re
+
+REDACTED = "[redacted]"
+
+# Patterns are compiled where a text has what they start with: most have not.
+_USER_INFO = r"(?<=://)[^/\s'\"]+(?=@)"
+_QUERY = (
+    r"(?i)([?&;](?:access_)?(?:token|key|api_?key|signature|sig|secret|password|passwd|pwd|auth|credential|"
+    r"x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+"
+)
+_ISSUED = (
+    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,}|glpat-[\w-]{16,}|pypi-[\w-]{16,}|"
+    r"sk-[\w-]{16,}|xox[abprs]-[\w-]{10,}|nvapi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,}|"
+    r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
+)
+_ISSUED_STARTS = ("hf_", "gh", "glpat-", "pypi-", "sk-", "xox", "nvapi-", "AKIA", "AIza", "eyJ")
+_BEARER = r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/._=-]{8,}"
+_SECRET_WORDS = frozenset(
+    [
+        "TOKEN",
+        "TOKENS",
+        "SECRET",
+        "SECRETS",
+        "PASSWORD",
+        "PASSWORDS",
+        "PASSWD",
+        "PWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "AUTH",
+        "COOKIE",
+        "KEY",
+        "APIKEY",
+        "SIGNATURE",
+        "DSN",
+    ]
+)
+_FORM_WORDS = frozenset({"ID", "VALUE", "B64", "BASE64"})
+"""Words behind the one that tells: ``AWS_ACCESS_KEY_ID``."""
+_HARMLESS_NAMES = frozenset({"PWD", "OLDPWD"})
+
+
+def redact(text: str) -> str:
+    """Return the text without user names and passwords in URLs, secret query parameters and tokens of known services.
+
+    >>> redact("https://me:pass@example.org/simple")
+    'https://[redacted]@example.org/simple'
+    """
+    if "://" in text and "@" in text:
+        text = re.sub(_USER_INFO, REDACTED, text)
+    if "=" in text:
+        text = re.sub(_QUERY, rf"\1{REDACTED}", text)
+    if "earer" in text.lower() or "basic" in text.lower():
+        text = re.sub(_BEARER, rf"\1 {REDACTED}", text)
+    if any(start in text for start in _ISSUED_STARTS):
+        text = re.sub(_ISSUED, REDACTED, text)
+    return text
+
+
+def redact_variable(name: str, value: str) -> str:
+    """Return the value of an environment variable, hidden whole when its name says that it is a secret."""
+    words = name.upper().split("_")
+    while len(words) > 1 and words[-1] in _FORM_WORDS:
+        words.pop()
+    if value and words[-1] in _SECRET_WORDS and name not in _HARMLESS_NAMES:
+        return REDACTED
+    return redact(value)

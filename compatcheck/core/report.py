@@ -1,0 +1,131 @@
+"""What a run found: findings, what they cost, what would decide the open ones, and what was not checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.source import Skipped, Source
+
+SEVERITIES = ("info", "low", "medium", "high", "critical")
+"""Weakest first."""
+
+
+class FindingImpact(NamedTuple):
+    """What a finding costs, for this model and configuration."""
+
+    expected_bytes: int | None
+    """Bytes on one rank, node or job (see ``scope``); None when a fact is missing or no formula is known."""
+    low_bytes: int | None
+    high_bytes: int | None
+    effect: str
+    memory: str
+    scope: str
+    phase: str
+    needs: tuple[str, ...] = ()
+    """Facts that would give the size."""
+    formula: str | None = None
+
+
+class FindingRemedy(NamedTuple):
+    """One thing to do, ready to paste."""
+
+    text: str
+    """In words: ``upgrade deepspeed to 0.16.8``."""
+    command: str | None
+    """A pip line, a ``--set``, an ``export``; None when there is none."""
+    safety: str
+    note: str | None = None
+
+
+class FindingReference(NamedTuple):
+    """One upstream place."""
+
+    type: str
+    url: str
+    date: str | None
+
+
+class Suppression(NamedTuple):
+    """Why a finding does not count."""
+
+    reason: str
+    expires: str | None
+
+
+class Finding(NamedTuple):
+    """One rule that matches, or may match, one role of one subject."""
+
+    rule_id: str
+    subject: str
+    role: str
+    kind: str
+    title: str
+    status: str
+    """``affected``: every fact is known; ``possible``: ``needs`` would decide it."""
+    severity: str
+    confidence: str
+    message: str
+    impact: FindingImpact | None
+    needs: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    """The facts the decision used, packages included."""
+    locations: tuple[Source, ...]
+    remedies: tuple[FindingRemedy, ...]
+    references: tuple[FindingReference, ...]
+    folklore: tuple[tuple[str, str], ...] = ()
+    """(rule id, title) of wrong advice about this finding that people repeat."""
+    measured_here: Mapping[str, object] | None = None
+    suppressed: Suppression | None = None
+    fingerprint: str = ""
+
+
+class SubjectReport(NamedTuple):
+    """One subject as the report shows it."""
+
+    id: str
+    origin: str
+    """What was inspected and how it was chosen, in words."""
+    python: str | None
+    packages: tuple[tuple[str, str | None, str], ...]
+    """Name, version (None when ranged), source."""
+    facts: tuple[tuple[str, Fact], ...]
+    """Role and fact."""
+    unread_keys: tuple[tuple[Source, str | None], ...]
+    conflicts: tuple[tuple[str, tuple[tuple[Value, Source], ...]], ...]
+    unresolved: tuple[tuple[str, Source, str], ...]
+    folded: tuple[tuple[str, int], ...]
+    """Packages whose version is unknown, with the number of rules that depend on them."""
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+    waiting: int = 0
+    """Rules about packages that are there of which nothing else is known."""
+
+
+class Report(NamedTuple):
+    """Everything reporters need."""
+
+    version: str
+    """Release of compatcheck."""
+    database_id: str
+    database_date: str
+    database_rules: int
+    subjects: tuple[SubjectReport, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+    exit_code: int
+    threshold: str
+    """``--fail-on`` as given."""
+    strict: bool = False
+    waiver_notes: tuple[str, ...] = ()
+    """Unused and expired waivers."""
+    seconds: float = 0.0
+
+
+def severity_rank(severity: str) -> int:
+    """Return the position of a severity, 0 for ``info``."""
+    return SEVERITIES.index(severity)

@@ -1,0 +1,238 @@
+"""Requirements of one file brought together: lines, constraints and markers become one range per distribution."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+from compatcheck.core.environment import Package
+from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, evaluate
+from compatcheck.core.redaction import redact
+from compatcheck.core.textfile import echo
+from compatcheck.core.versions import (
+    InvalidSpecifierError,
+    all_ordered,
+    compile_specifier,
+    exact_version,
+    parse_version,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.source import Source
+
+_SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
+_SHOWN_NAMES = 8
+
+
+class InvalidRequirementError(ValueError):
+    """A text is not a requirement; the message says why."""
+
+
+class Requirement(NamedTuple):
+    """One required distribution as one line of a file states it."""
+
+    name: str
+    """Canonical name."""
+    specifier: str
+    """PEP 440 specifier set, alternatives joined by ``||``; ``""`` allows every release."""
+    source: Source
+    version: str | None = None
+    """Version named by a wheel or source archive that is required by URL or path."""
+    marker: str | None = None
+    details: Mapping[str, str] = {}
+
+
+class Combined(NamedTuple):
+    """What a set of requirements comes to."""
+
+    packages: dict[str, Package]
+    notes: tuple[str, ...]
+
+
+def parse_requirement(text: str, source: Source) -> Requirement:
+    """Parse a requirement as PEP 508 has it.
+
+    Raises:
+        InvalidRequirementError: saying what is wrong with it, credentials removed.
+    """
+    from packaging.requirements import Requirement as Parsed  # noqa: PLC0415 (tens of milliseconds)
+
+    try:
+        parsed = Parsed(text)
+    except (ValueError, RecursionError) as error:  # InvalidRequirement, endless digits, endless parentheses
+        reason = redact(str(error).partition("\n")[0]).rstrip(".:")
+        message = f"{echo(text)} is not a requirement: {reason}"
+        raise InvalidRequirementError(message) from None
+    details = {"extras": ",".join(sorted(parsed.extras))} if parsed.extras else {}
+    specifier = ",".join(sorted(str(parsed.specifier).split(",")))
+    version = None
+    if parsed.url:
+        _, version, more = read_url(parsed.url, parsed.name)
+        details.update(more)
+    try:
+        compile_specifier(specifier)
+    except InvalidSpecifierError as error:
+        raise InvalidRequirementError(str(error)) from None
+    marker = None if parsed.marker is None else str(parsed.marker)
+    return Requirement(canonical_name(parsed.name), specifier, source, version, marker, details)
+
+
+def read_url(url: str, name: str | None = None) -> tuple[str | None, str | None, dict[str, str]]:
+    """Read name, version and details out of the URL or path of a distribution, as far as its text tells them.
+
+    Args:
+        url: a wheel, source archive, repository or directory.
+        name: the distribution, when it is known.
+
+    Returns:
+        The name (the given one, that of a wheel, or ``#egg=``), the version of a wheel or source archive, and details:
+        ``direct_url`` without credentials, ``vcs``, ``revision``.
+    """
+    location, _, fragment = url.partition("#")
+    details = {"direct_url": redact(location)}
+    options = dict(part.partition("=")[::2] for part in fragment.split("&"))
+    egg = re.match(r"[A-Za-z0-9][\w.-]*", options.get("egg", ""))
+    name = name or (egg.group(0) if egg else None)
+    vcs = re.match(r"(git|hg|svn|bzr)\+", location)
+    if vcs:
+        details["vcs"] = vcs.group(1)
+        path = location.partition("://")[2].partition("/")[2] or location
+        if "@" in path:
+            details["revision"] = path.rpartition("@")[2]
+        return name, None, details
+    filename = unquote(location.partition("?")[0].rstrip("/").rpartition("/")[2])
+    if filename.endswith(".whl"):
+        parts = filename.removesuffix(".whl").split("-")
+        if len(parts) in {5, 6}:
+            return name or parts[0], parts[1], details
+    elif (match := _SDIST.fullmatch(filename)) and parse_version(match.group("version")):
+        stated = match.group("name")
+        if name is None or canonical_name(name) == canonical_name(stated):
+            return name or stated, match.group("version"), details
+    return name, None, details
+
+
+def combine(
+    requirements: Sequence[Requirement],
+    environment: MarkerEnvironment,
+    *,
+    constraints: Sequence[Requirement] = (),
+    overrides: Sequence[Requirement] = (),
+) -> Combined:
+    """Intersect the requirements of each distribution, for every Python that is possible.
+
+    Requirements that a marker rules out on all of them are left out; where the Pythons differ, the ranges are joined
+    with ``||``. Constraints narrow what is required and add nothing; overrides replace it.
+    """
+    replaced = _group(overrides)
+    narrowing = _group(constraints)
+    packages: dict[str, Package] = {}
+    notes: list[str] = []
+    for name, group in _group(requirements).items():
+        wanted = replaced.get(name, group)
+        settled, remarks = _settle(name, wanted, narrowing.get(name, []), environment)
+        notes += remarks
+        if settled is not None:
+            packages[name] = settled
+    idle = sorted(set(narrowing) - set(packages))
+    if idle:
+        more = f" and {len(idle) - _SHOWN_NAMES} more" if len(idle) > _SHOWN_NAMES else ""
+        names = ", ".join(idle[:_SHOWN_NAMES])
+        notes.append(f"constraints on packages that no line requires were not used: {names}{more}")
+    return Combined(packages, tuple(notes))
+
+
+def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
+    groups: dict[str, list[Requirement]] = {}
+    for requirement in requirements:
+        groups.setdefault(requirement.name, []).append(requirement)
+    return groups
+
+
+def _settle(
+    name: str,
+    wanted: Sequence[Requirement],
+    narrowing: Sequence[Requirement],
+    environment: MarkerEnvironment,
+) -> tuple[Package | None, list[str]]:
+    cases: dict[tuple[int, ...], None] = {}
+    undecided = False
+    for python in environment.pythons:
+        states = [_applies(item, environment, python) for item in wanted]
+        undecided = undecided or None in states
+        active = tuple(index for index, state in enumerate(states) if state is not False)
+        limits = [
+            len(wanted) + index
+            for index, item in enumerate(narrowing)
+            if _applies(item, environment, python) is not False
+        ]
+        cases[active + tuple(limits) if active else ()] = None
+    required_always = cases.pop((), 0) == 0
+    if not cases:
+        return None, []
+    every = [*wanted, *narrowing]
+    notes: list[str] = []
+    outcomes: dict[tuple[str | None, str], None] = {}
+    for case in cases:
+        outcome, contradiction = _intersect([every[index] for index in case])
+        outcomes[outcome] = None
+        if contradiction:
+            notes.append(f"{name}: no single release satisfies {outcome[1]}")
+    used = [every[index] for index in sorted({index for case in cases for index in case})]
+    details: dict[str, str] = {}
+    for item in used:
+        details.update(item.details)
+    markers = " | ".join(dict.fromkeys(item.marker for item in used if item.marker))
+    if undecided or not required_always or len(outcomes) > 1:
+        details["marker"] = markers
+        unknown = "the machine" if undecided else "the Python version"
+        notes.append(f"{name}: kept without knowing {unknown}, on which its marker depends: {markers}")
+    source = next((item.source for item in used if item.version or exact_version(item.specifier)), used[0].source)
+    if len(outcomes) == 1:
+        version, specifier = next(iter(outcomes))
+        return Package(name, version, source, None if version else specifier, details), notes
+    alternatives = " || ".join(f"=={version}" if version else specifier for version, specifier in outcomes)
+    if any(version is None and not specifier for version, specifier in outcomes):
+        alternatives = ""
+    return Package(name, None, source, alternatives, details), notes
+
+
+def _applies(item: Requirement, environment: MarkerEnvironment, python: str) -> bool | None:
+    if item.marker is None:
+        return True
+    try:
+        return evaluate(item.marker, environment, python)
+    except InvalidMarkerError:
+        return None
+
+
+def _intersect(items: Sequence[Requirement]) -> tuple[tuple[str | None, str], bool]:
+    """Return (version, specifier), and whether the requirements contradict each other."""
+    joined = ""
+    for item in items:
+        joined = _join(joined, item.specifier)
+    stated = list(dict.fromkeys(item.version for item in items if item.version))
+    if len(stated) > 1:
+        return (None, " || ".join(f"=={version}" for version in stated)), True
+    named = stated[0] if stated else None
+    version = named or exact_version(joined)
+    parsed = None if version is None else parse_version(version)
+    if "||" in joined or (version is None and joined.count(",==") + joined.startswith("==") <= 1):
+        return (named, joined), False
+    if version is not None and (parsed is None or all_ordered(compile_specifier(joined), parsed)):
+        return (version, joined), False
+    contradictory = version is not None or not any(part.endswith(".*") for part in joined.split(","))
+    return (None, joined), contradictory
+
+
+def _join(left: str, right: str) -> str:
+    if not left or not right:
+        return left or right
+    if "||" in left or "||" in right:  # distribute: (a || b), c  →  a,c || b,c
+        return " || ".join(
+            _join(first.strip(), second.strip()) for first in left.split("||") for second in right.split("||")
+        )
+    return ",".join(dict.fromkeys((*left.split(","), *right.split(","))))

@@ -1,0 +1,71 @@
+"""Reading a file that a person named: every way it can fail becomes an error with a place and a remedy."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.redaction import redact
+from compatcheck.core.source import Source
+from compatcheck.core.units import MIB, format_bytes
+
+MAX_BYTES = 64 * MIB
+"""Largest text file that is read, in bytes: lock files stay far below, a dump given by mistake does not."""
+
+_ECHO_CHARACTERS = 100
+
+
+def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
+    """Read a regular file.
+
+    Raises:
+        InputError: it is missing, a directory, a pipe or device, larger than ``limit`` bytes, or not readable.
+    """
+    source = Source(path)
+    try:
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            message = "is a directory, not a file"
+            raise InputError(message, source=source, hint="name the file inside it, or check the directory")
+        if not stat.S_ISREG(status.st_mode):
+            message = "is not a regular file"
+            raise InputError(message, source=source, hint="write its content to a file and name that")
+        if status.st_size > limit:
+            message = f"is {format_bytes(status.st_size)} large; at most {format_bytes(limit)} are read"
+            raise InputError(message, source=source, hint="check that this is the file you mean")
+        with open(path, "rb") as file:
+            data = file.read(limit + 1)
+    except FileNotFoundError:
+        message = "no such file"
+        raise InputError(message, source=source, hint="check the path") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"could not be read: {reason}"
+        raise InputError(message, source=source, hint="check the path and its permissions") from None
+    if len(data) > limit:
+        message = f"is more than {format_bytes(limit)} large"
+        raise InputError(message, source=source, hint="check that this is the file you mean")
+    return data
+
+
+def decode_utf8(data: bytes, path: str) -> str:
+    """Decode UTF-8, with or without a byte order mark.
+
+    Raises:
+        InputError: naming the line and column of the first byte that is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        message = f"is not UTF-8: byte 0x{data[error.start]:02x} at column {column}"
+        raise InputError(message, source=Source(path, line=line), hint="save the file as UTF-8") from None
+
+
+def echo(text: str) -> str:
+    """Quote a piece of an input for an error message: redacted, printable, at most a hundred characters."""
+    shown = redact(text)
+    return repr(shown if len(shown) <= _ECHO_CHARACTERS else shown[:_ECHO_CHARACTERS] + "…")

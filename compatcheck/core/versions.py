@@ -1,0 +1,391 @@
+"""Version ranges compiled to plain lists, and what a version or a requirement means against them.
+
+``packaging.specifiers`` costs tens of milliseconds to import and answers only yes or no. Rules need less and more:
+bounds that can stand in a JSON file, and a third answer for builds whose number does not tell on which side of a fix
+they lie.
+
+Bounds are a union (outer list) of conjunctions (middle list) of clauses (inner lists), each an operator and its
+versions::
+
+    >=0.16.0,<0.16.8 || ==0.17.*   →   [[[">=", "0.16.0"], ["<", "0.16.8"]], [[">=", "0.17"], ["<", "0.18"]]]
+
+``~=`` and ``==….*`` become a pair of ordered clauses, ``!=1.2.*`` becomes ``["!=*", "1.2", "1.3"]``. ``[[]]`` holds
+every version.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from packaging.version import Version
+
+Bounds = list[list[list[str]]]
+"""A compiled range, ready for JSON."""
+
+Membership = Literal["yes", "no", "boundary", "unknown"]
+"""Whether a range holds a version. ``boundary``: a pre-release, development, vendor or source build of a release that
+the range ends at. ``unknown``: not a PEP 440 version."""
+
+Verdict = Literal["all", "some", "none", "unknown"]
+"""How many of the known releases a requirement allows lie in a range; ``unknown`` when it allows none that is known."""
+
+_CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*(.+?)\s*", re.DOTALL)
+_SOURCE_BUILD = re.compile(r"(?:^|\.)(?:git|unknown$|dirty|g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?:\.|$))")
+_COMPATIBLE_SEGMENTS = 2
+_ECHO_CHARACTERS = 60
+_MAX_DIGITS = 20
+_PLAIN_OPERATORS = {
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+}
+
+
+class InvalidSpecifierError(ValueError):
+    """A text is not a PEP 440 specifier set."""
+
+
+@lru_cache(maxsize=8192)
+def _parse(text: str) -> Version:
+    from packaging.version import Version  # noqa: PLC0415 (6 ms; plain releases are compared without it)
+
+    return Version(text)
+
+
+@lru_cache(maxsize=1024)
+def parse_version(text: str) -> Version | None:
+    """Parse a version and drop its local label, or return None when it is not PEP 440."""
+    try:
+        version = _parse(text.strip())
+    except ValueError:  # InvalidVersion, or more digits than Python converts
+        return None
+    return version if version.local is None else _parse(version.public)
+
+
+def is_source_build(text: str) -> bool:
+    """Tell whether a local label names a commit (``0.16.8+a1b2c3d``) instead of a build flavour (``2.6.0+cu124``).
+
+    A checkout between two releases often carries the number of the *next* one (DeepSpeed's ``version.txt`` does), so
+    such a build can lie on either side of that release.
+    """
+    if "+" not in text:
+        return False
+    return _SOURCE_BUILD.search(text.lower().partition("+")[2]) is not None
+
+
+def compile_specifier(text: str) -> Bounds:
+    """Compile PEP 440 specifier sets joined by ``||`` into bounds; local labels are dropped, as ranges ignore them.
+
+    Raises:
+        InvalidSpecifierError: naming the clause that is not PEP 440.
+    """
+    if "||" not in text:
+        return [_compile_set(text)]
+    alternatives = text.split("||")
+    if not all(part.strip() for part in alternatives):
+        message = f"an alternative of {text!r} is empty"
+        raise InvalidSpecifierError(message)
+    return [_compile_set(part) for part in alternatives]
+
+
+def _compile_set(text: str) -> list[list[str]]:
+    clauses: list[list[str]] = []
+    for part in text.split(","):
+        if part.strip():
+            clauses += _compile_clause(part)
+    return clauses
+
+
+def _compile_clause(text: str) -> list[list[str]]:
+    match = _CLAUSE.fullmatch(text)
+    if match is None:
+        raise _invalid(text, "expected an operator and a version")
+    comparison, operand = match.groups()
+    if comparison == "===":
+        if re.search(r"[\s;)]", operand):
+            raise _invalid(text, "a literal version holds no blank")
+        return [["===", operand.lower().partition("+")[0]]]
+    wildcard = operand.endswith(".*")
+    try:
+        version = _parse(operand.removesuffix(".*"))
+    except ValueError:
+        raise _invalid(text, "what follows the operator is not a PEP 440 version") from None
+    if wildcard:
+        if comparison not in {"==", "!="} or not _is_plain_release(version):
+            raise _invalid(text, "'.*' follows only a release number after == or !=")
+        return _prefix_clauses(comparison, version, version.release)
+    if version.local is not None and comparison not in {"==", "!="}:
+        raise _invalid(text, "a local label stands only after == or !=")
+    if comparison == "~=":
+        if len(version.release) < _COMPATIBLE_SEGMENTS:
+            raise _invalid(text, "~= needs at least two numbers")
+        return [
+            [">=", version.public],
+            *_prefix_clauses("==", version, version.release[:-1])[1:],
+        ]
+    return [[comparison, version.public]]
+
+
+def _invalid(text: str, reason: str) -> InvalidSpecifierError:
+    shown = text.strip()
+    shown = shown if len(shown) <= _ECHO_CHARACTERS else shown[:_ECHO_CHARACTERS] + "…"
+    return InvalidSpecifierError(f"{shown!r} is not a version range: {reason}")
+
+
+def _is_plain_release(version: Version) -> bool:
+    return version.pre is None and version.post is None and version.dev is None and version.local is None
+
+
+def _prefix_clauses(comparison: str, version: Version, release: Sequence[int]) -> list[list[str]]:
+    epoch = f"{version.epoch}!" if version.epoch else ""
+    low = epoch + ".".join(map(str, release))
+    high = epoch + ".".join(map(str, (*release[:-1], release[-1] + 1)))
+    return [["!=*", low, high]] if comparison == "!=" else [[">=", low], ["<", high]]
+
+
+def contains(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Membership:
+    """Tell whether a range holds a version.
+
+    Local labels do not count. Final and post releases follow PEP 440. Pre-releases are always seen and ordered like
+    any other version, except that a pre-release, development or source build of a release that a bound names is
+    ``boundary``: its number does not tell whether it holds what that release changed.
+
+    >>> contains(compile_specifier(">=0.16.0,<0.16.8"), "0.16.8rc1")
+    'boundary'
+    """
+    plain = _contains_plain(bounds, version)
+    if plain is not None:
+        return plain
+    parsed = parse_version(version)
+    uncertain = (parsed is not None and parsed.is_prerelease) or is_source_build(version)
+    answers = {_holds_all(clauses, version, parsed, uncertain=uncertain) for clauses in bounds}
+    for answer in ("yes", "boundary", "unknown"):
+        if answer in answers:
+            return answer
+    return "no"
+
+
+@lru_cache(maxsize=8192)
+def _plain_release(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of a plain final release without trailing zeros; None for every other version."""
+    parts = text.split(".")
+    if not all(part.isascii() and part.isdigit() and len(part) < _MAX_DIGITS for part in parts):
+        return None
+    numbers = [int(part) for part in parts]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Membership | None:
+    """Decide what most runs ask, a final release against bounds of final releases, by comparing tuples.
+
+    Returns:
+        None when a version or an operator needs the rules of PEP 440.
+    """
+    text = version
+    if "+" in text and not is_source_build(text):
+        text = text.partition("+")[0]
+    release = _plain_release(text)
+    if release is None:
+        return None
+    held = False
+    for clauses in bounds:
+        fits = True
+        for clause in clauses:
+            bound = _plain_release(clause[1])
+            compare = _PLAIN_OPERATORS.get(clause[0])
+            if bound is None or compare is None:
+                return None
+            fits = fits and compare(release, bound)
+        held = held or fits
+    return "yes" if held else "no"
+
+
+def _holds_all(
+    clauses: Iterable[Sequence[str]],
+    text: str,
+    version: Version | None,
+    *,
+    uncertain: bool,
+) -> Membership:
+    result: Membership = "yes"
+    for clause in clauses:
+        answer = _holds(clause, text, version, uncertain=uncertain)
+        if answer == "no":
+            return "no"
+        if answer != "yes" and result != "unknown":
+            result = answer
+    return result
+
+
+def _holds(clause: Sequence[str], text: str, version: Version | None, *, uncertain: bool) -> Membership:
+    comparison, bound_text = clause[0], clause[1]
+    if comparison == "===":
+        public = text.strip().partition("+")[0] if version is None else version.public
+        return "yes" if public.lower() == bound_text else "no"
+    if version is None:
+        return "unknown"
+    bound = _parse(bound_text)
+    if comparison == "!=*":
+        end = _parse(clause[2])
+        if uncertain and (_undecidable(version, bound, text) or _undecidable(version, end, text)):
+            return "boundary"
+        return "no" if bound <= version < end else "yes"
+    if uncertain and _undecidable(version, bound, text):
+        return "boundary"
+    return "yes" if _compare(comparison, version, bound) else "no"
+
+
+def _undecidable(version: Version, bound: Version, text: str) -> bool:
+    """Tell whether an uncertain build belongs to the very release a bound names, and the number does not order them."""
+    if version.epoch != bound.epoch or _padded(version) != _padded(bound):
+        return False
+    if is_source_build(text):
+        return True
+    # Two tagged pre-releases of one release are ordered by their tags; a development build is not, unless it is the
+    # bound.
+    return version != bound and not (bound.is_prerelease and version.dev is None and "+" not in text)
+
+
+def _padded(version: Version) -> tuple[int, ...]:
+    release = version.release
+    end = len(release)
+    while end and release[end - 1] == 0:
+        end -= 1
+    return release[:end]
+
+
+def _compare(comparison: str, version: Version, bound: Version) -> bool:
+    if comparison == ">=":
+        return version >= bound
+    if comparison == "<":
+        return version < bound
+    if comparison == "<=":
+        return version <= bound
+    if comparison == "==":
+        return version == bound
+    if comparison == "!=":
+        return version != bound
+    if comparison == ">":
+        if version <= bound:
+            return False
+        # PEP 440: ">1.0" leaves out 1.0.post1.
+        # https://packaging.python.org/en/latest/specifications/version-specifiers/
+        is_post_of_bound = (
+            version.post is not None
+            and _is_plain_release(bound)
+            and version.epoch == bound.epoch
+            and _padded(version) == _padded(bound)
+        )
+        return not is_post_of_bound
+    message = f"{comparison!r} is not an operator of compiled bounds"
+    raise ValueError(message)
+
+
+def exact_version(specifier: str) -> str | None:
+    """Return the version that a specifier set pins with ``==`` or ``===``, local label included; None for a range."""
+    if "||" in specifier:
+        return None
+    pins = [part.strip() for part in specifier.split(",") if part.strip().startswith("==")]
+    exact = [pin.lstrip("=").strip() for pin in pins if not pin.endswith(".*")]
+    distinct = {parse_version(pin) or pin for pin in exact}
+    return max(exact, key=len) if len(distinct) == 1 else None
+
+
+def allowed_releases(specifier: str, releases: Iterable[str]) -> tuple[str, ...]:
+    """Select the known releases a requirement allows, in the given order.
+
+    Final and post releases only, unless the requirement itself names a pre-release, as installers have it. An exact pin
+    allows its own version whether it is a known release or not.
+
+    Raises:
+        InvalidSpecifierError: ``specifier`` is not PEP 440.
+    """
+    return _allowed(specifier, tuple(releases))
+
+
+@lru_cache(maxsize=256)  # every rule about a package asks for the same requirement
+def _allowed(specifier: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    allowed: dict[str, None] = {}
+    for part in specifier.split("||"):
+        wanted = compile_specifier(part)
+        pin = exact_version(part)
+        if pin is not None:
+            if contains(wanted, pin) == "yes" or is_source_build(pin):
+                allowed[pin] = None
+            continue
+        pre_releases = any(
+            _parse(version).is_prerelease
+            for comparison, *versions in wanted[0]
+            if comparison != "==="
+            for version in versions
+        )
+        for release in known:
+            version = parse_version(release)
+            if version is None or (version.is_prerelease and not pre_releases):
+                continue
+            if all_ordered(wanted, version):
+                allowed[release] = None
+    return tuple(allowed)
+
+
+def all_ordered(bounds: Bounds, version: Version) -> bool:
+    """Tell whether a range holds a version by plain PEP 440 order, with no boundary: what an installer would accept."""
+    return any(
+        all(_holds(clause, str(version), version, uncertain=False) == "yes" for clause in clauses) for clauses in bounds
+    )
+
+
+def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
+    """Tell how many of the known releases that a requirement allows lie in a range.
+
+    Releases newer than the given ones do not count.
+
+    Args:
+        bounds: the compiled range of a rule.
+        specifier: what is required, ``>=0.15,<0.17``; ``""`` allows every release.
+        releases: the known releases, in any order.
+
+    Raises:
+        InvalidSpecifierError: ``specifier`` is not PEP 440.
+    """
+    answers = {contains(bounds, release) for release in allowed_releases(specifier, releases)}
+    if not answers or answers == {"unknown"}:
+        return "unknown"
+    if answers == {"yes"}:
+        return "all"
+    return "none" if answers == {"no"} else "some"
+
+
+def nearest_releases(bounds: Bounds, version: str, releases: Iterable[str]) -> tuple[str | None, str | None]:
+    """Find the nearest final releases below and above a version that a range does not hold.
+
+    Returns:
+        The highest good release below ``version`` and the lowest good one above it, each None where there is none or
+        where ``version`` is not PEP 440.
+    """
+    here = parse_version(version)
+    below: tuple[Version, str] | None = None
+    above: tuple[Version, str] | None = None
+    for release in releases:
+        parsed = parse_version(release)
+        if here is None or parsed is None or parsed.is_prerelease or parsed == here:
+            continue
+        nearer = below is None or parsed > below[0] if parsed < here else above is None or parsed < above[0]
+        if not nearer or contains(bounds, release) != "no":
+            continue
+        if parsed < here:
+            below = (parsed, release)
+        else:
+            above = (parsed, release)
+    return (below and below[1]), (above and above[1])

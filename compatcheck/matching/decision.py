@@ -1,0 +1,110 @@
+"""Decide one rule over the facts of one role: affected, possible or silent, and why."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from compatcheck.resolution.scope import FactScope, version_need
+from compatcheck.rules.database import CompiledClause, CompiledRule
+from compatcheck.rules.expression import Unknown, evaluate
+
+AFFECTED, POSSIBLE, SILENT = "affected", "possible", "silent"
+
+
+class Decision(NamedTuple):
+    """The outcome of one rule."""
+
+    status: str
+    """``affected``, ``possible`` or ``silent``."""
+    needs: tuple[str, ...] = ()
+    """Facts, or spoken conditions, that would decide a ``possible``; sorted."""
+    assumptions: tuple[str, ...] = ()
+    """What was taken for granted: known exceptions that could not be ruled out, uncertain builds."""
+    packages: tuple[str, ...] = ()
+    """Packages and components of the clause that matched."""
+    clause: CompiledClause | None = None
+
+
+def decide(rule: CompiledRule, scope: FactScope) -> Decision:
+    """Decide a rule.
+
+    Raises:
+        RuleError: an expression of the rule does not fit the values.
+    """
+    best = Decision(SILENT)
+    for clause in rule.clauses:
+        outcome = _decide_clause(rule, clause, scope, ())
+        if outcome.status == AFFECTED:
+            return outcome
+        if outcome.status == POSSIBLE and (best.status == SILENT or len(outcome.needs) < len(best.needs)):
+            best = outcome
+    if best.status == SILENT and rule.unverified:
+        clause = CompiledClause(rule.unverified, None)
+        outcome = _decide_clause(rule, clause, scope, ("between a release known bad and one known good, not checked",))
+        if outcome.status != SILENT:
+            return outcome._replace(status=POSSIBLE)
+    return best
+
+
+def _decide_clause(
+    rule: CompiledRule,
+    clause: CompiledClause,
+    scope: FactScope,
+    assumptions: tuple[str, ...],
+) -> Decision:
+    needs: frozenset[str] = frozenset()
+    notes = list(assumptions)
+    for name, bounds in clause.packages.items():
+        verdict = scope.in_range(name, bounds)
+        if verdict == "no":
+            return Decision(SILENT)
+        if verdict != "yes":
+            needs |= {version_need(name)}
+            note = _uncertainty(name, verdict, scope)
+            if note:
+                notes.append(note)
+    for condition in (clause.when, rule.when):
+        if condition is not None:
+            value = evaluate(condition, scope)
+            if isinstance(value, Unknown):
+                needs |= value.needs
+            elif not value:
+                return Decision(SILENT)
+    if rule.unless is not None:
+        value = evaluate(rule.unless, scope)
+        if isinstance(value, Unknown):
+            notes.append(f"not ({rule.unless})")
+        elif value:
+            return Decision(SILENT)
+    status = POSSIBLE if needs else AFFECTED
+    return Decision(status, tuple(sorted(needs)), tuple(notes), tuple(clause.packages), clause)
+
+
+def _uncertainty(name: str, verdict: str, scope: FactScope) -> str | None:
+    package = scope.package(name)
+    if verdict == "boundary" and package is not None:
+        return f"{name} {package.version} is a pre-release or source build of a release the range ends at: the change may or may not be in it"
+    if verdict == "some" and package is not None:
+        return f"{name}{package.specifier or ' (any release)'} allows affected and unaffected releases"
+    if verdict == "unknown" and package is not None:
+        return f"{name} {package.version or package.specifier} is not a version that can be compared"
+    return None
+
+
+def truth(value: object) -> bool | None:
+    """Return a condition's value as True, False or None for unknown."""
+    return None if isinstance(value, Unknown) else bool(value)
+
+
+def size(expression: str | None, scope: FactScope) -> tuple[int | None, tuple[str, ...]]:
+    """Evaluate a size expression.
+
+    Returns:
+        Bytes, or None with the facts that would give them.
+    """
+    if expression is None:
+        return None, ()
+    value: Any = evaluate(expression, scope)
+    if isinstance(value, Unknown):
+        return None, tuple(sorted(value.needs))
+    return round(value), ()

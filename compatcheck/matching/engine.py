@@ -1,0 +1,231 @@
+"""Evaluate the rules over a subject: a pure function of facts, packages and the rule data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.errors import RuleError
+from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.report import Finding, FindingImpact, FindingReference, severity_rank
+from compatcheck.core.source import Skipped, Source
+from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
+from compatcheck.matching.remedies import write_remedies
+from compatcheck.matching.severity import rate
+from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope, version_need
+from compatcheck.rules.expression import conjuncts, evaluate, fact_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import CompiledRule, RuleSet
+
+IMPLIED = {
+    "deepspeed": ("deepspeed",),
+    "hf_trainer": ("transformers", "accelerate", "torch"),
+    "trl": ("trl", "transformers", "accelerate", "torch"),
+    "accelerate": ("accelerate", "torch"),
+    "model": (),
+}
+"""Packages that a configuration implies, by its reader."""
+
+
+class Outcome(NamedTuple):
+    """What matching one subject gave."""
+
+    findings: tuple[Finding, ...]
+    folded: tuple[tuple[str, int], ...]
+    """Packages a configuration implies and no input names a release of, with the number of rules that depend on them."""
+    skipped: tuple[Skipped, ...]
+    """Rules that could not be evaluated."""
+    waiting: int = 0
+    """Pitfalls and default changes of which nothing is known but the packages: a configuration would decide them."""
+
+
+def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lambda _: True) -> Outcome:
+    """Evaluate every rule that concerns a subject, once per role.
+
+    Args:
+        subject: the resolved inputs.
+        rules: the database.
+        selects: tells by id whether a rule takes part (``--select``, ``--ignore``).
+    """
+    findings: list[Finding] = []
+    skipped: list[Skipped] = []
+    folded: dict[str, int] = {}
+    waiting = 0
+    environment = subject.environment
+    names = () if environment is None else (*environment.packages, *environment.components)
+    names = (*names, *(component for component in COMPONENT_FACTS if component not in names))
+    implied = _implied(subject, set(names))
+    for role, facts in subject.roles.items():
+        scope = FactScope(facts, environment, rules)
+        decided = []
+        for rule in rules.rules_about((*names, *implied)):
+            if not selects(rule.id):
+                continue
+            try:
+                decision = decide(rule, scope)
+                if decision.status == SILENT:
+                    continue
+                unknown = [
+                    name
+                    for name in decision.packages
+                    if version_need(name) in decision.needs and scope.package(name) is None
+                ]
+                if unknown:
+                    for name in unknown:
+                        if name in implied:
+                            folded[name] = folded.get(name, 0) + 1
+                    if any(name not in COMPONENT_FACTS for name in unknown):
+                        continue
+                if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope):
+                    waiting += 1
+                    continue
+                decided.append((rule, decision))
+            except RuleError as error:
+                skipped.append(
+                    Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
+                )
+        findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
+    findings.sort(key=_order)
+    return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
+
+
+def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:
+    """Tell whether anything speaks for an undecided rule.
+
+    A release known to be bad speaks for itself. A pitfall of every release, or a rule about no package, needs at least one
+    of its conditions to hold; otherwise every environment would be told of every pitfall.
+    """
+    if rule.kind in {"regression", "incompatibility"} and any(
+        name not in COMPONENT_FACTS for name in decision.packages
+    ):
+        return True
+    texts = (rule.when, decision.clause.when if decision.clause is not None else None)
+    return any(truth(evaluate(part, scope)) for text in texts if text is not None for part in conjuncts(text))
+
+
+def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
+    if subject.environment is not None and subject.environment.complete:
+        return ()
+    implied: dict[str, None] = {}
+    for document in subject.documents:
+        for package in IMPLIED.get(document.reader, ()):
+            if package not in known:
+                implied[package] = None
+    return tuple(implied)
+
+
+def _build_all(
+    decided: Iterable[tuple[CompiledRule, Decision]],
+    subject: Subject,
+    role: str,
+    facts: Facts,
+    scope: FactScope,
+    skipped: list[Skipped],
+) -> Iterator[Finding]:
+    decided = list(decided)
+    folklore = [rule for rule, _ in decided if rule.kind == "folklore"]
+    for rule, decision in decided:
+        if rule.kind == "folklore":
+            continue
+        try:
+            finding = build(rule, decision, subject, role, facts, scope)
+        except RuleError as error:
+            skipped.append(
+                Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
+            )
+            continue
+        wrong = tuple((other.id, other.title) for other in folklore if rule.id in other.debunks)
+        yield finding._replace(folklore=wrong)
+
+
+def build(
+    rule: CompiledRule,
+    decision: Decision,
+    subject: Subject,
+    role: str,
+    facts: Facts,
+    scope: FactScope,
+) -> Finding:
+    """Build the finding of a rule that is not silent."""
+    texts = scope.rules.texts(rule)
+    impact = _impact(rule, scope)
+    device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
+    severity, remark = rate(impact, _integer(device), _integer(host))
+    used = _used_facts(rule, decision, facts, scope)
+    assumptions = (*decision.assumptions, *((remark,) if remark and decision.status != SILENT else ()))
+    return Finding(
+        rule_id=rule.id,
+        subject=subject.id,
+        role=role,
+        kind=rule.kind,
+        title=rule.title,
+        status=decision.status,
+        severity=severity,
+        confidence=rule.confidence,
+        message=texts.what,
+        impact=impact,
+        needs=decision.needs,
+        assumptions=assumptions,
+        facts=used,
+        locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
+        remedies=write_remedies(rule, texts, scope),
+        references=tuple(
+            FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
+        ),
+        fingerprint=_fingerprint(rule.id, subject.id, role),
+    )
+
+
+def _impact(rule: CompiledRule, scope: FactScope) -> FindingImpact:
+    expected, needs = size(rule.expected, scope)
+    low, _ = size(rule.low, scope)
+    high, _ = size(rule.high, scope)
+    return FindingImpact(
+        expected_bytes=expected,
+        low_bytes=expected if low is None else low,
+        high_bytes=expected if high is None else high,
+        effect=rule.effect,
+        memory=rule.memory,
+        scope=rule.scope,
+        phase=rule.phase,
+        needs=needs,
+        formula=rule.expected,
+    )
+
+
+def _used_facts(rule: CompiledRule, decision: Decision, facts: Facts, scope: FactScope) -> tuple[Fact, ...]:
+    used = []
+    for name in decision.packages:
+        package = scope.package(name)
+        if package is not None and package.specifier != "absent":
+            used.append(
+                Fact(name, package.version or package.specifier or "any release", "installed", (package.source,)),
+            )
+    condition = decision.clause.when if decision.clause is not None else None
+    names: dict[str, None] = {}
+    for expression in (condition, rule.when, rule.unless, rule.expected):
+        if expression is not None:
+            names.update(dict.fromkeys(sorted(fact_names(expression))))
+    used.extend(facts[name] for name in names if name in facts)
+    return tuple(used)
+
+
+def _integer(fact: Fact | None) -> int | None:
+    return fact.value if fact is not None and isinstance(fact.value, int) else None
+
+
+def _fingerprint(*parts: str) -> str:
+    from hashlib import sha256  # noqa: PLC0415 (only for findings)
+
+    return sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _order(finding: Finding) -> tuple[int, int, int, str]:
+    worst = finding.impact.high_bytes if finding.impact is not None and finding.impact.high_bytes else 0
+    return (0 if finding.status == AFFECTED else 1, -severity_rank(finding.severity), -worst, finding.rule_id)
+
+
+__all__ = ["AFFECTED", "POSSIBLE", "Outcome", "build", "match"]

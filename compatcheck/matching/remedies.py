@@ -1,0 +1,96 @@
+"""Remedies as a person can paste them: the nearest good release, the setting, the variable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.report import FindingRemedy
+from compatcheck.core.versions import compile_specifier, contains, nearest_releases, parse_version
+from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.rules.database import CompiledRule, Texts
+
+
+def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[FindingRemedy, ...]:
+    """Write a rule's remedies for this environment; a change of release that leads nowhere new is left out."""
+    written = []
+    for remedy in texts.remedies:
+        target: Mapping[str, Any] = remedy["target"]
+        match remedy["verb"]:
+            case "upgrade" | "downgrade" as verb:
+                entry = _change_release(rule, verb, target, scope)
+            case "set":
+                entry = _set(target)
+            case "env":
+                pairs = " ".join(f"{name}={value}" for name, value in target.items())
+                entry = (f"set {pairs} in the environment", f"export {pairs}")
+            case _:
+                entry = (remedy["note"], None)
+        if entry is not None:
+            note = None if remedy["verb"] == "note" else remedy["note"]
+            written.append(FindingRemedy(entry[0], entry[1], remedy["safety"], note))
+    return tuple(written)
+
+
+def _set(target: Mapping[str, Any]) -> tuple[str, str | None]:
+    words = ", ".join(f"{name} to {_word(value)}" for name, value in target.items())
+    return f"set {words}", None
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def _change_release(
+    rule: CompiledRule,
+    verb: str,
+    target: Mapping[str, Any],
+    scope: FactScope,
+) -> tuple[str, str | None] | None:
+    words, pins = [], []
+    for name, specifier in target.items():
+        package = scope.package(name)
+        current = package.version if package is not None else None
+        nearest = _nearest(rule, name, str(specifier), verb, current, scope)
+        if nearest is None:
+            words.append(f"{name} to {specifier}" if name in COMPONENT_FACTS else f"{name}{specifier}")
+            pins.append(f"'{name}{specifier}'")
+        else:
+            words.append(f"{name} to {nearest} (nearest good release)")
+            pins.append(f"'{name}=={nearest}'")
+    if any(name in COMPONENT_FACTS for name in target):
+        return f"{verb} {' and '.join(words)}", None
+    installers = {package.details.get("installer") for package in map(scope.package, target) if package is not None}
+    tool = "uv pip install" if installers == {"uv"} else "pip install"
+    return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"
+
+
+def _nearest(
+    rule: CompiledRule,
+    name: str,
+    specifier: str,
+    verb: str,
+    current: str | None,
+    scope: FactScope,
+) -> str | None:
+    """Find the release nearest to the installed one that the rule does not hold and the remedy allows."""
+    if current is None or parse_version(current) is None:
+        return None
+    bad = [
+        bounds
+        for clause in rule.clauses
+        for key, bounds in clause.packages.items()
+        if key == name and not isinstance(bounds, str)
+    ]
+    if not bad:
+        return None
+    try:
+        allowed = compile_specifier(specifier)
+    except ValueError:
+        return None
+    releases = [release for release in scope.rules.releases(name) if contains(allowed, release) == "yes"]
+    below, above = nearest_releases([part for bounds in bad for part in bounds], current, releases)
+    return above if verb == "upgrade" else below

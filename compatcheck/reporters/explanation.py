@@ -1,0 +1,131 @@
+"""An explanation of one rule, for a terminal."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.core.facts import Fact
+
+_WIDTH = 80
+_MARKS = {True: "yes", False: "no ", None: "?  "}
+
+
+def format_explanation(explanation: Any) -> str:  # noqa: ANN401 (matching.explain.Explanation: reporters import only core)
+    """Format an explanation."""
+    return "\n".join(_lines(explanation)) + "\n"
+
+
+def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
+    rule, decision, texts = explanation.rule, explanation.decision, explanation.texts
+    yield f"{rule.id}: {_VERDICTS[decision.status]}"
+    yield f"  {rule.title}"
+    yield f"  {explanation.subject}" + ("" if explanation.role == "train" else f" ({explanation.role})")
+    if rule.status != "active":
+        yield f"  this rule is {rule.status} and never matches: {texts.reason}"
+    yield ""
+    several = len(explanation.alternatives) > 1
+    for index, alternative in enumerate(explanation.alternatives):
+        if several:
+            yield f"  affected, alternative {index + 1}"
+        yield from _conditions(alternative)
+    if explanation.conditions:
+        yield "  and"
+        yield from _conditions(explanation.conditions)
+    if explanation.exceptions:
+        yield "  unless"
+        yield from _conditions(explanation.exceptions)
+    yield ""
+    yield from _size(explanation)
+    if decision.needs:
+        yield f"  would decide it: {', '.join(decision.needs)}"
+    blocking = _blocking(explanation)
+    if blocking:
+        yield from wrap(f"ruled out by: {'; '.join(blocking)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    for assumption in decision.assumptions:
+        yield from wrap(f"assumed: {assumption}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    yield ""
+    for heading, text in (("what", texts.what), ("why", texts.why), ("known problems", texts.known_problems)):
+        if text:
+            yield f"  {heading}"
+            for paragraph in text.split("\n\n"):
+                yield from wrap(" ".join(paragraph.split()), _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    yield f"  confidence: {rule.confidence}" + (f"; evidence: {', '.join(texts.evidence)}" if texts.evidence else "")
+    for reference in texts.references:
+        yield f"  {reference['type'].lower():<13} {reference['url']}"
+    yield ""
+
+
+_VERDICTS = {
+    "affected": "affects this subject",
+    "possible": "may affect this subject",
+    "silent": "does not affect this subject",
+}
+
+
+def _conditions(conditions: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
+    for condition in conditions:
+        yield from wrap(
+            f"{_MARKS[condition.outcome]}  {condition.text}",
+            _WIDTH,
+            initial_indent="    ",
+            subsequent_indent="         ",
+        )
+        for fact in condition.facts:
+            yield f"           {fact.name} = {_show(fact)}{_place(fact)}"
+        for name in condition.missing:
+            yield f"           {name} is unknown"
+
+
+def _size(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
+    formula = explanation.rule.expected
+    if formula is None:
+        yield "  size: no formula is established"
+        return
+    yield from wrap(f"size: {formula}", _WIDTH, initial_indent="  ", subsequent_indent="        ")
+    for fact in explanation.size_facts:
+        yield f"           {fact.name} = {_show(fact)}{_place(fact)}"
+    if explanation.expected_bytes is None:
+        yield f"        needs {', '.join(explanation.size_needs)}"
+    else:
+        yield f"        = {explanation.expected_bytes:,} bytes = {format_bytes(explanation.expected_bytes)} per {explanation.rule.scope}"
+
+
+def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explanation)
+    if explanation.decision.status != "silent":
+        return []
+    texts = [condition.text for condition in explanation.conditions if condition.outcome is False]
+    texts += [f"the exception {condition.text}" for condition in explanation.exceptions if condition.outcome is True]
+    dead = [
+        [condition for condition in alternative if condition.outcome is False]
+        for alternative in explanation.alternatives
+    ]
+    if dead and all(dead):
+        texts = [_because(condition) for alternative in dead for condition in alternative] + texts
+    return list(dict.fromkeys(texts))
+
+
+def _because(condition: Any) -> str:  # noqa: ANN401 (see format_explanation)
+    found = ", ".join(f"{fact.name} {_show(fact)}" for fact in condition.facts)
+    return f"{condition.text} (found {found})" if found else condition.text
+
+
+def _show(fact: Fact) -> str:
+    if fact.value is None:
+        return "none"
+    if isinstance(fact.value, bool):
+        return "true" if fact.value else "false"
+    if isinstance(fact.value, tuple):
+        return ", ".join(fact.value) or "(none)"
+    return f"{fact.value:,}" if isinstance(fact.value, int) else str(fact.value)
+
+
+def _place(fact: Fact) -> str:
+    words = [fact.note] if fact.note else []
+    words += [str(fact.sources[0])] if fact.sources else []
+    return f"  [{fact.origin}: {'; '.join(words)}]" if words else f"  [{fact.origin}]"

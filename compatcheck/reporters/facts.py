@@ -1,0 +1,144 @@
+"""Facts as text, JSON or a facts file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from compatcheck.core.report import SubjectReport
+from compatcheck.core.source import Skipped
+from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from compatcheck.core.facts import Fact, Value
+
+
+def show(value: Value, name: str = "") -> str:
+    """Show a value as a person writes it; bytes with their unit."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(value) or "(none)"
+    if name.endswith("_bytes") and isinstance(value, int):
+        return format_bytes(value)
+    return f"{value:,}" if isinstance(value, int) and abs(value) >= 100_000 else str(value)
+
+
+def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -> str:
+    """Format facts for a terminal."""
+    lines: list[str] = []
+    for subject in subjects:
+        lines.append(subject.id)
+        if subject.origin != subject.id:
+            lines.append(f"  environment  {subject.origin}")
+        if subject.packages:
+            known = "complete" if subject.complete else "what is not listed is unknown"
+            lines.append(f"  packages     {len(subject.packages)} ({known})")
+        width = max((len(fact.name) for _, fact in subject.facts), default=0)
+        for _, fact in sorted(subject.facts, key=lambda item: item[1].name):
+            lines.append(f"  {fact.name:<{width}}  {show(fact.value, fact.name)}")
+            lines.append(f"  {'':<{width}}    {_origin(fact)}")
+            lines.extend(
+                f"  {'':<{width}}    not {show(value, fact.name)} ({source})" for value, source in fact.alternatives
+            )
+        for name, values in subject.conflicts:
+            told = "; ".join(f"{show(value, name)} at {source}" for value, source in values)
+            lines.append(f"  conflict: {name}: {told}")
+        lines.extend(f"  not filled in: {name} at {source}: {why}" for name, source, why in subject.unresolved)
+        lines.extend(
+            f"  unread: {source}" + (f" (did you mean {near}?)" if near else "") for source, near in subject.unread_keys
+        )
+        lines.extend(f"  note: {note}" for note in subject.notes)
+    for entry in skipped:
+        lines.append(f"not read: {entry.source}: {entry.reason}")
+        if entry.hint:
+            lines.append(f"  {entry.hint}")
+    return "\n".join(lines) + "\n"
+
+
+def _origin(fact: Fact) -> str:
+    places = ", ".join(str(source) for source in fact.sources[:2])
+    words = fact.note or ""
+    return (
+        f"{fact.origin}: " + " from ".join(part for part in (words, places) if part) if words or places else fact.origin
+    )
+
+
+def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -> str:
+    """Format facts as JSON."""
+    data = {
+        "schema_version": "1",
+        "subjects": [
+            {
+                "id": subject.id,
+                "origin": subject.origin,
+                "python": subject.python,
+                "packages": [
+                    {"name": name, "version": version, "source": source} for name, version, source in subject.packages
+                ],
+                "facts": [describe(role, fact) for role, fact in subject.facts],
+                "conflicts": [
+                    {"fact": name, "values": [{"value": value, "source": str(source)} for value, source in values]}
+                    for name, values in subject.conflicts
+                ],
+                "unresolved": [
+                    {"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved
+                ],
+                "unread_keys": [{"source": str(source), "nearest": near} for source, near in subject.unread_keys],
+            }
+            for subject in subjects
+        ],
+        "skipped": [{"source": str(entry.source), "reason": entry.reason, "hint": entry.hint} for entry in skipped],
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def describe(role: str, fact: Fact) -> dict[str, object]:
+    """Describe a fact as the JSON contract has it."""
+    value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+    return {
+        "name": fact.name,
+        "value": value,
+        "origin": fact.origin,
+        "source": str(fact.sources[0]) if fact.sources else None,
+        "note": fact.note,
+        "role": role,
+    }
+
+
+def format_yaml(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -> str:
+    """Write a facts file per subject; several subjects become several documents, separated by ``---``."""
+    texts = []
+    for subject in subjects:
+        lines = [f"# {subject.id}", "compatcheck: 1"]
+        if subject.packages:
+            lines.append("packages:")
+            lines += [f"  {name}: {json.dumps(version or 'present')}" for name, version, _ in sorted(subject.packages)]
+        sections: dict[str, list[str]] = {}
+        for _, fact in subject.facts:
+            section, _, name = fact.name.partition(".")
+            value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+            sections.setdefault(section, []).append(f"  {name}: {json.dumps(value)}")
+        for section, rows in sorted(sections.items()):
+            lines += [f"{section}:", *sorted(rows)]
+        texts.append("\n".join(lines) + "\n")
+    unread = "".join(f"# not read: {entry.source}: {entry.reason}\n" for entry in skipped)
+    return "---\n".join(texts) + unread
+
+
+def format_names(terms: Sequence[object]) -> str:
+    """List the vocabulary."""
+    rows = [
+        (str(getattr(term, "name", "")), str(getattr(term, "type", "")), str(getattr(term, "meaning", "")))
+        for term in terms
+    ]
+    width = max(len(name) for name, _, _ in rows)
+    return "\n".join(f"{name:<{width}}  {kind:<7}  {meaning}" for name, kind, meaning in rows)
+
+
+Formatter = Callable[[Sequence[SubjectReport], Sequence[Skipped]], str]
+FORMATTERS: dict[str, Formatter] = {"text": format_text, "json": format_json, "yaml": format_yaml}
+"""Format name → function."""

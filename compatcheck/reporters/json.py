@@ -1,0 +1,138 @@
+"""The report as JSON: the contract other programs build on (``report.schema.json``)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.report import Finding, Report, SubjectReport
+    from compatcheck.core.source import Source
+
+SCHEMA_VERSION = "1"
+
+
+def format_report(report: Report) -> str:
+    """Format a report as JSON text."""
+    return json.dumps(describe_report(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def describe_report(report: Report) -> dict[str, object]:
+    """Describe a report as plain data."""
+    suppressed = sum(finding.suppressed is not None for finding in report.findings)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "compatcheck", "version": report.version},
+        "database": {"id": report.database_id, "date": report.database_date, "rules": report.database_rules},
+        "subjects": [_subject(subject) for subject in report.subjects],
+        "findings": [_finding(finding) for finding in report.findings],
+        "advisories": [],
+        "skipped": [
+            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
+            for entry in report.skipped
+        ],
+        "summary": {
+            "findings": len(report.findings) - suppressed,
+            "affected": sum(finding.suppressed is None and finding.status == "affected" for finding in report.findings),
+            "possible": sum(finding.suppressed is None and finding.status == "possible" for finding in report.findings),
+            "suppressed": suppressed,
+            "not_checked": len(report.skipped),
+            "fail_on": report.threshold,
+            "strict": report.strict,
+            "exit_code": report.exit_code,
+            "waivers": list(report.waiver_notes),
+        },
+    }
+
+
+def _subject(subject: SubjectReport) -> dict[str, object]:
+    return {
+        "id": subject.id,
+        "origin": subject.origin,
+        "environment": {
+            "python": subject.python,
+            "complete": subject.complete,
+            "packages": [
+                {"name": name, "version": version, "source": source} for name, version, source in subject.packages
+            ],
+            "notes": list(subject.notes),
+        },
+        "facts": [{**describe_fact(fact), "role": role} for role, fact in subject.facts],
+        "unread_keys": [{**_place(source), "nearest": near} for source, near in subject.unread_keys],
+        "conflicts": [
+            {"fact": name, "values": [{"value": _value(value), "source": str(source)} for value, source in values]}
+            for name, values in subject.conflicts
+        ],
+        "unresolved": [
+            {"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved
+        ],
+        "version_unknown": [{"package": name, "rules": count} for name, count in subject.folded],
+        "rules_waiting_for_configuration": subject.waiting,
+        "estimate": None,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, object]:
+    impact = finding.impact
+    return {
+        "rule_id": finding.rule_id,
+        "subject": finding.subject,
+        "role": finding.role,
+        "kind": finding.kind,
+        "title": finding.title,
+        "status": finding.status,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "message": finding.message,
+        "impact": None
+        if impact is None
+        else {
+            "low_bytes": impact.low_bytes,
+            "expected_bytes": impact.expected_bytes,
+            "high_bytes": impact.high_bytes,
+            "effect": impact.effect,
+            "memory": impact.memory,
+            "scope": impact.scope,
+            "phase": impact.phase,
+            "needs": list(impact.needs),
+            "formula": impact.formula,
+        },
+        "needs": list(finding.needs),
+        "assumptions": list(finding.assumptions),
+        "facts": [describe_fact(fact) for fact in finding.facts],
+        "locations": [_place(source) for source in finding.locations],
+        "remedies": [
+            {"text": remedy.text, "command": remedy.command, "safety": remedy.safety, "note": remedy.note}
+            for remedy in finding.remedies
+        ],
+        "references": [
+            {"type": reference.type, "url": reference.url, "date": reference.date} for reference in finding.references
+        ],
+        "folklore": [{"rule_id": rule_id, "title": title} for rule_id, title in finding.folklore],
+        "measured_here": None if finding.measured_here is None else dict(finding.measured_here),
+        "suppressed": None
+        if finding.suppressed is None
+        else {"reason": finding.suppressed.reason, "expires": finding.suppressed.expires},
+        "fingerprint": finding.fingerprint,
+    }
+
+
+def describe_fact(fact: Fact) -> dict[str, object]:
+    """Describe a fact as plain data."""
+    return {
+        "name": fact.name,
+        "value": _value(fact.value),
+        "origin": fact.origin,
+        "source": str(fact.sources[0]) if fact.sources else None,
+        "note": fact.note,
+        "alternatives": [{"value": _value(value), "source": str(source)} for value, source in fact.alternatives],
+    }
+
+
+def _value(value: Value) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _place(source: Source) -> dict[str, object]:
+    return {"path": source.path, "line": source.line, "key": source.key}

@@ -1,0 +1,68 @@
+"""One rule as a Markdown page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def format_rule(rule: Any, texts: Any) -> str:  # noqa: ANN401 (rules.database types: reporters import only core)
+    """Format a rule as Markdown.
+
+    Args:
+        rule: the compiled rule.
+        texts: its texts.
+    """
+    return "\n".join(_lines(rule, texts)) + "\n"
+
+
+def _lines(rule: Any, texts: Any) -> Iterator[str]:  # noqa: ANN401 (see format_rule)
+    yield f"# {rule.title}"
+    yield ""
+    yield f"`{rule.id}` · {rule.kind} · {rule.status} · {rule.confidence}"
+    if texts.reason:
+        yield f"\n{texts.reason}"
+    yield "\n## Affected\n"
+    for packages, when in texts.affected:
+        where = ", ".join(f"{name} {specifier}" for name, specifier in packages.items()) or "any release"
+        yield f"- {where}" + (f", when `{when}`" if when else "")
+    for name, specifier in texts.unverified.items():
+        yield f"- not verified: {name} {specifier}"
+    if texts.checked_through:
+        yield "- checked through " + ", ".join(f"{name} {version}" for name, version in texts.checked_through.items())
+    if rule.when:
+        yield f"\nWhen `{rule.when}`"
+    if rule.unless:
+        yield f"\nUnless `{rule.unless}`"
+    yield "\n## Cost\n"
+    yield f"{rule.effect.replace('_', ' ')}, {rule.memory} memory, per {rule.scope}, phase {rule.phase}"
+    if rule.expected:
+        yield f"\n`{rule.expected}` bytes"
+    for heading, text in (("What it does", texts.what), ("Why", texts.why), ("Known problems", texts.known_problems)):
+        if text:
+            yield f"\n## {heading}\n"
+            yield text
+    if texts.remedies:
+        yield "\n## Remedies\n"
+        yield from (f"- {_remedy(remedy)}" for remedy in texts.remedies)
+    yield "\n## References\n"
+    for reference in texts.references:
+        date = f" ({reference['date']})" if reference["date"] else ""
+        yield f"- {reference['type']}: <{reference['url']}>{date}"
+    if texts.evidence:
+        yield "\n## Evidence\n"
+        yield from (f"- {name}" for name in texts.evidence)
+    if texts.row:
+        yield f"\nRow {texts.row} of the collected facts."
+
+
+def _remedy(remedy: Mapping[str, Any]) -> str:
+    target = ", ".join(
+        f"{name}{value if remedy['verb'] in {'upgrade', 'downgrade'} else f' = {value}'}"
+        for name, value in remedy["target"].items()
+    )
+    words = f"{remedy['verb']} {target}" if remedy["verb"] != "note" else ""
+    note = remedy["note"] or ""
+    return f"{' — '.join(part for part in (words, note) if part)} ({remedy['safety']})"

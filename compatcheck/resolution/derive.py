@@ -1,0 +1,132 @@
+"""Facts that follow from other facts by arithmetic or by the meaning of a setting; each names what it was derived from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.facts import Fact, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Derivation(NamedTuple):
+    """One derived fact."""
+
+    fact: str
+    inputs: tuple[str, ...]
+    formula: Callable[..., Value]
+    """Takes the inputs' values; returns None when they do not decide it."""
+    words: str
+
+
+def _param_dtype(precision: str, sharding: str) -> Value:
+    """Dtype of working parameters: DeepSpeed casts the model; autocast leaves parameters as loaded."""
+    if sharding != "zero":
+        return None
+    return {"bf16": "bfloat16", "fp16": "float16", "no": "float32"}.get(precision)
+
+
+def _compute_dtype(precision: str) -> Value:
+    return {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}.get(precision)
+
+
+def _precision_of(dtype: str, sharding: str) -> Value:
+    """Mixed precision that a stated parameter dtype means under ZeRO."""
+    if sharding != "zero":
+        return None
+    return {"bfloat16": "bf16", "float16": "fp16", "float32": "no"}.get(dtype)
+
+
+DERIVATIONS = (
+    Derivation(
+        "hardware.world_size",
+        ("hardware.gpus_per_node", "hardware.nodes"),
+        lambda gpus, nodes: gpus * nodes,
+        "gpus_per_node × nodes",
+    ),
+    Derivation("training.sharding", ("training.zero_stage",), lambda stage: "zero" if stage else None, "ZeRO stage"),
+    Derivation("training.sharding", ("training.fsdp_version",), lambda _: "fsdp", "FSDP is configured"),
+    Derivation("training.sharding", ("training.fsdp_sharding_strategy",), lambda _: "fsdp", "FSDP is configured"),
+    Derivation(
+        "training.mixed_precision",
+        ("training.param_dtype", "training.sharding"),
+        _precision_of,
+        "dtype of the parameters under ZeRO",
+    ),
+    Derivation(
+        "training.param_dtype",
+        ("training.mixed_precision", "training.sharding"),
+        _param_dtype,
+        "mixed precision under ZeRO",
+    ),
+    Derivation("training.compute_dtype", ("training.mixed_precision",), _compute_dtype, "mixed precision"),
+    Derivation("training.compute_dtype", ("training.param_dtype",), lambda dtype: dtype, "dtype of the parameters"),
+    Derivation(
+        "model.trainable_parameters",
+        ("model.parameters", "training.peft"),
+        lambda parameters, peft: parameters if peft is None else None,
+        "full fine-tuning trains every parameter",
+    ),
+    Derivation(
+        "training.global_batch_size",
+        ("training.micro_batch_size", "training.gradient_accumulation_steps", "hardware.world_size"),
+        lambda micro, steps, world: micro * steps * world,
+        "micro_batch_size × gradient_accumulation_steps × world_size",
+    ),
+    Derivation(
+        "rollout.tensor_parallel",
+        ("rollout.engine",),
+        lambda engine: 1 if engine == "hf" else None,
+        "the HF engine runs on one rank",
+    ),
+    Derivation("rollout.cuda_graphs", ("rollout.enforce_eager",), lambda eager: not eager, "enforce_eager"),
+    Derivation("rollout.colocated", ("rollout.mode",), lambda mode: mode == "colocate", "vllm_mode"),
+    Derivation(
+        "training.sequence_length",
+        ("training.max_prompt_length", "training.max_response_length"),
+        lambda a, b: a + b,
+        "prompt + response",
+    ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.use_liger_kernel",),
+        lambda on: "fused_linear" if on else None,
+        "Liger kernels",
+    ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.loss_type", "training.trainer"),
+        lambda loss, trainer: "chunked" if loss == "chunked_nll" and trainer == "sft" else None,
+        "loss_type",
+    ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.use_liger_kernel", "training.trainer"),
+        lambda liger, trainer: "cross_entropy" if not liger and trainer == "causal_lm" else None,
+        "neither Liger nor a chunked loss",
+    ),
+)
+
+
+def derive(facts: dict[str, Fact]) -> None:
+    """Add what follows from the facts, in place, until nothing new follows; stated values are never replaced."""
+    progress = True
+    while progress:
+        progress = False
+        for derivation in DERIVATIONS:
+            if derivation.fact in facts:
+                continue
+            value = _apply(derivation, facts)
+            if value is None:
+                continue
+            inputs = [facts[name] for name in derivation.inputs]
+            sources = tuple(dict.fromkeys(source for fact in inputs for source in fact.sources))
+            facts[derivation.fact] = Fact(derivation.fact, value, "derived", sources, derivation.words)
+            progress = True
+
+
+def _apply(derivation: Derivation, facts: Mapping[str, Fact]) -> Value:
+    if any(name not in facts for name in derivation.inputs):
+        return None
+    return derivation.formula(*(facts[name].value for name in derivation.inputs))

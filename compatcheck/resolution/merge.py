@@ -1,0 +1,89 @@
+"""Merge what the inputs state: one value per fact by precedence, the others kept as alternatives, clashes kept as conflicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.document import AUTO, Document
+from compatcheck.core.facts import Fact, Value
+from compatcheck.resolution.subject import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.core.source import Source
+
+SETTING, SCRIPT, FRAMEWORK, LIBRARY, DECLARED, MODEL, INSTALLED, MEASURED = range(8)
+"""Ranks of precedence, strongest first: ``--set``, a launch script, the framework's configuration, a DeepSpeed or accelerate
+file, an option such as ``--gpu``, the model's own files, package metadata, a device query."""
+
+ORIGIN_BY_RANK = ("set", "script", "configuration", "configuration", "declared", "model", "installed", "measured")
+
+RANK_BY_READER = {"script": SCRIPT, "deepspeed": LIBRARY, "accelerate": LIBRARY, "model": MODEL}
+"""Readers that are not a framework's own configuration."""
+
+PROGRAMS_THAT_COMPARE = {"hf_trainer", "trl", "accelerate"}
+"""Programs that refuse to start when their own arguments and the DeepSpeed file differ."""
+
+
+class Claim(NamedTuple):
+    """One statement with its rank."""
+
+    rank: int
+    reader: str
+    value: object
+    """A vocabulary value, or ``AUTO``."""
+    source: Source
+
+
+class Merged(NamedTuple):
+    """The outcome of merging."""
+
+    facts: dict[str, Fact]
+    automatic: dict[str, Source]
+    """Facts whose only statement is ``auto``."""
+    conflicts: tuple[Conflict, ...]
+
+
+def claims_of(documents: Iterable[Document]) -> dict[str, list[Claim]]:
+    """Collect what documents state, by fact."""
+    claims: dict[str, list[Claim]] = {}
+    for document in documents:
+        rank = RANK_BY_READER.get(document.reader, FRAMEWORK)
+        for statement in document.statements:
+            if statement.fact is not None:
+                source = document.source._replace(key=statement.key)
+                claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, statement.value, source))
+    return claims
+
+
+def merge(claims: Mapping[str, list[Claim]]) -> Merged:
+    """Choose one value per fact."""
+    facts: dict[str, Fact] = {}
+    automatic: dict[str, Source] = {}
+    conflicts = []
+    for name, stated in claims.items():
+        explicit = sorted((claim for claim in stated if claim.value is not AUTO), key=lambda claim: claim.rank)
+        if not explicit:
+            automatic[name] = stated[0].source
+            continue
+        best = explicit[0]
+        agreeing = tuple(claim.source for claim in explicit if claim.value == best.value)
+        others: tuple[tuple[Value, Source], ...] = tuple(
+            (claim.value, claim.source)  # type: ignore[misc]  # explicit claims hold vocabulary values
+            for claim in explicit
+            if claim.value != best.value
+        )
+        facts[name] = Fact(name, best.value, ORIGIN_BY_RANK[best.rank], agreeing, None, others)  # type: ignore[arg-type]
+        clash = [claim for claim in explicit if claim.value != best.value and _must_agree(best, claim)]
+        if clash:
+            values = ((best.value, best.source), *((claim.value, claim.source) for claim in clash))
+            conflicts.append(Conflict(name, values))  # type: ignore[arg-type]
+    return Merged(facts, automatic, tuple(conflicts))
+
+
+def _must_agree(best: Claim, other: Claim) -> bool:
+    """Tell whether two differing claims are a mistake and not an override."""
+    if best.rank == other.rank:
+        return best.rank in {FRAMEWORK, LIBRARY} and best.source.path != other.source.path
+    return best.reader in PROGRAMS_THAT_COMPARE and other.reader == "deepspeed"

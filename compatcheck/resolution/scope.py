@@ -1,0 +1,132 @@
+"""What expressions can ask about one role of one subject: facts, packages, variables and tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.core.versions import compile_specifier, contains, judge
+from compatcheck.rules.expression import Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Fact
+    from compatcheck.rules.database import RuleSet
+
+Verdict = Literal["yes", "no", "some", "boundary", "unknown"]
+"""Whether a package lies in a range: certainly, certainly not, for some releases a requirement allows, a build whose number
+does not tell, or not known."""
+
+COMPONENT_FACTS = {
+    "cuda": "runtime.torch_cuda",
+    "cudnn": "runtime.cudnn",
+    "nccl": "runtime.nccl",
+    "cublas": "runtime.cublas",
+    "driver": "hardware.driver",
+    "python": "runtime.python",
+}
+"""Components of ``affected`` and the facts that hold their versions."""
+
+STATED = {"set", "script", "configuration", "declared"}
+"""Origins that mean a person or a file said so."""
+
+
+def version_need(package: str) -> str:
+    """Name what would tell a package's version: the fact of a component, or ``version of <package>``."""
+    return COMPONENT_FACTS.get(package) or f"version of {package}"
+
+
+class FactScope:
+    """The names an expression can use, over facts that may still be growing."""
+
+    def __init__(self, facts: Mapping[str, Fact], environment: Environment | None, rules: RuleSet) -> None:
+        """Take live mappings; nothing is copied."""
+        self.facts = facts
+        self.environment = environment
+        self.rules = rules
+
+    def value(self, name: str) -> object:
+        """Return the value of a fact, or Unknown."""
+        fact = self.facts.get(name)
+        return Unknown(frozenset((name,))) if fact is None else fact.value
+
+    def declared(self, name: str) -> bool:
+        """Tell whether a person or a file stated the fact."""
+        fact = self.facts.get(name)
+        return fact is not None and fact.origin in STATED
+
+    def package(self, name: str) -> Package | None:
+        """Return the distribution or component of this name; a fact such as ``runtime.cudnn`` stands in for its component."""
+        fact = self.facts.get(COMPONENT_FACTS.get(name, ""))
+        if fact is not None:
+            version = None if fact.value is None else str(fact.value)
+            source = fact.sources[0] if fact.sources else Source(fact.name)
+            return Package(name, version, source, ABSENT if version is None else None)
+        environment = self.environment
+        if environment is None:
+            return None
+        return environment.packages.get(name) or environment.components.get(name)
+
+    def absent(self, name: str) -> bool | None:
+        """Tell whether a package is known to be absent; None when nothing is known about it."""
+        package = self.package(name)
+        if package is not None:
+            return package.version is None and package.specifier == ABSENT
+        known = self.environment is not None and self.environment.complete and name not in COMPONENT_FACTS
+        return True if known else None
+
+    def in_range(self, name: str, bounds: Any) -> Verdict:  # noqa: ANN401 (compiled bounds)
+        """Judge a package against compiled bounds, ``"present"`` or ``"absent"``."""
+        absent = self.absent(name)
+        if bounds == "present":
+            return "unknown" if absent is None and self.package(name) is None else "no" if absent else "yes"
+        if bounds == "absent":
+            return "yes" if absent else "no" if self.package(name) is not None else "unknown"
+        package = self.package(name)
+        if package is None or absent:
+            return "no" if absent else "unknown"
+        verdict: Verdict
+        if package.version is not None:
+            verdict = contains(bounds, package.version)
+        else:
+            judged = judge(bounds, package.specifier or "", self.rules.releases(name))
+            verdict = "yes" if judged == "all" else "no" if judged == "none" else judged
+        if verdict == "yes" and package.details.get("presence") == "unknown":
+            return "some"  # a constraint, or an extra nobody selected: allowed, not required
+        return verdict
+
+    def installed(self, package: str, specifier: str) -> object:
+        """Return whether a package in this range is there, as an expression's ``installed()``."""
+        bounds = specifier if specifier in {"present", "absent"} else compile_specifier(specifier)
+        return self._decided(self.in_range(package, bounds), version_need(package))
+
+    def version_in(self, version: str, specifier: str) -> object:
+        """Return whether a version lies in a range, as an expression's ``version_in()``."""
+        return self._decided(contains(compile_specifier(specifier), version), f"side of {specifier}")
+
+    def variable(self, name: str) -> object:
+        """Return an environment variable, None when known to be unset, else Unknown."""
+        environment = self.environment
+        if environment is not None and environment.variables is not None:
+            if name in environment.variables:
+                return environment.variables[name]
+            if environment.variables_complete:
+                return None
+        return Unknown(frozenset((f"env {name}",)))
+
+    def look_up(self, table: str, keys: tuple[object, ...]) -> object:
+        """Return a table's cell; a key the table does not have is unknown."""
+        try:
+            return self.rules.look_up(table, keys)
+        except KeyError:
+            return Unknown(frozenset((f"{table}[{', '.join(map(str, keys))}]",)))
+
+    @staticmethod
+    def _decided(verdict: str, need: str) -> object:
+        return True if verdict == "yes" else False if verdict == "no" else Unknown(frozenset((need,)))
+
+
+ABSENT = "absent"
+"""Specifier of a package that a facts file declares absent."""

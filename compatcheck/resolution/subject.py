@@ -1,0 +1,37 @@
+"""A subject: one environment with its model, training configuration and hardware, resolved to facts per role."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.facts import Facts, Value
+    from compatcheck.core.source import Skipped, Source
+
+
+class Conflict(NamedTuple):
+    """Two inputs that state one fact differently where the programs that read them want them equal."""
+
+    fact: str
+    values: tuple[tuple[Value, Source], ...]
+
+
+class Subject(NamedTuple):
+    """What the engine evaluates rules on."""
+
+    id: str
+    """Short name in reports: the environment's origin, or the directory of the configuration."""
+    environment: Environment | None
+    roles: Mapping[str, Facts]
+    """``train`` by default; facts by role."""
+    documents: tuple[Document, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    unresolved: tuple[tuple[str, Source, str], ...] = ()
+    """``auto`` values nobody fills in: fact, place, why."""
+    unread: tuple[tuple[Source, str | None], ...] = ()
+    """Keys that no reader understood, each with the nearest known key."""
+    skipped: tuple[Skipped, ...] = ()

@@ -1,0 +1,200 @@
+"""Compile ``rules/`` into the database file (see `compatcheck.rules.database` for its layout)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.errors import RuleError
+from compatcheck.core.source import Source
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
+from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
+from compatcheck.rules.load import load_rules
+from compatcheck.rules.strict_yaml import load_strict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from compatcheck.rules.rule import Rule
+
+
+def compile_directory(directory: Path) -> bytes:
+    """Compile a rule directory: its rules and, where present, ``_tables``, ``_defaults``, ``_releases``, ``_pins``, models, GPUs.
+
+    Raises:
+        RuleError: a file is malformed; naming file, line and key.
+    """
+    return compile_database(load_rules(directory), dict(_sections(directory)), _date(directory))
+
+
+def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: str) -> bytes:
+    """Compile rules and data sections into the bytes of a database file."""
+    body = io.BytesIO()
+
+    def write(value: object) -> list[int]:
+        data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        start = body.tell()
+        body.write(data + b"\n")
+        return [start, len(data)]
+
+    chunks: dict[str, list[object]] = {}
+    active = 0
+    for rule in sorted(rules, key=lambda rule: rule.id):
+        record = [*_matching_part(rule), write(_text_part(rule))]
+        active += rule.status == "active"
+        for key in _index_keys(rule):
+            chunks.setdefault(key, []).append(record)
+    header = {
+        "format": FORMAT,
+        "date": date,
+        "rules": active,
+        "packages": {name: write(records) for name, records in sorted(chunks.items())},
+        "sections": {name: write(value) for name, value in sorted(sections.items())},
+    }
+    header["id"] = hashlib.sha256(body.getvalue()).hexdigest()[:12]
+    return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body.getvalue()
+
+
+def open_compiled(data: bytes, name: str) -> Database:
+    """Open compiled bytes without a file."""
+    return Database(lambda: io.BytesIO(data), name)
+
+
+def _index_keys(rule: Rule) -> set[str]:
+    if rule.status != "active":
+        return {INACTIVE}
+    keys = set()
+    for packages in (*(clause.packages for clause in rule.clauses), *([rule.unverified] if rule.unverified else [])):
+        keys.add(next((name for name, spec in packages.items() if spec != "absent"), INDEPENDENT))
+    return keys
+
+
+def _matching_part(rule: Rule) -> list[object]:
+    impact = rule.impact
+    return [
+        rule.id,
+        rule.title,
+        rule.kind,
+        rule.status,
+        rule.confidence,
+        [[_ranges(rule, clause.packages), clause.when] for clause in rule.clauses],
+        _ranges(rule, rule.unverified),
+        rule.when,
+        rule.unless,
+        impact.effect,
+        impact.memory,
+        impact.scope,
+        impact.phase,
+        impact.expected,
+        impact.low,
+        impact.high,
+        rule.debunks,
+        rule.former_ids,
+    ]
+
+
+def _text_part(rule: Rule) -> list[object]:
+    return [
+        rule.what,
+        rule.why,
+        rule.known_problems,
+        rule.row,
+        [[dict(clause.packages), clause.when] for clause in rule.clauses],
+        dict(rule.unverified),
+        dict(rule.checked_through),
+        rule.verifiable,
+        [
+            {"verb": remedy.verb, "target": dict(remedy.target), "safety": remedy.safety, "note": remedy.note}
+            for remedy in rule.remedies
+        ],
+        [{"type": reference.type, "url": reference.url, "date": reference.date} for reference in rule.references],
+        rule.probe,
+        rule.evidence,
+        rule.reason,
+    ]
+
+
+def _ranges(rule: Rule, packages: Mapping[str, str]) -> dict[str, object]:
+    result: dict[str, object] = {}
+    for name, specifier in packages.items():
+        if specifier in {"present", "absent"}:
+            result[name] = specifier
+            continue
+        try:
+            result[name] = compile_specifier(specifier)
+        except InvalidSpecifierError as error:
+            raise RuleError(str(error), source=Source(rule.path, f"affected.{name}")) from None
+    return result
+
+
+def _date(directory: Path) -> str:
+    path = directory / "_database.yaml"
+    if not path.exists():
+        return "0000-00-00"
+    data, _ = load_strict(path)
+    return str(data["date"])
+
+
+def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
+    for path in sorted((directory / "_tables").glob("*.yaml")):
+        yield f"tables/{path.stem}", _compile_table(path)
+    for path in sorted((directory / "_defaults").glob("*.yaml")):
+        yield (
+            f"defaults/{path.stem}",
+            [_compile_default(row, path, index) for index, row in enumerate(load_strict(path)[0]["rows"])],
+        )
+    for path in sorted((directory / "_releases").glob("*.yaml")):
+        yield f"releases/{path.stem}", _compile_releases(path)
+    for path in sorted((directory / "_pins").glob("*.yaml")):
+        yield f"pins/{path.stem}", load_strict(path)[0]
+    if (directory / "_models.yaml").exists():
+        yield "models", load_strict(directory / "_models.yaml")[0]
+    if (directory / "_gpus.yaml").exists():
+        yield "gpus", load_strict(directory / "_gpus.yaml")[0]
+
+
+def _compile_table(path: Path) -> dict[str, Any]:
+    data, lines = load_strict(path)
+    width = len(data["keys"])
+    table: dict[str, Any] = {}
+    for index, row in enumerate(data["rows"]):
+        if not isinstance(row, list) or len(row) != width + 1:
+            source = Source(str(path), f"rows.{index}", lines.get(("rows", index)))
+            msg = f"a row needs {width} keys and a value"
+            raise RuleError(msg, source=source)
+        level = table
+        for key in row[: width - 1]:
+            level = level.setdefault(cell_key(key), {})
+        if cell_key(row[width - 1]) in level:
+            msg = f"duplicate row {row[:width]}"
+            raise RuleError(msg, source=Source(str(path), None, lines.get(("rows", index))))
+        level[cell_key(row[width - 1])] = row[width]
+    return table
+
+
+def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> list[Any]:
+    """Return fact, ranges, condition, value, expression and source of one default row."""
+    try:
+        ranges = {name: compile_specifier(spec) for name, spec in (row.get("affected") or {}).items()}
+        return [row["fact"], ranges, row.get("when"), row.get("value"), row.get("value_expression"), row["source"]]
+    except (KeyError, InvalidSpecifierError) as error:
+        msg = f"malformed default: {error}"
+        raise RuleError(msg, source=Source(str(path), f"rows.{index}")) from None
+
+
+def _compile_releases(path: Path) -> list[str]:
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (build time)
+
+    data, _ = load_strict(path)
+    versions = []
+    for text in data["releases"]:
+        if text in (data.get("yanked") or ()):
+            continue
+        try:
+            versions.append((Version(text), text))
+        except InvalidVersion:
+            continue
+    return [text for _, text in sorted(versions)]

@@ -1,0 +1,255 @@
+"""The compiled database: one file, indexed by package, of which only what a run needs is read.
+
+Layout: a first line of JSON (id, date, counts and offsets), then chunks of JSON. A chunk holds the matching part of all
+rules about one package; texts stand apart and are read only for findings; tables, defaults, releases, pins and models are
+sections read by name. A rule about a package that is not there costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+from compatcheck.core.errors import RuleError
+from compatcheck.core.source import Source
+
+FORMAT = 1
+INDEPENDENT = "*"
+"""Index key of rules that depend on no package."""
+INACTIVE = "#inactive"
+"""Index key of drafts and withdrawn rules: listed and explained, never matched."""
+
+Ranges = Mapping[str, Any]
+"""Package → bounds (see `compatcheck.core.versions`), ``"present"`` or ``"absent"``."""
+
+
+class CompiledClause(NamedTuple):
+    """One alternative of a rule's ``affected``."""
+
+    packages: Ranges
+    when: str | None
+
+
+class CompiledRule(NamedTuple):
+    """The part of a rule that matching needs."""
+
+    id: str
+    title: str
+    kind: str
+    status: str
+    confidence: str
+    clauses: tuple[CompiledClause, ...]
+    unverified: Ranges
+    when: str | None
+    unless: str | None
+    effect: str
+    memory: str
+    scope: str
+    phase: str
+    expected: str | None
+    low: str | None
+    high: str | None
+    debunks: tuple[str, ...]
+    former_ids: tuple[str, ...]
+    text: tuple[int, int]
+    """Offset and length of the texts in the file the rule came from."""
+    database: int = 0
+    """Which database of a `RuleSet` it came from."""
+
+
+class Texts(NamedTuple):
+    """The part of a rule that people read."""
+
+    what: str
+    why: str
+    known_problems: str | None
+    row: str | None
+    affected: tuple[tuple[Mapping[str, str], str | None], ...]
+    """The clauses as the rule writes them: package → specifier, and the clause's own condition."""
+    unverified: Mapping[str, str]
+    checked_through: Mapping[str, str]
+    verifiable: tuple[str, ...]
+    remedies: tuple[Mapping[str, Any], ...]
+    """``{"verb", "target", "safety", "note"}``."""
+    references: tuple[Mapping[str, str | None], ...]
+    """``{"type", "url", "date"}``."""
+    probe: str | None
+    evidence: tuple[str, ...]
+    reason: str | None
+
+
+class Database:
+    """A compiled database."""
+
+    def __init__(self, connect: Callable[[], BinaryIO], name: str) -> None:
+        """Read the header.
+
+        Args:
+            connect: opens the data for reading.
+            name: what it is called in errors.
+
+        Raises:
+            RuleError: the file is not a database of this format.
+        """
+        self._connect = connect
+        self._sections: dict[str, Any] = {}
+        try:
+            with connect() as stream:
+                self._header = json.loads(stream.readline())
+                self._start = stream.tell()
+            known = self._header["format"] == FORMAT
+        except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
+            msg = "not a rule database of this release"
+            raise RuleError(
+                msg,
+                source=Source(name),
+                hint="reinstall compatcheck",
+            ) from None
+        self.id: str = self._header["id"]
+        """First 12 hex digits of the SHA-256 of the rules and data it was compiled from."""
+        self.date: str = self._header["date"]
+        """Day the data was last reviewed, ``2026-11-21``."""
+        self.count: int = self._header["rules"]
+        """Number of active rules."""
+        self.packages: Mapping[str, list[int]] = self._header["packages"]
+
+    @classmethod
+    def open(cls, path: str) -> Database:
+        """Open a database file."""
+        return cls(lambda: open(path, "rb"), path)
+
+    def _read(self, span: Iterable[int]) -> Any:  # noqa: ANN401 (JSON)
+        offset, length = span
+        with self._connect() as stream:
+            stream.seek(self._start + offset)
+            return json.loads(stream.read(length))
+
+    def rules_about(self, names: Iterable[str]) -> Iterator[CompiledRule]:
+        """Yield the active rules about any of these packages or components, and those about none, once each."""
+        seen: set[str] = set()
+        for name in (INDEPENDENT, *names):
+            span = self.packages.get(name)
+            if span is None:
+                continue
+            for record in self._read(span):
+                if record[0] not in seen:
+                    seen.add(record[0])
+                    yield _rule(record)
+
+    def all_rules(self) -> Iterator[CompiledRule]:
+        """Yield every rule once, drafts and withdrawn ones included."""
+        seen: set[str] = set()
+        for span in self.packages.values():
+            for record in self._read(span):
+                if record[0] not in seen:
+                    seen.add(record[0])
+                    yield _rule(record)
+
+    def texts(self, rule: CompiledRule) -> Texts:
+        """Read what people read of a rule."""
+        record = self._read(rule.text)
+        record[4] = tuple((packages, when) for packages, when in record[4])
+        for index in (7, 8, 9, 11):
+            record[index] = tuple(record[index])
+        return Texts._make(record)
+
+    def section(self, name: str) -> Any:  # noqa: ANN401 (JSON)
+        """Return a data section, ``tables/sdpa-support`` or ``releases/deepspeed``, or None when there is none."""
+        if name not in self._sections:
+            span = self._header["sections"].get(name)
+            self._sections[name] = None if span is None else self._read(span)
+        return self._sections[name]
+
+    def sections(self, prefix: str) -> list[str]:
+        """List the section names that start with ``prefix``."""
+        return [name for name in self._header["sections"] if name.startswith(prefix)]
+
+
+def _rule(record: list[Any]) -> CompiledRule:
+    record[5] = tuple(CompiledClause(packages, when) for packages, when in record[5])
+    for index in (16, 17, 18):
+        record[index] = tuple(record[index])
+    return CompiledRule._make((*record, 0))
+
+
+class RuleSet:
+    """The built-in database and the person's own rule directories, read as one."""
+
+    def __init__(self, databases: tuple[Database, ...]) -> None:
+        """Take the databases; data sections of a later one win."""
+        self.databases = databases
+
+    @property
+    def id(self) -> str:
+        """Identity of the data, for cache keys and reports."""
+        return "+".join(database.id for database in self.databases)
+
+    @property
+    def date(self) -> str:
+        """Newest review date."""
+        return max(database.date for database in self.databases)
+
+    @property
+    def count(self) -> int:
+        """Number of active rules."""
+        return sum(database.count for database in self.databases)
+
+    def rules_about(self, names: Iterable[str]) -> Iterator[CompiledRule]:
+        """Yield the active rules about any of these packages, and those about none."""
+        names = tuple(names)
+        for index, database in enumerate(self.databases):
+            for rule in database.rules_about(names):
+                yield rule._replace(database=index) if index else rule
+
+    def all_rules(self) -> Iterator[CompiledRule]:
+        """Yield every rule."""
+        for index, database in enumerate(self.databases):
+            for rule in database.all_rules():
+                yield rule._replace(database=index)
+
+    def find(self, rule_id: str) -> CompiledRule | None:
+        """Return the rule with this id or former id."""
+        for rule in self.all_rules():
+            if rule.id == rule_id or rule_id in rule.former_ids:
+                return rule
+        return None
+
+    def texts(self, rule: CompiledRule) -> Texts:
+        """Read what people read of a rule."""
+        return self.databases[rule.database].texts(rule)
+
+    def section(self, name: str) -> Any:  # noqa: ANN401 (JSON)
+        """Return a data section by name, or None."""
+        for database in reversed(self.databases):
+            value = database.section(name)
+            if value is not None:
+                return value
+        return None
+
+    def releases(self, package: str) -> tuple[str, ...]:
+        """Return the known releases of a package that were not yanked, oldest first; empty when there is no snapshot."""
+        data = self.section(f"releases/{package}")
+        return () if data is None else tuple(data)
+
+    def look_up(self, table: str, keys: tuple[object, ...]) -> object:
+        """Return the cell of a table.
+
+        Raises:
+            KeyError: the keys are not in the table.
+            RuleError: there is no such table.
+        """
+        cells = self.section(f"tables/{table}")
+        if cells is None:
+            msg = f"there is no table {table!r}"
+            raise RuleError(msg)
+        for key in keys:
+            cells = cells[cell_key(key)]
+        return cells
+
+
+def cell_key(key: object) -> str:
+    """Write a table key the way the compiled table does."""
+    return str(key).lower() if isinstance(key, bool) or key is None else str(key)

@@ -1,0 +1,262 @@
+"""Read rule files strictly: every problem names file, line and key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.errors import RuleError
+from compatcheck.core.source import Source
+from compatcheck.rules import rule as model
+from compatcheck.rules.rule import Clause, Examples, Impact, Reference, Remedy, Rule
+from compatcheck.rules.strict_yaml import Lines, load_strict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_KEYS = {
+    "title",
+    "kind",
+    "status",
+    "row",
+    "affected",
+    "unverified",
+    "checked_through",
+    "when",
+    "unless",
+    "impact",
+    "confidence",
+    "verifiable",
+    "what",
+    "why",
+    "known_problems",
+    "debunks",
+    "remedies",
+    "references",
+    "probe",
+    "evidence",
+    "examples",
+    "former_ids",
+    "reason",
+}
+_REQUIRED = ("title", "kind", "status", "affected", "impact", "confidence", "what", "why", "references", "examples")
+
+
+def rule_files(directory: Path) -> list[Path]:
+    """Return the rule files below a directory, sorted; folders and files that start with ``_`` hold data, save ``_stack``."""
+    return sorted(
+        path
+        for path in directory.rglob("*.yaml")
+        if all(not part.startswith("_") or part == "_stack" for part in path.relative_to(directory).parts)
+    )
+
+
+def load_rules(directory: Path) -> list[Rule]:
+    """Load every rule below a directory.
+
+    Raises:
+        RuleError: the first file that is not a rule.
+    """
+    return [load_rule(path, directory) for path in rule_files(directory)]
+
+
+def load_rule(path: Path, directory: Path) -> Rule:
+    """Load one rule file; ``directory`` is the root its id is relative to.
+
+    Raises:
+        RuleError: naming file, line and key.
+    """
+    data, lines = load_strict(path)
+    return _Reader(path, lines).rule(data, path.relative_to(directory).with_suffix("").as_posix())
+
+
+class _Reader:
+    """Checks the shape of one file while converting it."""
+
+    def __init__(self, path: Path, lines: Lines) -> None:
+        self.path = str(path)
+        self.lines = lines
+
+    def error(self, message: str, *where: str | int, hint: str | None = None) -> RuleError:
+        line = None
+        for length in range(len(where), -1, -1):
+            if where[:length] in self.lines:
+                line = self.lines[where[:length]]
+                break
+        key = ".".join(str(part) for part in where) or None
+        return RuleError(message, source=Source(self.path, key, line), hint=hint)
+
+    def rule(self, data: Any, rule_id: str) -> Rule:  # noqa: ANN401 (YAML)
+        data = self.mapping(data)
+        self.known(data, _KEYS)
+        for key in _REQUIRED:
+            if key not in data:
+                msg = f"missing key {key!r}"
+                raise self.error(msg)
+        status = self.choice(data, "status", model.STATUSES)
+        if status != "active" and not data.get("reason"):
+            msg = f"a {status} rule needs `reason`"
+            raise self.error(msg, "status")
+        return Rule(
+            id=rule_id,
+            path=self.path,
+            title=self.text(data, "title"),
+            kind=self.choice(data, "kind", model.KINDS),
+            status=status,
+            row=self.optional_text(data, "row"),
+            clauses=tuple(self.clauses(data["affected"])),
+            unverified=self.specifiers(data.get("unverified") or {}, "unverified"),
+            checked_through=self.specifiers(data.get("checked_through") or {}, "checked_through"),
+            when=self.optional_text(data, "when"),
+            unless=self.optional_text(data, "unless"),
+            impact=self.impact(data["impact"]),
+            confidence=self.choice(data, "confidence", model.CONFIDENCES),
+            verifiable=tuple(self.choices(data, "verifiable", model.BACKENDS)),
+            what=self.text(data, "what"),
+            why=self.text(data, "why"),
+            known_problems=self.optional_text(data, "known_problems"),
+            debunks=tuple(self.texts(data, "debunks")),
+            remedies=tuple(self.remedies(data.get("remedies") or [])),
+            references=tuple(self.references(data["references"])),
+            probe=self.optional_text(data, "probe"),
+            evidence=tuple(self.texts(data, "evidence")),
+            examples=self.examples(data["examples"]),
+            former_ids=tuple(self.texts(data, "former_ids")),
+            reason=self.optional_text(data, "reason"),
+        )
+
+    def mapping(self, value: Any, *where: str | int) -> dict[str, Any]:  # noqa: ANN401
+        if not isinstance(value, dict):
+            msg = "expected a mapping"
+            raise self.error(msg, *where)
+        return value
+
+    def sequence(self, value: Any, *where: str | int) -> list[Any]:  # noqa: ANN401
+        if not isinstance(value, list):
+            msg = "expected a list"
+            raise self.error(msg, *where)
+        return value
+
+    def known(self, data: Mapping[str, Any], keys: set[str], *where: str | int) -> None:
+        for key in data:
+            if key not in keys:
+                from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+                near = get_close_matches(key, sorted(keys), n=1)
+                msg = f"unknown key {key!r}"
+                raise self.error(
+                    msg,
+                    *where,
+                    key,
+                    hint=f"did you mean {near[0]!r}?" if near else None,
+                )
+
+    def text(self, data: Mapping[str, Any], key: str, *where: str | int) -> str:
+        value = data.get(key)
+        if not isinstance(value, str) or not value.strip():
+            msg = "expected text"
+            raise self.error(msg, *where, key)
+        return value.strip()
+
+    def optional_text(self, data: Mapping[str, Any], key: str, *where: str | int) -> str | None:
+        return None if data.get(key) is None else self.text(data, key, *where)
+
+    def texts(self, data: Mapping[str, Any], key: str) -> list[str]:
+        values = self.sequence(data.get(key) or [], key)
+        for index, value in enumerate(values):
+            if not isinstance(value, str):
+                msg = "expected text"
+                raise self.error(msg, key, index)
+        return values
+
+    def choice(self, data: Mapping[str, Any], key: str, allowed: tuple[str, ...], *where: str | int) -> str:
+        value = data.get(key)
+        if value not in allowed:
+            msg = f"{value!r} is not one of {', '.join(allowed)}"
+            raise self.error(msg, *where, key)
+        return str(value)
+
+    def choices(self, data: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> Iterator[str]:
+        for index, value in enumerate(self.sequence(data.get(key) or [], key)):
+            if value not in allowed:
+                msg = f"{value!r} is not one of {', '.join(allowed)}"
+                raise self.error(msg, key, index)
+            yield value
+
+    def specifiers(self, value: Any, *where: str | int) -> dict[str, str]:  # noqa: ANN401
+        result = {}
+        for name, specifier in self.mapping(value, *where).items():
+            if not isinstance(specifier, str):
+                msg = "versions must be quoted text"
+                raise self.error(msg, *where, name)
+            result[name] = specifier.strip()
+        return result
+
+    def clauses(self, value: Any) -> Iterator[Clause]:  # noqa: ANN401
+        if isinstance(value, dict):
+            yield self.clause(value, "affected")
+            return
+        if not self.sequence(value, "affected"):
+            msg = "needs at least one clause; write {} for a rule that depends on no package"
+            raise self.error(msg, "affected")
+        for index, item in enumerate(value):
+            yield self.clause(self.mapping(item, "affected", index), "affected", index)
+
+    def clause(self, data: Mapping[str, Any], *where: str | int) -> Clause:
+        packages = {key: value for key, value in data.items() if key != "when"}
+        return Clause(packages=self.specifiers(packages, *where), when=self.optional_text(data, "when", *where))
+
+    def impact(self, value: Any) -> Impact:  # noqa: ANN401
+        data = self.mapping(value, "impact")
+        self.known(data, {"effect", "memory", "scope", "phase", "bytes", "low", "high"}, "impact")
+        expected = None if data.get("bytes") is None else str(data["bytes"])
+        if expected is None and (data.get("low") is not None or data.get("high") is not None):
+            msg = "`low` and `high` need `bytes`"
+            raise self.error(msg, "impact")
+        return Impact(
+            effect=self.choice(data, "effect", model.EFFECTS, "impact"),
+            memory=self.choice(data, "memory", model.MEMORIES, "impact"),
+            scope=self.choice(data, "scope", model.SCOPES, "impact"),
+            phase=self.choice(data, "phase", model.PHASES, "impact"),
+            expected=expected,
+            low=None if data.get("low") is None else str(data["low"]),
+            high=None if data.get("high") is None else str(data["high"]),
+        )
+
+    def remedies(self, value: Any) -> Iterator[Remedy]:  # noqa: ANN401
+        for index, item in enumerate(self.sequence(value, "remedies")):
+            where = ("remedies", index)
+            data = self.mapping(item, *where)
+            self.known(data, {*model.REMEDY_VERBS, "safety"}, *where)
+            verbs = [verb for verb in model.REMEDY_VERBS if verb in data and verb != "note"] or ["note"]
+            if len(verbs) != 1 or (verbs == ["note"] and "note" not in data):
+                msg = f"needs exactly one of {', '.join(model.REMEDY_VERBS)}"
+                raise self.error(msg, *where)
+            target = {} if verbs == ["note"] else self.mapping(data[verbs[0]], *where, verbs[0])
+            yield Remedy(
+                verb=verbs[0],
+                target=target,
+                safety=self.choice(data, "safety", model.SAFETIES, *where),
+                note=self.optional_text(data, "note", *where),
+            )
+
+    def references(self, value: Any) -> Iterator[Reference]:  # noqa: ANN401
+        for index, item in enumerate(self.sequence(value, "references")):
+            where = ("references", index)
+            data = self.mapping(item, *where)
+            self.known(data, {"type", "url", "date"}, *where)
+            url = self.text(data, "url", *where)
+            if not url.startswith("https://"):
+                msg = "expected an https URL"
+                raise self.error(msg, *where, "url")
+            kind = self.choice(data, "type", model.REFERENCE_TYPES, *where)
+            yield Reference(type=kind, url=url, date=self.optional_text(data, "date", *where))
+
+    def examples(self, value: Any) -> Examples:  # noqa: ANN401
+        data = self.mapping(value, "examples")
+        self.known(data, {"match", "no_match", "unknown"}, "examples")
+        parts: dict[str, tuple[Mapping[str, Any], ...]] = {}
+        for key in ("match", "no_match", "unknown"):
+            items = self.sequence(data.get(key) or [], "examples", key)
+            parts[key] = tuple(self.mapping(item, "examples", key, index) for index, item in enumerate(items))
+        return Examples(**parts)

@@ -1,0 +1,112 @@
+"""A rule: one known regression, pitfall, default change, incompatibility or piece of folklore."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KINDS = ("regression", "default-change", "pitfall", "incompatibility", "folklore")
+STATUSES = ("draft", "active", "withdrawn")
+CONFIDENCES = ("reported", "explained", "fixed-upstream", "measured")
+EFFECTS = ("memory", "fails_to_start", "falls_back", "wrong_result", "slower")
+MEMORIES = ("device", "host", "shm")
+SCOPES = ("rank", "node", "job")
+PHASES = ("load", "forward", "backward", "step", "rollout", "save", "whole")
+BACKENDS = ("fake", "cpu", "cuda")
+REFERENCE_TYPES = ("INTRODUCED", "FIX", "REPORT", "DISCUSSION", "DOCUMENTATION", "SOURCE", "EVIDENCE")
+SAFETIES = ("safe", "unsafe")
+REMEDY_VERBS = ("upgrade", "downgrade", "set", "env", "note")
+COMPONENTS = ("cuda", "cudnn", "nccl", "cublas", "driver", "python")
+"""Names in ``affected`` that are not distributions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """One alternative of ``affected``: every package must lie in its range, and ``when`` must hold."""
+
+    packages: Mapping[str, str]
+    """PEP 440 specifier per canonical name, alternatives joined with ``||``, or ``present`` / ``absent``."""
+    when: str | None = None
+    """Condition of this alternative only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """What a match costs."""
+
+    effect: str
+    memory: str
+    scope: str
+    phase: str
+    expected: str | None = None
+    """Expression in bytes; None when no formula is established."""
+    low: str | None = None
+    high: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One thing a person can do."""
+
+    verb: str
+    """``upgrade``, ``downgrade``, ``set``, ``env`` or ``note``."""
+    target: Mapping[str, Any]
+    """Package → specifier, fact → value, or variable → value; empty for ``note``."""
+    safety: str
+    """``safe``: same result; ``unsafe``: may change behaviour, speed or re-open another rule."""
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One upstream place that supports the rule."""
+
+    type: str
+    url: str
+    date: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """The rule's own tests, in the layout of the native facts file."""
+
+    match: tuple[Mapping[str, Any], ...] = ()
+    no_match: tuple[Mapping[str, Any], ...] = ()
+    unknown: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One file of ``rules/``."""
+
+    id: str
+    """Path without suffix: ``deepspeed/zero3-params-kept-in-backward``."""
+    path: str
+    title: str
+    kind: str
+    status: str
+    row: str | None
+    """Row or rows of the collected facts the rule encodes: ``D01``."""
+    clauses: tuple[Clause, ...]
+    unverified: Mapping[str, str]
+    checked_through: Mapping[str, str]
+    when: str | None
+    unless: str | None
+    impact: Impact
+    confidence: str
+    verifiable: tuple[str, ...]
+    what: str
+    why: str
+    known_problems: str | None
+    debunks: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
+    references: tuple[Reference, ...]
+    probe: str | None
+    evidence: tuple[str, ...]
+    examples: Examples
+    former_ids: tuple[str, ...]
+    reason: str | None
+    """Why it is a draft or was withdrawn."""

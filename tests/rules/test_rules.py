@@ -1,0 +1,26 @@
+"""Every rule file is well formed, its examples hold, and they cover each boundary and each atom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatcheck.matching.examples import check_rule
+from compatcheck.rules.compile import compile_directory, open_compiled
+from compatcheck.rules.database import RuleSet
+from compatcheck.rules.load import load_rule, rule_files
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "rules"
+
+
+@pytest.fixture(scope="module")
+def rules() -> RuleSet:
+    return RuleSet((open_compiled(compile_directory(RULES), "rules"),))
+
+
+@pytest.mark.parametrize("path", rule_files(RULES), ids=lambda path: path.relative_to(RULES).with_suffix("").as_posix())
+def test_rule_is_sound(path: Path, rules: RuleSet) -> None:
+    problems = check_rule(load_rule(path, RULES), rules, ROOT)
+    assert [f"{problem.source.key}: {problem.message}" for problem in problems] == []

@@ -1,0 +1,100 @@
+"""Files are recognised by name and first bytes; directories are walked in one order, without endless loops."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from compatcheck.collectors.recognise import SNIFFED_BYTES, recognise, walk
+
+TEXT = "# x\ntorch==2.6.0\n-r base.txt\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("requirements.txt", "requirements"),
+        ("requirements-dev.txt", "requirements"),
+        ("requirements_gpu.in", "requirements"),
+        ("dev-requirements.txt", "requirements"),
+        ("Requirements.TXT", "requirements"),
+        ("requirements/base.txt", "requirements"),
+        ("requirements/constraints.txt", "constraints"),
+        ("constraints.txt", "constraints"),
+        ("constraints-3.11.txt", "constraints"),
+        ("upper-constraints.txt", "constraints"),
+        ("pylock.toml", "pylock"),
+        ("pylock.gpu.toml", "pylock"),
+        ("uv.lock", "uv_lock"),
+        ("pyproject.toml", "pyproject"),
+        ("base.txt", None),
+        ("poetry.lock", None),
+        ("pylock.toml.bak", None),
+        ("requirements.md", None),
+    ],
+)
+def test_names(tmp_path: Path, name: str, kind: str | None) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(TEXT)
+    assert recognise(str(path)) == kind
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"", "requirements"),
+        ("torch==2\n".encode("utf-16"), "requirements"),
+        (b"The system shall be fast.\nIt shall be cheap.\n", None),
+        (b"\x89PNG\r\n\0\0\0", None),
+        (b"git+https://h.example/a.git#egg=a\n./local\n-e .\n", "requirements"),
+        (b"torch==2 \\\n  --hash=sha256:aa\n" * SNIFFED_BYTES, "requirements"),
+    ],
+)
+def test_ambiguous_names_are_looked_into(tmp_path: Path, content: bytes, kind: str | None) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_bytes(content)
+    assert recognise(str(path)) == kind
+
+
+def test_a_name_is_enough_for_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    assert recognise(str(tmp_path / "requirements.txt")) == "requirements"
+    os.mkfifo(tmp_path / "constraints.txt")
+    assert recognise(str(tmp_path / "constraints.txt")) == "constraints"
+
+
+def test_walk_is_ordered_and_leaves_out_what_is_not_ours(tmp_path: Path) -> None:
+    for name in (
+        "b/requirements.txt",
+        "a.txt",
+        "a/uv.lock",
+        ".git/requirements.txt",
+        "node_modules/x/requirements.txt",
+        "lib/site-packages/pkg/requirements.txt",
+        "env/requirements.txt",
+        "a/__pycache__/requirements.txt",
+        "pkg.egg-info/requires.txt",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(TEXT)
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr\n")
+    (tmp_path / "b" / "loop").symlink_to(tmp_path)
+    (tmp_path / "b" / "self").symlink_to("self")
+    os.mkfifo(tmp_path / "b" / "pipe")
+    found = [(os.path.relpath(path, tmp_path), kind) for path, kind in walk(str(tmp_path))]
+    assert found == [("a.txt", None), ("a/uv.lock", "uv_lock"), ("b/requirements.txt", "requirements")]
+
+
+def test_walk_of_a_file_lists_itself(tmp_path: Path) -> None:
+    path = tmp_path / "uv.lock"
+    path.write_text("version = 1\n")
+    assert list(walk(str(path))) == [(str(path), "uv_lock")]
+
+
+def test_a_named_virtual_environment_is_walked(tmp_path: Path) -> None:
+    (tmp_path / "pyvenv.cfg").write_text("")
+    (tmp_path / "requirements.txt").write_text(TEXT)
+    assert [kind for _, kind in walk(str(tmp_path))] == [None, "requirements"]

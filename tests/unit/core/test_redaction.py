@@ -1,0 +1,34 @@
+import pytest
+
+from compatcheck.core.redaction import redact, redact_variable
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("https://user:pass@host/simple", "https://[redacted]@host/simple"),
+        ("git+ssh://git@github.com/a/b.git@v1", "git+ssh://[redacted]@github.com/a/b.git@v1"),
+        ("https://host/x?token=abc&y=1", "https://host/x?token=[redacted]&y=1"),
+        ("https://host/x?X-Amz-Signature=abc", "https://host/x?X-Amz-Signature=[redacted]"),
+        ("hf_abcdefghijklmnopqrstu", "[redacted]"),
+        ("Authorization: Bearer abcdefgh1234", "Authorization: Bearer [redacted]"),
+        ("/data/hf_cache", "/data/hf_cache"),
+        ("https://host/a@b", "https://host/a@b"),
+        ("https://me:p@ss@host/simple", "https://[redacted]@host/simple"),
+    ],
+)
+def test_redact(text, expected):
+    assert redact(text) == expected
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "MY_SECRET"])
+def test_secret_variables_are_hidden_whole(name):
+    assert redact_variable(name, "anything") == "[redacted]"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("TOKENIZERS_PARALLELISM", "false"), ("PWD", "/data"), ("NCCL_DEBUG", "INFO"), ("HF_TOKEN", ""), ("MONKEY", "x")],
+)
+def test_other_variables_stay(name, value):
+    assert redact_variable(name, value) == value

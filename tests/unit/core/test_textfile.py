@@ -1,0 +1,45 @@
+"""Whatever a person names, reading it gives bytes or an error with a remedy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.textfile import MAX_BYTES, decode_utf8, echo, read_bytes
+
+
+def test_unreadable_inputs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    cases = [
+        ("pipe", "not a regular file"),
+        ("huge", "64.0 MiB"),
+        ("none", "no such file"),
+        ("", "is a directory"),
+        ("a\0b", "read"),
+    ]
+    for name, reason in cases:
+        with pytest.raises(InputError, match=reason) as caught:
+            read_bytes(os.path.join(tmp_path, name))
+        assert caught.value.hint
+
+
+def test_limit_is_inclusive(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1234")
+    assert read_bytes(str(tmp_path / "a"), limit=4) == b"1234"
+    with pytest.raises(InputError):
+        read_bytes(str(tmp_path / "a"), limit=3)
+
+
+def test_byte_order_mark_is_dropped() -> None:
+    assert decode_utf8(b"\xef\xbb\xbfa", "x") == "a"
+
+
+def test_echo_is_short_and_printable() -> None:
+    assert echo("a\x1b" * 500).isprintable()
+    assert len(echo("a" * 5000)) < 120
+    assert "secret" not in echo("https://me:sec@secret@h.example/x")
