@@ -31,7 +31,9 @@ def index(tmp_path: Path) -> str:
     files = tmp_path / "files"
     files.mkdir()
     with zipfile.ZipFile(files / "demo-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("demo-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: demo\nRequires-Dist: torch==2.6.0\n\nText\n")
+        wheel.writestr(
+            "demo-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: demo\nRequires-Dist: torch==2.6.0\n\nText\n"
+        )
     with tarfile.open(files / "demo-1.0.tar.gz", "w:gz") as archive:
         data = b'numpy\n\n[vllm]\nvllm==0.8.3\n\n[:python_version < "3.8"]\nold\n'
         member = tarfile.TarInfo("demo-1.0/demo.egg-info/requires.txt")
@@ -51,7 +53,18 @@ def test_releases_come_sorted_with_date_yank_and_prerelease(index: str) -> None:
 
 
 def test_json_form_is_read_like_the_html_form() -> None:
-    text = json.dumps({"files": [{"filename": "demo-1.0.tar.gz", "url": "demo-1.0.tar.gz", "upload-time": "2024-01-02T00:00:00Z", "yanked": "x"}]})
+    text = json.dumps(
+        {
+            "files": [
+                {
+                    "filename": "demo-1.0.tar.gz",
+                    "url": "demo-1.0.tar.gz",
+                    "upload-time": "2024-01-02T00:00:00Z",
+                    "yanked": "x",
+                }
+            ]
+        }
+    )
     (file,) = releases._parse_json(text, "file:///simple/demo/")
     assert (file.url, file.uploaded, file.yanked) == ("file:///simple/demo/demo-1.0.tar.gz", "2024-01-02", True)
 
@@ -75,7 +88,13 @@ def test_archive_requirements_carry_extra_and_marker(index: str, tmp_path: Path)
 
 
 def test_pins_are_grouped_by_extra_and_limited_to_linux() -> None:
-    lines = ("torch==2.6.0", 'vllm==0.8.3; extra == "vllm"', 'torch==2.5; sys_platform == "win32"', "ray[default]==2.43.0", "odd line !")
+    lines = (
+        "torch==2.6.0",
+        'vllm==0.8.3; extra == "vllm"',
+        'torch==2.5; sys_platform == "win32"',
+        "ray[default]==2.43.0",
+        "odd line !",
+    )
     found = releases.pinned(lines, lambda name: name in {"torch", "vllm", "ray"})
     assert found == {None: {"torch": "==2.6.0", "ray": "==2.43.0"}, "vllm": {"vllm": "==0.8.3"}}
 
