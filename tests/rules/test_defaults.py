@@ -22,7 +22,8 @@ from packaging.version import Version
 from compatcheck.rules.vocabulary import vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
-DUMPS = sorted((ROOT / "fixtures/measurements/defaults").glob("*.json"))
+DUMPS = sorted((ROOT / "fixtures/measurements/defaults").glob("*-[0-9]*.json"))
+DUMPS = [path for path in DUMPS if not path.stem.startswith("transformers-auto")]
 FILES = sorted((ROOT / "rules/_defaults").glob("*.yaml"))
 COLUMNS = {
     "fact",
@@ -310,8 +311,6 @@ def disagreement(stated: Stated) -> str | None:
 
 @pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)
 def test_rows_agree_with_every_stored_dump(path: Path) -> None:
-    if path.stem.startswith("transformers-auto"):
-        pytest.skip("what the Trainer makes of `auto` is read by tests/unit/resolution")
     dump = json.loads(path.read_text(encoding="utf-8"))
     problems = [problem for stated in statements(dump, path.stem) if (problem := disagreement(stated))]
     assert not problems, "\n".join(problems)
@@ -365,6 +364,50 @@ def test_rows_are_well_formed(path: Path) -> None:
             }
             assert isinstance(value, kinds[term.type]), row
             assert not (term.type == "int" and isinstance(value, bool)), row
+
+
+AUTO = sorted((ROOT / "fixtures/measurements/defaults").glob("transformers-auto-*.json"))
+AUTO_WIDTHS = {
+    "stage3-hidden_sizes": 2048,
+    "stage3-text_config.hidden_size": 3584,
+    "stage3-text_config.hidden_sizes": 768,
+}
+"""Hidden size that each recorded case uses, 4096 where it is not listed."""
+NEVER_FILLED = {
+    "zero_optimization.allgather_bucket_size",
+    "zero_optimization.contiguous_gradients",
+    "zero_optimization.offload_optimizer.device",
+    "zero_optimization.offload_param.device",
+    "zero_optimization.overlap_comm",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+    "zero_optimization.stage3_max_live_parameters",
+    "zero_optimization.stage3_max_reuse_distance",
+    "zero_optimization.sub_group_size",
+}
+"""Keys the Trainer leaves at ``auto`` in every release read; DeepSpeed then drops them and keeps its own default."""
+
+
+@pytest.mark.parametrize("path", AUTO, ids=lambda path: path.stem)
+def test_auto_is_filled_by_the_trainer_as_recorded(path: Path) -> None:
+    dump = json.loads(path.read_text(encoding="utf-8"))
+    old = Version(dump["versions"]["transformers"]) < Version("4.50")
+    for case, entry in dump["classes"].items():
+        if case == "stage3-none" or (old and "text_config" in case):
+            assert "refused" in entry, case
+            continue
+        width = AUTO_WIDTHS.get(case, 4096)
+        fields = entry["fields"]
+        assert fields["zero_optimization.reduce_bucket_size"] == width * width
+        wide = 10 * width if entry["arguments"]["stage"] == 3 else "auto"
+        assert fields["zero_optimization.stage3_param_persistence_threshold"] == wide
+        prefetch = fields["zero_optimization.stage3_prefetch_bucket_size"]
+        assert prefetch == "auto" if wide == "auto" else int(prefetch) == int(0.9 * width * width)
+        assert all(fields[key] == "auto" for key in NEVER_FILLED)
+        assert fields["train_batch_size"] == 8
+        assert fields["train_micro_batch_size_per_gpu"] == 4
+        assert fields["gradient_accumulation_steps"] == 2
+        assert fields["bf16.enabled"] == (case == "stage3-bf16")
+        assert fields["fp16.enabled"] == (case == "stage3-fp16")
 
 
 REIMPORTED = {
