@@ -6,7 +6,7 @@ import ast
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.units import canonical_dtype
-from compatcheck.rules.expression import dotted_name, parse
+from compatcheck.rules.syntax import dotted_name, parse_tree
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
 BOOL, NUMBER, TEXT, VERSION, SET, DTYPE, ANY, NONE = "bool", "number", "text", "version", "set", "dtype", "any", "none"
@@ -44,7 +44,7 @@ def check_expression(text: str, wanted: str) -> list[str]:
         wanted: ``bool`` for conditions, ``number`` for sizes.
     """
     try:
-        node = parse(text)
+        node = parse_tree(text)
     except RuleError as error:
         return [error.message]
     problems: list[str] = []
