@@ -144,6 +144,9 @@ def _encode(node: ast.expr) -> Code:
 def _literal_text(node: ast.expr) -> Code:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return ["value", node.value]
+    name = dotted_name(node)
+    if name is not None:
+        return ["value", name]  # declared(training.zero_stage) reads as well as the quoted name
     raise RuleError(f"`{ast.unparse(node)}` must be a literal string")
 
 

@@ -162,7 +162,8 @@ def _check_values(fact: ast.expr, literal: ast.expr, problems: list[str]) -> Non
 def _check_call(name: str, arguments: list[ast.expr], problems: list[str]) -> None:
     if name == "declared":
         argument = arguments[0]
-        if not isinstance(argument, ast.Constant) or argument.value not in vocabulary():
+        named = argument.value if isinstance(argument, ast.Constant) else dotted_name(argument)
+        if named not in vocabulary():
             problems.append(f"`{ast.unparse(argument)}` is not a fact's name")
         return
     for argument in arguments:
