@@ -173,6 +173,10 @@ class _Table:
         """Describe whose default it is: ``default of the HF Trainer (transformers 4.48.0)``."""
         packages = dict.fromkeys(package for row in self.rows if row["fact"] == name for package in row["ranges"])
         found = [(package, self.scope.package(package)) for package in packages]
-        versions = [f"{label} {package.version or package.specifier}".rstrip() for label, package in found if package is not None]
+        versions = [
+            f"{label} {package.version or package.specifier}".rstrip()
+            for label, package in found
+            if package is not None
+        ]
         program = PROGRAM_NAMES.get(self.reader, self.reader)
         return f"default of {program} ({', '.join(versions)})" if versions else f"default of {program}"
