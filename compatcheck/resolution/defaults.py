@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.rules.expression import Unknown, evaluate
+from compatcheck.rules.expression import Code, Unknown, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,7 @@ def _apply_rows(rows: list[list[Any]], reader: str, origin: str, scope: FactScop
             progress = True
 
 
-def _certain(ranges: dict[str, Any], condition: str | None, scope: FactScope) -> bool:
+def _certain(ranges: dict[str, Any], condition: Code | None, scope: FactScope) -> bool:
     if any(scope.in_range(name, bounds) != "yes" for name, bounds in ranges.items()):
         return False
     if condition is None:
