@@ -105,7 +105,8 @@ def build_report(gathered: Gathered, rules: RuleSet, checks: Checks, threshold: 
     if findings:
         findings = [add_lines(finding) for finding in findings]
     skipped = list(dict.fromkeys(skipped))
-    code = judge(findings, skipped, gathered.subjects, threshold, strict=checks.strict)
+    findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
+    code = judge(findings, skipped, gathered.subjects, strict=checks.strict)
     return Report(
         version=__version__,
         database_id=rules.id,
@@ -120,22 +121,17 @@ def build_report(gathered: Gathered, rules: RuleSet, checks: Checks, threshold: 
     )
 
 
-def judge(
-    findings: Sequence[Finding],
-    skipped: Sequence[Skipped],
-    subjects: Sequence[Subject],
-    threshold: Threshold,
-    *,
-    strict: bool,
-) -> int:
+def mark_failing(finding: Finding, subjects: Sequence[Subject], threshold: Threshold, *, strict: bool) -> Finding:
+    """Mark a finding that counts against ``--fail-on``."""
+    counts = finding.suppressed is None and (strict or finding.status == "affected")
+    fails = counts and threshold.reached_by(finding, _device_bytes(subjects, finding))
+    return finding._replace(fails=True) if fails else finding
+
+
+def judge(findings: Sequence[Finding], skipped: Sequence[Skipped], subjects: Sequence[Subject], *, strict: bool) -> int:
     """Return the exit code: findings win over unreadable inputs, and an empty scan is not clean."""
-    for finding in findings:
-        if (
-            finding.suppressed is None
-            and (strict or finding.status == "affected")
-            and threshold.reached_by(finding, _device_bytes(subjects, finding))
-        ):
-            return EXIT_FINDINGS
+    if any(finding.fails for finding in findings):
+        return EXIT_FINDINGS
     if any(entry.named or strict for entry in skipped):
         return EXIT_UNREADABLE_INPUT
     if not any(holds_something(subject) for subject in subjects):
@@ -220,7 +216,7 @@ def reporter(name: str) -> Reporter:
     return lambda report, _: str(module.format_report(report))
 
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
 
 
 def parse_outputs(texts: Sequence[str]) -> list[tuple[str, str]]:
