@@ -36,7 +36,9 @@ def format_report(report: Report) -> str:
         suites.append(_Suite("inputs", [_skipped_case(entry) for entry in report.skipped] or [_nothing_case(report)]))
     total = [sum(counts) for counts in zip(*(suite.counts() for suite in suites), strict=True)]
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
-    lines.append(f"<testsuites{_attributes(name='compatcheck', **_count_attributes(total, report))}>")
+    whole = _count_attributes(total, report)
+    whole.pop("skipped")  # no attribute of testsuites in the schema of Jenkins
+    lines.append(f"<testsuites{_attributes(name="compatcheck", **whole)}>")
     for index, suite in enumerate(suites):
         lines.append(f"  <testsuite{_attributes(name=suite.name, **_count_attributes(suite.counts(), report))}>")
         if index == 0:
