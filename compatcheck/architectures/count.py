@@ -10,8 +10,10 @@ from compatcheck.architectures.parts import ParameterCounts
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 
-__all__ = ["ParameterCounts", "count_parameters", "known_model_types", "read_keys"]
+__all__ = ["CLASS_DEFAULTS_RELEASE", "ParameterCounts", "count_parameters", "known_model_types", "read_keys"]
 
+CLASS_DEFAULTS_RELEASE = "5.23.0"
+"""Release of transformers that the class defaults and the formulas were read from and checked with."""
 _FAMILIES = ("decoders", "experts", "hybrids", "multimodal", "encoders")
 """Modules with formulas, the likely ones first; a module is imported when the ones before it do not know the type."""
 
@@ -59,7 +61,22 @@ def count_parameters(config: Mapping[str, object], path: str = "config.json") ->
         InputError: a key has the wrong type or a negative value.
     """
     keys = read_keys(config, path)
-    return None if keys is None else count_keys(keys)
+    if keys is None or not _is_counted_class(keys):
+        return None
+    return count_keys(keys)
+
+
+_FORMER_CLASSES = {"internlm3": "internlm3forcausallm", "t5": "t5withlmheadmodel"}
+"""Other names of the class that is counted, in files of before."""
+
+
+def _is_counted_class(keys: Keys) -> bool:
+    """Tell whether ``architectures`` names the class that the formulas count, and not one with another head."""
+    names = keys.names("architectures")
+    counted = {(keys.architecture or "").lower(), _FORMER_CLASSES.get(keys.model_type)}
+    if keys.config.get("per_layer_config") is not None:
+        return False
+    return not names or any(name.lower() in counted for name in names)
 
 
 def known_model_types() -> tuple[str, ...]:

@@ -46,14 +46,15 @@ def llama(  # noqa: PLR0913 - one argument per way in which the family differs
         extra: further parameters per block.
     """
     heads = Heads.of(keys, width=head_dim)
-    has = {name: keys.flag(name) for name in (qkv_bias, out_bias, mlp_bias) if isinstance(name, str)}
-    attention = heads.attention(
-        qkv_bias=has.get(qkv_bias, qkv_bias) is True, out_bias=has.get(out_bias, out_bias) is True
-    )
+    attention = heads.attention(qkv_bias=_resolve(keys, qkv_bias), out_bias=_resolve(keys, out_bias))
     mlp = gated_mlp if gated else plain_mlp
-    feed_forward = mlp(heads.hidden, keys.size("intermediate_size"), has.get(mlp_bias, mlp_bias) is True)
+    feed_forward = mlp(heads.hidden, keys.size("intermediate_size"), _resolve(keys, mlp_bias))
     block = attention + count_qk_norm(heads, qk_norm) + feed_forward + norms * heads.hidden + extra
     return decoder(keys, Layer(block))
+
+
+def _resolve(keys: Keys, flag: bool | str) -> bool:  # noqa: FBT001 - a value or the key that holds it
+    return keys.flag(flag) if isinstance(flag, str) else flag
 
 
 def count_qk_norm(heads: Heads, kind: str) -> int:

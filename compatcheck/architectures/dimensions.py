@@ -1,33 +1,223 @@
-"""Dimensions of a model by vocabulary name, each with the key it came from."""
+"""Reads a model's dimensions from its config.json, each with the key it came from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_KEYS = {
-    "model.model_type": ("model_type",),
-    "model.hidden_size": ("hidden_size", "n_embd", "d_model"),
-    "model.intermediate_size": ("intermediate_size",),
-    "model.moe_intermediate_size": ("moe_intermediate_size",),
-    "model.num_hidden_layers": ("num_hidden_layers", "n_layer"),
-    "model.num_attention_heads": ("num_attention_heads", "n_head"),
-    "model.num_key_value_heads": ("num_key_value_heads", "num_attention_heads"),
-    "model.vocab_size": ("vocab_size",),
-    "model.max_position_embeddings": ("max_position_embeddings", "n_positions"),
-    "model.sliding_window": ("sliding_window",),
-    "model.tie_word_embeddings": ("tie_word_embeddings",),
-    "model.num_experts": ("num_experts", "num_local_experts"),
-    "model.num_experts_per_token": ("num_experts_per_tok",),
-    "model.load_dtype": ("torch_dtype", "dtype"),
+from compatcheck.architectures.count import CLASS_DEFAULTS_RELEASE, read_keys
+from compatcheck.architectures.keys import CLASS_DEFAULT, ClassDefaults, Keys
+from compatcheck.core.facts import Value
+from compatcheck.core.units import canonical_dtype
+
+__all__ = ["CLASS_DEFAULT", "CLASS_DEFAULTS_RELEASE", "dimensions"]
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed"),
+    "intermediate_size": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "decoder_ffn_dim"),
+    "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "vocab_size": ("vocab_size", "padded_vocab_size"),
+    "max_position_embeddings": ("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions"),
+    "moe_intermediate_size": ("moe_intermediate_size", "moe_ffn_hidden_size"),
+    "num_experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+    "num_experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"),
 }
+"""Vocabulary name → keys that hold it, across model types."""
+_LANGUAGE_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Keys of the nested language model in multimodal configurations; the last one nests a ``text_config`` again."""
+_FOURFOLD = frozenset({"bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt"})
+"""Types whose MLP is four times the hidden size where nothing else is said."""
+_EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(
+    [
+        "flex_olmo",
+        "gpt_oss",
+        "granitemoe",
+        "granitemoeshared",
+        "hunyuan_v1_moe",
+        "jamba",
+        "llama4_text",
+        "minimax",
+        "minimax_m2",
+        "mixtral",
+        "olmoe",
+        "phimoe",
+    ]
+)
+"""Types whose ``intermediate_size`` is the width of one expert."""
+_CONV3D = frozenset(["qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe"])
+"""Types with a Conv3d as patch embedding."""
+_LATENT_ATTENTION = frozenset({"deepseek_v2", "deepseek_v3", "glm4_moe_lite"})
+"""Types whose queries, keys and values have different widths, so that there is no one ``head_dim``."""
+_QUANTIZATIONS = {
+    "gptq": "gptq", "awq": "awq", "fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "aqlm": "aqlm", "hqq": "hqq",
+    "eetq": "eetq", "torchao": "torchao",
+}  # fmt: skip
+_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
+
+Found = tuple[Value, str]
+"""A value and the dotted key it came from, several with commas, or ``class default``."""
 
 
-def dimensions(config: Mapping[str, object]) -> dict[str, tuple[object, str]]:
-    """Return the dimensions a configuration states."""
-    found: dict[str, tuple[object, str]] = {}
-    for fact, keys in _KEYS.items():
-        for key in keys:
-            if config.get(key) is not None:
-                found[fact] = (config[key], key)
-                break
-    return found
+def dimensions(config: Mapping[str, object], path: str = "config.json") -> Mapping[str, Found]:
+    """Return what the configuration says about the model, by vocabulary name, each with its key.
+
+    Keys left out have the class default of their model type; where the type is not known, or a value is not told by the
+    file, the name is absent.
+
+    Args:
+        config: the parsed config.json.
+        path: its name, for errors.
+
+    Raises:
+        InputError: a key has the wrong type or a negative value.
+    """
+    keys = read_keys(config, path)
+    known = keys is not None
+    if keys is None:
+        keys = Keys(config, ClassDefaults({}, {}, {}), path=path)
+    text = _find_language_model(keys)
+    found: dict[str, Found | None] = {name: _integer(text, names) for name, names in _NAMES.items()}
+    found |= _read_heads(text, found)
+    found |= _read_widths(text, found)
+    found |= _read_switches(keys, text, known=known)
+    found["load_dtype"] = _read_dtype(keys, text)
+    found["quantization"] = _read_quantization(keys)
+    return {f"model.{name}": value for name, value in found.items() if value is not None}
+
+
+def _find_language_model(keys: Keys) -> Keys:
+    for name in _LANGUAGE_PARTS:
+        if not keys.has_part(name):
+            continue
+        given = keys.config.get(name)
+        if given is None and keys.has("hidden_size"):
+            return keys.flat_part(name) or keys
+        part = keys.part(name) or keys.mapping(name)
+        return _find_language_model(part) if name == "thinker_config" else part
+    return keys
+
+
+def _integer(keys: Keys, names: tuple[str, ...]) -> Found | None:
+    """Return the first of the keys that the file holds, else the first with a class default."""
+    default: Found | None = None
+    for name in names:
+        value, key = keys.find(name)
+        if key is None or value is None:
+            continue
+        if isinstance(value, list):
+            return None  # another value in each layer
+        if key == CLASS_DEFAULT:
+            default = default or ((value, key) if isinstance(value, int) else None)
+        else:
+            return keys.amount(name), key
+    return default
+
+
+def _read_heads(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Found | None]:
+    heads, hidden = found["num_attention_heads"], found["hidden_size"]
+    model_type = keys.config.get("model_type")
+    key_value = _integer(keys, ("num_key_value_heads", "num_kv_heads")) or heads
+    if (model_type == "falcon" and not keys.flag("new_decoder_architecture")) or model_type == "gpt_bigcode":
+        key_value = (1, keys.find("multi_query")[1] or CLASS_DEFAULT) if keys.flag("multi_query") else heads
+    elif model_type == "dbrx":
+        key_value = _integer(keys.mapping("attn_config"), ("kv_n_heads",))
+    width: Found | None = None
+    if model_type not in _LATENT_ATTENTION:
+        width = _integer(keys, ("head_dim", "d_kv"))
+        if width is None and heads and hidden and isinstance(heads[0], int) and isinstance(hidden[0], int) and heads[0]:
+            width = (hidden[0] // heads[0], _join_keys(hidden[1], heads[1]))
+    return {"num_key_value_heads": key_value, "head_dim": width}
+
+
+def _join_keys(*keys: str) -> str:
+    read = [key for key in keys if key != CLASS_DEFAULT]
+    return ", ".join(read) if read else CLASS_DEFAULT
+
+
+def _read_widths(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Found | None]:
+    model_type = keys.config.get("model_type")
+    width, hidden, expert = found["intermediate_size"], found["hidden_size"], found["moe_intermediate_size"]
+    result: dict[str, Found | None] = {}
+    if width is None and model_type in _FOURFOLD and hidden is not None and isinstance(hidden[0], int):
+        result["intermediate_size"] = (4 * hidden[0], hidden[1])
+    if expert is None and model_type in _EXPERT_WIDTH_IS_INTERMEDIATE:
+        result["moe_intermediate_size"] = width
+    if model_type == "dbrx":
+        ffn = keys.mapping("ffn_config")
+        result["num_experts"] = _integer(ffn, ("moe_num_experts",))
+        result["num_experts_per_token"] = _integer(ffn, ("moe_top_k",))
+        result["intermediate_size"] = result["moe_intermediate_size"] = _integer(ffn, ("ffn_hidden_size",))
+    return result
+
+
+def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | None]:
+    model_type = keys.text("model_type")
+    result: dict[str, Found | None] = {
+        "model_type": None if model_type is None else (model_type, "model_type"),
+        "architecture": None,
+        "sliding_window": _read_window(text),
+        "tie_word_embeddings": _flag(keys, "tie_word_embeddings"),
+        "use_cache": _flag(keys, "use_cache") or _flag(text, "use_cache"),
+        "output_attentions": _flag(keys, "output_attentions") or ((False, CLASS_DEFAULT) if known else None),
+    }
+    architectures = keys.names("architectures")
+    if architectures:
+        result["architecture"] = (architectures[0], "architectures")
+    if text is not keys:
+        outer, inner = result["tie_word_embeddings"], _flag(text, "tie_word_embeddings")
+        if outer is None or (inner is not None and inner[0] != outer[0]):
+            # releases differ in which of the two they follow
+            result["tie_word_embeddings"] = inner if outer is None else None
+    if model_type in _CONV3D:
+        result["has_conv3d"] = (True, "model_type")
+    elif known:
+        result["has_conv3d"] = (False, "model_type")
+    for name in ("attn_implementation", "_attn_implementation"):
+        value = keys.config.get(name)
+        if isinstance(value, str) and value in _ATTENTION:
+            result["attn_implementation"] = (value, name)
+    return result
+
+
+def _flag(keys: Keys, name: str) -> Found | None:
+    value, key = keys.find(name)
+    return None if key is None or value is None else (keys.flag(name), key)
+
+
+def _read_window(keys: Keys) -> Found | None:
+    _value, key = keys.find("sliding_window")
+    if key is None:
+        return None
+    use = keys.find("use_sliding_window")
+    if use[1] is not None and not keys.flag("use_sliding_window"):
+        return None, use[1]
+    return (keys.amount("sliding_window", 0) or None), key
+
+
+def _read_dtype(keys: Keys, text: Keys) -> Found | None:
+    for part in (keys, text):
+        for name in ("dtype", "torch_dtype"):
+            value, key = part.find(name)
+            if value is None or key is None or key == CLASS_DEFAULT or value == "auto":
+                continue
+            dtype = canonical_dtype(value) if isinstance(value, str) else None
+            if dtype is None:
+                raise part.error(name, "a dtype such as bfloat16")
+            return dtype, key
+    return None
+
+
+def _read_quantization(keys: Keys) -> Found | None:
+    value, key = keys.find("quantization_config")
+    if value is None:
+        return None, key or CLASS_DEFAULT
+    if not isinstance(value, Mapping):
+        raise keys.error("quantization_config", "a mapping")
+    method = value.get("quant_method")
+    if value.get("load_in_4bit") is True:
+        kind = value.get("bnb_4bit_quant_type", "fp4")  # the default of BitsAndBytesConfig
+        return (kind, "quantization_config") if kind in {"nf4", "fp4"} else None
+    if value.get("load_in_8bit") is True:
+        return "int8", "quantization_config"
+    known = _QUANTIZATIONS.get(method) if isinstance(method, str) else None
+    return None if known is None else (known, "quantization_config")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from compatcheck.architectures.decoders import Formula
-from compatcheck.architectures.keys import Keys
 from compatcheck.architectures.parts import Layer, ParameterCounts, assemble, gated_mlp, layer_norm, linear, plain_mlp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.architectures.decoders import Formula
+    from compatcheck.architectures.keys import Keys
 
 
 def _bert(keys: Keys) -> ParameterCounts | None:

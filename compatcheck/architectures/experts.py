@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from compatcheck.architectures.decoders import Formula, count_qk_norm
-from compatcheck.architectures.keys import Keys
 from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, layer_norm, linear
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.architectures.keys import Keys
 
 
 def _mixtral(keys: Keys) -> ParameterCounts:
@@ -15,9 +19,16 @@ def _mixtral(keys: Keys) -> ParameterCounts:
     return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
 
 
-def _phimoe(keys: Keys) -> ParameterCounts:
+def _has_disputed_width(heads: Heads) -> bool:
+    """Tell whether ``head_dim`` is given to a type that declares none: releases before 5 then ignore it."""
+    return heads.width != heads.hidden // heads.query
+
+
+def _phimoe(keys: Keys) -> ParameterCounts | None:
     heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
     hidden = heads.hidden
+    if _has_disputed_width(heads):
+        return None
     dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * hidden + layer_norm(hidden, 2)
     layer = Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size")))
     return decoder(keys, layer, final_norm=layer_norm(hidden), head_bias=keys.flag("lm_head_bias"))
@@ -64,8 +75,10 @@ def _olmoe(keys: Keys) -> ParameterCounts:
     return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
 
 
-def _granitemoe(keys: Keys) -> ParameterCounts:
+def _granitemoe(keys: Keys) -> ParameterCounts | None:
     heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
+    if _has_disputed_width(heads):
+        return None
     dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * heads.hidden + 2 * heads.hidden
     return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
 
@@ -134,10 +147,12 @@ def _dbrx(keys: Keys) -> ParameterCounts | None:
     return decoder(keys, Layer(dense, experts * gated_mlp(hidden, width)))
 
 
-def _llama4(keys: Keys) -> ParameterCounts:
-    heads, bias, hidden = Heads.of(keys), keys.flag("attention_bias"), keys.size("hidden_size")
+def _llama4(keys: Keys) -> ParameterCounts | None:
+    heads, hidden = Heads.of(keys), keys.size("hidden_size")
+    if keys.flag("attention_bias"):
+        return None  # releases differ in which projections then have a bias
     experts, layers = keys.size("num_local_experts"), keys.amount("num_hidden_layers")
-    base = heads.attention(qkv_bias=bias, out_bias=bias) + 2 * hidden
+    base = heads.attention() + 2 * hidden
     expert = gated_mlp(hidden, keys.size("intermediate_size"))
     sparse = Layer(base + experts * hidden + expert, experts * expert)
     dense = Layer(base + gated_mlp(hidden, keys.size("intermediate_size_mlp")))
@@ -188,9 +203,11 @@ def _flex_olmo(keys: Keys) -> ParameterCounts:
     return decoder(keys, Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size"))))
 
 
-def _granitemoeshared(keys: Keys) -> ParameterCounts:
+def _granitemoeshared(keys: Keys) -> ParameterCounts | None:
     heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
     hidden, shared = heads.hidden, keys.amount("shared_intermediate_size")
+    if _has_disputed_width(heads):
+        return None
     dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * hidden + 2 * hidden + gated_mlp(hidden, shared)
     return decoder(keys, Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size"))))
 

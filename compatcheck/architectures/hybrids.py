@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from compatcheck.architectures.decoders import Formula, count_qk_norm
-from compatcheck.architectures.keys import Keys
 from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, linear
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.architectures.keys import Keys
 
 
 def count_mamba(keys: Keys, prefix: str = "") -> int:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 
 CLASS_DEFAULT = "class default"
 """Where a value came from that the file does not hold."""
-DATA = Path(__file__).parent / "data" / "class_defaults.jsonl"
+DATA = os.path.join(os.path.dirname(__file__), "data", "class_defaults.jsonl")
 """One line per model type, ``"TYPE" {…}``, written by ``tests/unit/architectures/generate_class_defaults.py``."""
 
 
@@ -26,11 +26,14 @@ class ClassDefaults(NamedTuple):
     """Other name → name of the field (``attribute_map``)."""
     parts: Mapping[str, Mapping[str, object]]
     """Nested configuration → its keys where the file leaves it out, ``model_type`` among them."""
+    architecture: str | None = None
+    """Class of transformers that the formulas count for this type."""
 
 
 @cache
 def _lines() -> str:
-    return "\n" + DATA.read_text("utf-8")
+    with open(DATA, encoding="utf-8") as file:
+        return "\n" + file.read()
 
 
 def class_defaults(model_type: str) -> ClassDefaults | None:
@@ -41,7 +44,7 @@ def class_defaults(model_type: str) -> ClassDefaults | None:
         return None
     start = text.index(" {", start) + 1
     row = json.loads(text[start : text.index("\n", start)])
-    return ClassDefaults(row["values"], row.get("aliases", {}), row.get("parts", {}))
+    return ClassDefaults(row["values"], row.get("aliases", {}), row.get("parts", {}), row.get("architecture"))
 
 
 class Keys:
@@ -187,6 +190,10 @@ class Keys:
             return Keys({}, defaults._replace(values=values), path=self._path, prefix=prefix)
         return Keys({**given, "model_type": model_type}, defaults, path=self._path, prefix=prefix if key else "")
 
+    def has_part(self, name: str) -> bool:
+        """Tell whether the configuration has this nested one, in the file or by its class."""
+        return self.config.get(name) is not None or name in self._defaults.parts
+
     def flat_part(self, name: str) -> Keys | None:
         """Return a nested configuration whose keys stand at the top, as older files of some types have it."""
         model_type = self._defaults.parts.get(name, {}).get("model_type")
@@ -208,6 +215,11 @@ class Keys:
         return Keys(given or {}, defaults, path=self._path, prefix=f"{self._prefix}{name}.")
 
     @property
+    def architecture(self) -> str | None:
+        """Class of transformers that the formulas count."""
+        return self._defaults.architecture
+
+    @property
     def model_type(self) -> str:
         """The model type of this part."""
-        return str(self.config.get("model_type") or self._defaults.values["model_type"])
+        return str(self.config.get("model_type") or self._defaults.values.get("model_type", ""))

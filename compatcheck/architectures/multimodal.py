@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from compatcheck.architectures import decoders, experts, hybrids
-from compatcheck.architectures.decoders import Formula
-from compatcheck.architectures.keys import Keys
 from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, linear
 from compatcheck.architectures.towers import TOWERS
+
+if TYPE_CHECKING:
+    from compatcheck.architectures.decoders import Formula
+    from compatcheck.architectures.keys import Keys
 
 
 def _mllama_text(keys: Keys) -> ParameterCounts:
@@ -36,7 +39,10 @@ _TEXT: Mapping[str, Formula] = {
     "qwen3_5_text": hybrids.FORMULAS["qwen3_5_text"],
     "qwen3_vl_moe_text": experts.FORMULAS["qwen3_moe"],
     "qwen3_vl_text": decoders.FORMULAS["qwen3"],
-    **{name: decoders.FORMULAS[name] for name in ("gemma", "gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3")},
+    **{
+        name: decoders.FORMULAS[name]
+        for name in ("gemma", "gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3")
+    },
 }
 """Language models that have been checked inside a multimodal model."""
 
@@ -50,7 +56,7 @@ def _tied(keys: Keys, text: Keys, *, either: bool) -> bool | None:
     return inner if outer == inner or (either and inner) else None
 
 
-def _join(  # noqa: PLR0913 - one argument per way in which the types differ
+def _join(
     keys: Keys,
     text: Keys | None,
     vision: Keys | None,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.architectures.keys import Keys
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compatcheck.architectures.keys import Keys
 
 
 class ParameterCounts(NamedTuple):

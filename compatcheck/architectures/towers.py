@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from compatcheck.architectures.keys import Keys
 from compatcheck.architectures.parts import gated_mlp, layer_norm, linear, plain_mlp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.architectures.keys import Keys
 
 
 def _patches(keys: Keys) -> int:

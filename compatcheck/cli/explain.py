@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,7 +33,7 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
     from compatcheck.matching.explain import explain  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.explanation import format_explanation  # noqa: PLC0415 (beside its use)
 
-    rules = open_rules(tuple(Path(name) for name in rule_directories))
+    rules = open_rules(rule_directories)
     require_rules(rules)
     rule = find_rule(rule_id, rules)
     request, _, _ = split(given)

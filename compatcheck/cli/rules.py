@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,7 +32,7 @@ def list_command(
     format_name: str,
 ) -> int:
     """List rules, all of them or those whose id matches a GLOB."""
-    rules = open_rules(tuple(Path(name) for name in rule_directories))
+    rules = open_rules(rule_directories)
     listed = [
         rule
         for rule in sorted(rules.all_rules(), key=lambda rule: rule.id)
@@ -67,7 +68,7 @@ def show_command(rule_id: str, rule_directories: tuple[str, ...]) -> int:
     """Show a rule: range, condition, size, mechanism, remedies, references."""
     from compatcheck.reporters.rule_page import format_rule  # noqa: PLC0415 (beside its use)
 
-    rules = open_rules(tuple(Path(name) for name in rule_directories))
+    rules = open_rules(rule_directories)
     rule = find_rule(rule_id, rules)
     text = format_rule(rule, rules.texts(rule))
     if sys.stdout.isatty():
@@ -94,7 +95,7 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
 
     directories = [Path(name) for name in rule_directories]
     files: list[tuple[Path, Path]] = []
-    for name in paths or ([str(CHECKOUT)] if CHECKOUT.is_dir() else []):
+    for name in paths or ([CHECKOUT] if os.path.isdir(CHECKOUT) else []):
         path = Path(name)
         if path.is_dir():
             root = rule_root(path)
@@ -105,14 +106,14 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
         else:
             msg = f"{name} does not exist"
             raise UsageError(msg)
-        if root.resolve() != CHECKOUT.resolve() and root not in directories:
+        if root.resolve() != Path(CHECKOUT).resolve() and root not in directories:
             directories.append(root)
     if not files:
         msg = "no rule files"
         raise UsageError(msg, hint="name files or directories of rules")
     count = 0
     try:
-        rules = open_rules(tuple(directories))
+        rules = open_rules(tuple(str(path) for path in directories))
     except RuleError as error:
         click.echo(f"{error}" + (f" ({error.hint})" if error.hint else ""))
         return EXIT_FINDINGS
@@ -161,7 +162,7 @@ def new_command(rule_id: str, directory: Path | None) -> int:
             msg,
             hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix",
         )
-    root = directory or (CHECKOUT if CHECKOUT.is_dir() else Path("rules"))
+    root = directory or Path(CHECKOUT if os.path.isdir(CHECKOUT) else "rules")
     path = root / package / f"{slug}.yaml"
     if path.exists():
         msg = f"{path} exists already"

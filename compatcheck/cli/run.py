@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
@@ -70,7 +69,7 @@ def execute(request: Request, checks: Checks, output: Output) -> int:
     """
     started = time.perf_counter()
     targets = parse_outputs(output.outputs)
-    rules = open_rules(tuple(Path(name) for name in checks.rule_directories))
+    rules = open_rules(checks.rule_directories)
     require_rules(rules)
     threshold = parse_threshold(checks.fail_on)
     gathered = gather(request, rules, os.environ)
@@ -152,7 +151,9 @@ def _device_bytes(subjects: Sequence[Subject], finding: Finding) -> int | None:
     return None
 
 
-def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None, waiting: int = 0) -> SubjectReport:
+def describe_subject(
+    subject: Subject, folded: tuple[tuple[str, int], ...], chosen: str | None, waiting: int = 0
+) -> SubjectReport:
     """Describe a subject for reporters."""
     environment = subject.environment
     packages: tuple[tuple[str, str | None, str], ...] = ()
@@ -183,7 +184,8 @@ def describe_subject(subject: Subject, folded: tuple[tuple[str, int], ...], chos
 
 def add_lines(finding: Finding) -> Finding:
     """Find the lines of a finding's facts in their files."""
-    if not any(source.key is not None and source.line is None for source in finding.locations):
+    suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
+    if not any(source.key and source.line is None and source.path.endswith(suffixes) for source in finding.locations):
         return finding
     from compatcheck.configs.lines import with_line  # noqa: PLC0415 (only for findings with files)
 
@@ -256,7 +258,8 @@ def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, s
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     for name, path in targets:
         try:
-            Path(path).write_text(reporter(name)(report, output).rstrip("\n") + "\n", encoding="utf-8")
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(reporter(name)(report, output).rstrip("\n") + "\n")
         except OSError as error:
             msg = f"--output {name}:{path} cannot be written: {error.strerror}"
             raise UsageError(msg) from None

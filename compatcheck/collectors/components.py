@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Package
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.collectors.conda import CondaPackage
     from compatcheck.collectors.version_files import VersionFile
 

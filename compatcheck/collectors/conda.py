@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.distributions import canonical_name, read_installer, same_version
 from compatcheck.core.environment import Damage, Package
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _METADATA_DIRECTORY = r'site-packages/([^/"]+?)-(\d[^/"-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info'
 _DISTRIBUTIONS = {"pytorch": "torch"}

@@ -72,7 +72,7 @@ def same_version(one: str, other: str) -> bool:
 
     ``2.5.1`` and ``2.5.1+cu124`` are the same: wheels of the public index leave the label out of their metadata.
     """
-    if one == other:
+    if one == other or one == other.partition("+")[0] or other == one.partition("+")[0]:
         return True
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (only where two versions differ in spelling)
 

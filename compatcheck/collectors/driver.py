@@ -10,12 +10,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.units import GIB, KIB, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BUDGET_SECONDS = 4.0
 _NVML_SECONDS = 1.5

@@ -12,20 +12,22 @@ import platform
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.distributions import split_stem
 from compatcheck.collectors.driver import collect_hardware
 from compatcheck.collectors.installed import collect_installed
-from compatcheck.collectors.interpreter import Layout
 from compatcheck.collectors.variables import collect_variables
 from compatcheck.collectors.version_files import read_version_file
-from compatcheck.core.environment import Environment
-from compatcheck.core.hardware import Hardware
 from compatcheck.core.process import run
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from compatcheck.collectors.interpreter import Layout
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.hardware import Hardware
 
 TOOL_SECONDS = 2.0
 _TOOLS = {

@@ -21,6 +21,7 @@ from compatcheck.collectors.distributions import (
 )
 from compatcheck.collectors.version_files import VERSION_FILES, VersionFile, read_cxx11_abi, read_version_file
 from compatcheck.core.environment import Damage, Environment, Package
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from compatcheck.collectors.interpreter import Layout
 
 _REINSTALL = "reinstall it: pip install --force-reinstall --no-deps"
+_ASK_OWNER = "run as a user who may read it"
 _EDITABLE = r'"editable"\s*:\s*true'
 _URL = r'"url"\s*:\s*"([^"\\]*)"'
 
@@ -101,7 +103,7 @@ class _Scan:
             self._skip(folder, "is an archive and was not looked into", None)
             return
         except OSError as error:
-            self._skip(folder, f"could not be listed: {error.strerror}", "run as a user who may read it")
+            self._skip(folder, f"could not be listed: {error.strerror}", _ASK_OWNER)
             return
         found: dict[str, list[Package]] = {}
         broken: list[tuple[str, str]] = []
@@ -133,7 +135,7 @@ class _Scan:
             return None
         parts = split_stem(name[:-10])
         metadata = f"{path}{os.sep}METADATA"
-        reason = None
+        reason = hint = None
         try:
             if os.stat(metadata).st_size == 0:
                 reason = "its METADATA is empty"
@@ -144,10 +146,12 @@ class _Scan:
         except FileNotFoundError:
             reason = "it has no METADATA"
         except OSError as error:
-            reason = f"its METADATA could not be read: {error.strerror}"
+            reason, hint = f"its METADATA could not be read: {error.strerror}", _ASK_OWNER
         if reason is not None or parts is None:
             guess = canonical_name((parts or split_stem(name[:-10]) or (name[:-10].partition("-")[0],))[0])
-            self._skip(path, f"not a sound installation of {guess}: {reason}", f"{_REINSTALL} {guess}", lost=False)
+            self._skip(
+                path, f"not a sound installation of {guess}: {reason}", hint or f"{_REINSTALL} {guess}", lost=False
+            )
             broken.append((guess, path))
             return None
         more: dict[str, str] = {}
@@ -167,8 +171,6 @@ class _Scan:
             if re.search(_EDITABLE, text) is not None:
                 more["editable"] = _path_of(match[1])
             elif self.details:
-                from compatcheck.core.redaction import redact  # noqa: PLC0415 (only for --dump)
-
                 more["direct_url"] = redact(match[1])
         if self.details:
             installer = read_installer(path)
@@ -236,7 +238,7 @@ class _Scan:
             with open(path, encoding="utf-8-sig", errors="replace") as file:
                 lines = file.read().splitlines()
         except OSError as error:
-            self._skip(path, f"could not be read: {error.strerror}", "run as a user who may read it")
+            self._skip(path, f"could not be read: {error.strerror}", _ASK_OWNER)
             return
         runs_code = False
         for line in lines:
@@ -283,9 +285,7 @@ class _Scan:
             try:
                 conda = {**read_conda_meta(folder), **conda}
             except OSError as error:
-                self._skip(
-                    folder, f"could not be listed: {error.strerror}", "run as a user who may read it", lost=False
-                )
+                self._skip(folder, f"could not be listed: {error.strerror}", _ASK_OWNER, lost=False)
         return conda
 
     def check_version_files(self) -> dict[str, VersionFile]:
@@ -342,7 +342,7 @@ class _Scan:
             return read_version_file(name, folder, package)
         except OSError as error:
             path = os.path.join(folder, *VERSION_FILES[name][0].split("/"))
-            self._skip(path, f"could not be read: {error.strerror}", "run as a user who may read it", lost=False)
+            self._skip(path, f"could not be read: {error.strerror}", _ASK_OWNER, lost=False)
             return None
 
     def _skip(self, path: str, reason: str, hint: str | None, *, lost: bool = True) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Patterns are compiled where they are used: most runs need none of them.
 _EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"
@@ -61,15 +63,15 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], *
     if python is not None and prefix is not None:
         raise InputError("--python and --prefix name two environments", hint="give one of them")
     if python is not None:
-        return _layout_of_executable(_find_executable(python, environ), "--python", environ, user_site)
+        return _layout_of_executable(_find_executable(python, environ), "--python", environ, user_site=user_site)
     if prefix is not None:
-        return _layout_of_prefix(prefix, "--prefix", environ, user_site)
+        return _layout_of_prefix(prefix, "--prefix", environ, user_site=user_site)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         value = environ.get(variable)
         if value:
-            return _layout_of_prefix(value, variable, environ, user_site)
+            return _layout_of_prefix(value, variable, environ, user_site=user_site)
     own = "the environment compatcheck itself runs in"
-    return _layout_of_prefix(sys.prefix, own, environ, user_site, executable=sys.executable or None)
+    return _layout_of_prefix(sys.prefix, own, environ, user_site=user_site, executable=sys.executable or None)
 
 
 def _find_executable(python: str, environ: Mapping[str, str]) -> str:
@@ -120,13 +122,13 @@ def _follow_pyenv_shim(path: str, environ: Mapping[str, str]) -> str:
     )
 
 
-def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], user_site: bool) -> Layout:
+def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], *, user_site: bool) -> Layout:
     folder = os.path.dirname(path)
     source = Source(chosen)
     # As getpath does: the virtual environment is looked for beside the path as given, before links are resolved.
     for prefix in (folder, os.path.dirname(folder)):
         if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) and re.fullmatch(_EXECUTABLE, os.path.basename(path)):
-            return _layout_of_prefix(prefix, chosen, environ, user_site, executable=path)
+            return _layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path)
     real = os.path.realpath(path)
     if not os.path.isfile(real):
         raise InputError(
@@ -143,7 +145,7 @@ def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], us
     prefix = os.path.dirname(real)
     for _ in range(_LEVELS_ABOVE_EXECUTABLE + 1):
         if _library_names(prefix) or os.path.isfile(os.path.join(prefix, "Lib", "os.py")):
-            return _layout_of_prefix(prefix, chosen, environ, user_site, executable=path)
+            return _layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path)
         prefix = os.path.dirname(prefix)
     raise InputError(
         f"no Python library belongs to {path}", source=source, hint="name the environment's directory with --prefix"
@@ -159,7 +161,7 @@ def _starts_like_binary(path: str) -> bool:
 
 
 def _layout_of_prefix(
-    prefix: str, chosen: str, environ: Mapping[str, str], user_site: bool, *, executable: str | None = None
+    prefix: str, chosen: str, environ: Mapping[str, str], *, user_site: bool, executable: str | None = None
 ) -> Layout:
     source = Source(chosen)
     prefix = os.path.abspath(os.path.expanduser(prefix))

@@ -6,12 +6,16 @@ looked at or shown. Values that look like credentials are hidden.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.environment import Environment
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """The allocator's variable under its names, the one with precedence first (c10/core/AllocatorConfig.h)."""
@@ -124,8 +128,6 @@ def collect_variables(environ: Mapping[str, str], source: Source) -> Variables:
     values = {}
     for name, value in environ.items():
         if name in NAMES or name.startswith(PREFIXES):
-            from compatcheck.core.redaction import redact_variable  # noqa: PLC0415 (only where one is set)
-
             values[name] = redact_variable(name, value)
     facts: dict[str, tuple[object, Source]] = {}
     skipped: list[Skipped] = []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.environment import Package
+if TYPE_CHECKING:
+    from compatcheck.core.environment import Package
 
 VERSION_FILES = {
     "torch": ("torch/version.py", "__version__"),

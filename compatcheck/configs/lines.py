@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs.hjson import parse_hjson
 from compatcheck.configs.text import read_text

@@ -15,14 +15,15 @@ every version.
 
 from __future__ import annotations
 
+import operator
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from packaging.version import Version
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from packaging.version import Version
 
 Bounds = list[list[list[str]]]
 """A compiled range, ready for JSON."""
@@ -38,6 +39,15 @@ _CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*(.+?)\s*", re.DOTALL)
 _SOURCE_BUILD = re.compile(r"(?:^|\.)(?:git|unknown$|dirty|g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?:\.|$))")
 _COMPATIBLE_SEGMENTS = 2
 _ECHO_CHARACTERS = 60
+_MAX_DIGITS = 20
+_PLAIN_OPERATORS = {
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+}
 
 
 class InvalidSpecifierError(ValueError):
@@ -46,6 +56,8 @@ class InvalidSpecifierError(ValueError):
 
 @lru_cache(maxsize=8192)
 def _parse(text: str) -> Version:
+    from packaging.version import Version  # noqa: PLC0415 (6 ms; plain releases are compared without it)
+
     return Version(text)
 
 
@@ -97,8 +109,8 @@ def _compile_clause(text: str) -> list[list[str]]:
     match = _CLAUSE.fullmatch(text)
     if match is None:
         raise _invalid(text, "expected an operator and a version")
-    operator, operand = match.groups()
-    if operator == "===":
+    comparison, operand = match.groups()
+    if comparison == "===":
         if re.search(r"[\s;)]", operand):
             raise _invalid(text, "a literal version holds no blank")
         return [["===", operand.lower().partition("+")[0]]]
@@ -108,19 +120,19 @@ def _compile_clause(text: str) -> list[list[str]]:
     except ValueError:
         raise _invalid(text, "what follows the operator is not a PEP 440 version") from None
     if wildcard:
-        if operator not in {"==", "!="} or not _is_plain_release(version):
+        if comparison not in {"==", "!="} or not _is_plain_release(version):
             raise _invalid(text, "'.*' follows only a release number after == or !=")
-        return _prefix_clauses(operator, version, version.release)
-    if version.local is not None and operator not in {"==", "!="}:
+        return _prefix_clauses(comparison, version, version.release)
+    if version.local is not None and comparison not in {"==", "!="}:
         raise _invalid(text, "a local label stands only after == or !=")
-    if operator == "~=":
+    if comparison == "~=":
         if len(version.release) < _COMPATIBLE_SEGMENTS:
             raise _invalid(text, "~= needs at least two numbers")
         return [
             [">=", version.public],
             *_prefix_clauses("==", version, version.release[:-1])[1:],
         ]
-    return [[operator, version.public]]
+    return [[comparison, version.public]]
 
 
 def _invalid(text: str, reason: str) -> InvalidSpecifierError:
@@ -133,11 +145,11 @@ def _is_plain_release(version: Version) -> bool:
     return version.pre is None and version.post is None and version.dev is None and version.local is None
 
 
-def _prefix_clauses(operator: str, version: Version, release: Sequence[int]) -> list[list[str]]:
+def _prefix_clauses(comparison: str, version: Version, release: Sequence[int]) -> list[list[str]]:
     epoch = f"{version.epoch}!" if version.epoch else ""
     low = epoch + ".".join(map(str, release))
     high = epoch + ".".join(map(str, (*release[:-1], release[-1] + 1)))
-    return [["!=*", low, high]] if operator == "!=" else [[">=", low], ["<", high]]
+    return [["!=*", low, high]] if comparison == "!=" else [[">=", low], ["<", high]]
 
 
 def contains(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Membership:
@@ -150,6 +162,9 @@ def contains(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Members
     >>> contains(compile_specifier(">=0.16.0,<0.16.8"), "0.16.8rc1")
     'boundary'
     """
+    plain = _contains_plain(bounds, version)
+    if plain is not None:
+        return plain
     parsed = parse_version(version)
     uncertain = (parsed is not None and parsed.is_prerelease) or is_source_build(version)
     answers = {_holds_all(clauses, version, parsed, uncertain=uncertain) for clauses in bounds}
@@ -157,6 +172,43 @@ def contains(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Members
         if answer in answers:
             return answer
     return "no"
+
+
+@lru_cache(maxsize=8192)
+def _plain_release(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of a plain final release without trailing zeros; None for every other version."""
+    parts = text.split(".")
+    if not all(part.isascii() and part.isdigit() and len(part) < _MAX_DIGITS for part in parts):
+        return None
+    numbers = [int(part) for part in parts]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Membership | None:
+    """Decide what most runs ask, a final release against bounds of final releases, by comparing tuples.
+
+    Returns:
+        None when a version or an operator needs the rules of PEP 440.
+    """
+    text = version
+    if "+" in text and not is_source_build(text):
+        text = text.partition("+")[0]
+    release = _plain_release(text)
+    if release is None:
+        return None
+    held = False
+    for clauses in bounds:
+        fits = True
+        for clause in clauses:
+            bound = _plain_release(clause[1])
+            compare = _PLAIN_OPERATORS.get(clause[0])
+            if bound is None or compare is None:
+                return None
+            fits = fits and compare(release, bound)
+        held = held or fits
+    return "yes" if held else "no"
 
 
 def _holds_all(
@@ -177,21 +229,21 @@ def _holds_all(
 
 
 def _holds(clause: Sequence[str], text: str, version: Version | None, *, uncertain: bool) -> Membership:
-    operator, bound_text = clause[0], clause[1]
-    if operator == "===":
+    comparison, bound_text = clause[0], clause[1]
+    if comparison == "===":
         public = text.strip().partition("+")[0] if version is None else version.public
         return "yes" if public.lower() == bound_text else "no"
     if version is None:
         return "unknown"
     bound = _parse(bound_text)
-    if operator == "!=*":
+    if comparison == "!=*":
         end = _parse(clause[2])
         if uncertain and (_undecidable(version, bound, text) or _undecidable(version, end, text)):
             return "boundary"
         return "no" if bound <= version < end else "yes"
     if uncertain and _undecidable(version, bound, text):
         return "boundary"
-    return "yes" if _compare(operator, version, bound) else "no"
+    return "yes" if _compare(comparison, version, bound) else "no"
 
 
 def _undecidable(version: Version, bound: Version, text: str) -> bool:
@@ -213,18 +265,18 @@ def _padded(version: Version) -> tuple[int, ...]:
     return release[:end]
 
 
-def _compare(operator: str, version: Version, bound: Version) -> bool:
-    if operator == ">=":
+def _compare(comparison: str, version: Version, bound: Version) -> bool:
+    if comparison == ">=":
         return version >= bound
-    if operator == "<":
+    if comparison == "<":
         return version < bound
-    if operator == "<=":
+    if comparison == "<=":
         return version <= bound
-    if operator == "==":
+    if comparison == "==":
         return version == bound
-    if operator == "!=":
+    if comparison == "!=":
         return version != bound
-    if operator == ">":
+    if comparison == ">":
         if version <= bound:
             return False
         # PEP 440: ">1.0" leaves out 1.0.post1.
@@ -236,7 +288,7 @@ def _compare(operator: str, version: Version, bound: Version) -> bool:
             and _padded(version) == _padded(bound)
         )
         return not is_post_of_bound
-    message = f"{operator!r} is not an operator of compiled bounds"
+    message = f"{comparison!r} is not an operator of compiled bounds"
     raise ValueError(message)
 
 
@@ -274,8 +326,8 @@ def _allowed(specifier: str, known: tuple[str, ...]) -> tuple[str, ...]:
             continue
         pre_releases = any(
             _parse(version).is_prerelease
-            for operator, *versions in wanted[0]
-            if operator != "==="
+            for comparison, *versions in wanted[0]
+            if comparison != "==="
             for version in versions
         )
         for release in known:

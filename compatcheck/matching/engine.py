@@ -98,7 +98,9 @@ def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> b
     A release known to be bad speaks for itself. A pitfall of every release, or a rule about no package, needs at least one
     of its conditions to hold; otherwise every environment would be told of every pitfall.
     """
-    if rule.kind in {"regression", "incompatibility"} and any(name not in COMPONENT_FACTS for name in decision.packages):
+    if rule.kind in {"regression", "incompatibility"} and any(
+        name not in COMPONENT_FACTS for name in decision.packages
+    ):
         return True
     texts = (rule.when, decision.clause.when if decision.clause is not None else None)
     return any(truth(evaluate(part, scope)) for text in texts if text is not None for part in conjuncts(text))

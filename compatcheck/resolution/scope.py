@@ -87,10 +87,15 @@ class FactScope:
         package = self.package(name)
         if package is None or absent:
             return "no" if absent else "unknown"
+        verdict: Verdict
         if package.version is not None:
-            return contains(bounds, package.version)
-        verdict = judge(bounds, package.specifier or "", self.rules.releases(name))
-        return "yes" if verdict == "all" else "no" if verdict == "none" else verdict
+            verdict = contains(bounds, package.version)
+        else:
+            judged = judge(bounds, package.specifier or "", self.rules.releases(name))
+            verdict = "yes" if judged == "all" else "no" if judged == "none" else judged
+        if verdict == "yes" and package.details.get("presence") == "unknown":
+            return "some"  # a constraint, or an extra nobody selected: allowed, not required
+        return verdict
 
     def installed(self, package: str, specifier: str) -> object:
         """Return whether a package in this range is there, as an expression's ``installed()``."""

@@ -60,7 +60,7 @@ def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: s
 
 def open_compiled(data: bytes, name: str) -> Database:
     """Open compiled bytes without a file."""
-    return Database(io.BytesIO(data), name)
+    return Database(lambda: io.BytesIO(data), name)
 
 
 def _index_keys(rule: Rule) -> set[str]:

@@ -8,14 +8,11 @@ sections read by name. A rule about a package that is not there costs nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORMAT = 1
 INDEPENDENT = "*"
@@ -83,29 +80,34 @@ class Texts(NamedTuple):
 
 
 class Database:
-    """A compiled database file, open for reading."""
+    """A compiled database."""
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, connect: Callable[[], BinaryIO], name: str) -> None:
         """Read the header.
+
+        Args:
+            connect: opens the data for reading.
+            name: what it is called in errors.
 
         Raises:
             RuleError: the file is not a database of this format.
         """
-        self._stream = stream
-        self._name = name
+        self._connect = connect
         self._sections: dict[str, Any] = {}
         try:
-            self._header = json.loads(stream.readline())
-            if self._header["format"] != FORMAT:
-                raise ValueError
+            with connect() as stream:
+                self._header = json.loads(stream.readline())
+                self._start = stream.tell()
+            known = self._header["format"] == FORMAT
         except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
             msg = "not a rule database of this release"
             raise RuleError(
                 msg,
                 source=Source(name),
                 hint="reinstall compatcheck",
             ) from None
-        self._start = stream.tell()
         self.id: str = self._header["id"]
         """First 12 hex digits of the SHA-256 of the rules and data it was compiled from."""
         self.date: str = self._header["date"]
@@ -115,14 +117,15 @@ class Database:
         self.packages: Mapping[str, list[int]] = self._header["packages"]
 
     @classmethod
-    def open(cls, path: Path) -> Database:
+    def open(cls, path: str) -> Database:
         """Open a database file."""
-        return cls(path.open("rb"), str(path))
+        return cls(lambda: open(path, "rb"), path)
 
     def _read(self, span: Iterable[int]) -> Any:  # noqa: ANN401 (JSON)
         offset, length = span
-        self._stream.seek(self._start + offset)
-        return json.loads(self._stream.read(length))
+        with self._connect() as stream:
+            stream.seek(self._start + offset)
+            return json.loads(stream.read(length))
 
     def rules_about(self, names: Iterable[str]) -> Iterator[CompiledRule]:
         """Yield the active rules about any of these packages or components, and those about none, once each."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.rules.database import Database, RuleSet
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-COMPILED = _PACKAGE / "_database.jsonl"
-CHECKOUT = _PACKAGE.parent / "rules"
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COMPILED = os.path.join(_PACKAGE, "_database.jsonl")
+CHECKOUT = os.path.join(os.path.dirname(_PACKAGE), "rules")
 
 
-def open_rules(directories: tuple[Path, ...] = ()) -> RuleSet:
+def open_rules(directories: tuple[str, ...] = ()) -> RuleSet:
     """Open the built-in database and the person's own rule directories.
 
     Raises:
@@ -24,42 +24,47 @@ def open_rules(directories: tuple[Path, ...] = ()) -> RuleSet:
 
 def open_builtin() -> Database:
     """Open the compiled database; in a checkout compile ``rules/`` first, once per change."""
-    if COMPILED.exists():
+    if os.path.exists(COMPILED):
         return Database.open(COMPILED)
-    if CHECKOUT.is_dir():
-        return _open_checkout(CHECKOUT)
+    if os.path.isdir(CHECKOUT):
+        return _open_checkout()
     msg = "the rule database is missing from this installation"
     raise RuleError(msg, hint="reinstall compatcheck")
 
 
-def open_directory(path: Path) -> Database:
+def open_directory(path: str) -> Database:
     """Compile and open a directory of rule files.
 
     Raises:
         RuleError: not a directory, or a file in it is malformed.
     """
+    from pathlib import Path  # noqa: PLC0415 (3 ms; not for the built-in rules)
+
     from compatcheck.rules.compile import compile_directory, open_compiled  # noqa: PLC0415 (imports YAML)
 
-    if not path.is_dir():
+    if not os.path.isdir(path):
         msg = "not a directory"
-        raise RuleError(msg, source=Source(str(path)))
-    return open_compiled(compile_directory(path), str(path))
+        raise RuleError(msg, source=Source(path))
+    return open_compiled(compile_directory(Path(path)), path)
 
 
-def _open_checkout(directory: Path) -> Database:
+def _open_checkout() -> Database:
     """Compile a checkout's rules into its ignored ``.cache`` folder, keyed by names, sizes and times of the files."""
     import hashlib  # noqa: PLC0415 (only in a checkout)
+    from pathlib import Path  # noqa: PLC0415 (only in a checkout)
 
     from compatcheck.rules.compile import compile_directory, open_compiled  # noqa: PLC0415 (imports YAML)
 
+    directory = Path(CHECKOUT)
+
     digest = hashlib.sha256()
-    for path in (*sorted(directory.rglob("*.yaml")), *sorted((_PACKAGE / "rules").glob("*.py"))):
+    for path in (*sorted(directory.rglob("*.yaml")), *sorted(Path(_PACKAGE, "rules").glob("*.py"))):
         status = path.stat()
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     cache = directory.parent / ".cache"
     cached = cache / f"rules-{digest.hexdigest()[:16]}.jsonl"
     if cached.exists():
-        return Database.open(cached)
+        return Database.open(str(cached))
     data = compile_directory(directory)
     try:
         cache.mkdir(exist_ok=True)
@@ -71,4 +76,4 @@ def _open_checkout(directory: Path) -> Database:
     for old in cache.glob("rules-*.jsonl"):
         if old != cached:
             old.unlink(missing_ok=True)
-    return Database.open(cached)
+    return Database.open(str(cached))

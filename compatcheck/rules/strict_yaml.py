@@ -15,7 +15,6 @@ from compatcheck.core.source import Source
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import yaml
 
 MAX_BYTES = 1 << 20
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -91,7 +90,7 @@ def _construct(node: Any, where: tuple[str | int, ...], lines: Lines, path: str,
     return result
 
 
-def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | float | bool | None:
+def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | float | bool | None:  # noqa: ANN401 (a YAML node)
     text: str = node.value
     if node.style in {"'", '"', "|", ">"}:
         return text
@@ -109,6 +108,6 @@ def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | f
     return text
 
 
-def _error(message: str, node: Any, where: tuple[str | int, ...], path: str) -> RuleError:
+def _error(message: str, node: Any, where: tuple[str | int, ...], path: str) -> RuleError:  # noqa: ANN401 (a YAML node)
     key = ".".join(str(part) for part in where) or None
     return RuleError(message, source=Source(path, key, node.start_mark.line + 1))

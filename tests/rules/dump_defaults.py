@@ -207,7 +207,8 @@ def _deepspeed_fields(config: Any) -> dict[str, Any]:
 
 def dump_accelerate() -> dict[str, Any]:
     """Return the defaults of the plugins, with no variable of the launcher set."""
-    from accelerate.utils import DataLoaderConfiguration, FullyShardedDataParallelPlugin, GradientAccumulationPlugin
+    from accelerate.commands.launch import launch_command_parser
+    from accelerate.utils import FullyShardedDataParallelPlugin, GradientAccumulationPlugin
 
     for name in list(os.environ):
         if name.startswith(("ACCELERATE_", "FSDP_")):
@@ -233,7 +234,9 @@ def dump_accelerate() -> dict[str, Any]:
             "num_steps": GradientAccumulationPlugin().num_steps,
         },
     }
-    del DataLoaderConfiguration
+    launched = vars(launch_command_parser().parse_args(["script.py"]))
+    kept = ("fsdp_", "zero", "offload_", "mixed_precision")
+    found["launch"] = {"fields": {name: plain(value) for name, value in launched.items() if name.startswith(kept)}}
     try:
         from accelerate.utils import DeepSpeedPlugin
 

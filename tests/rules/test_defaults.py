@@ -19,19 +19,7 @@ from compatcheck.rules.vocabulary import vocabulary
 ROOT = Path(__file__).resolve().parents[2]
 DUMPS = sorted((ROOT / "fixtures/measurements/defaults").glob("*.json"))
 FILES = sorted((ROOT / "rules/_defaults").glob("*.yaml"))
-COLUMNS = {
-    "fact",
-    "key",
-    "absent",
-    "present",
-    "affected",
-    "when",
-    "value",
-    "value_expression",
-    "raw",
-    "forced",
-    "source",
-}
+COLUMNS = {"fact", "key", "absent", "present", "affected", "when", "value", "value_expression", "raw", "role", "forced", "source"}
 TRAINERS = {
     "SFTConfig": "sft",
     "DPOConfig": "dpo",
@@ -117,10 +105,7 @@ def evaluate(expression: str, facts: Mapping[str, Any]) -> Any:
 
 def flatten(fields: Mapping[str, Any], built: Mapping[str, Any]) -> dict[str, Any]:
     """Merge declared and built defaults; built wins, except where building on one rank changes the value."""
-    return {
-        name: value if name == "average_tokens_across_devices" else built.get(name, value)
-        for name, value in fields.items()
-    }
+    return {name: value if name == "average_tokens_across_devices" else built.get(name, value) for name, value in fields.items()}
 
 
 def statements(dump: Mapping[str, Any], name: str) -> Iterator[Stated]:
@@ -133,32 +118,20 @@ def statements(dump: Mapping[str, Any], name: str) -> Iterator[Stated]:
                 if key not in UNMAPPED["hf_trainer"]:
                     yield Stated("hf_trainer", key, value, versions, {}, name)
             passed = classes["gradient_checkpointing_enable"]["keywords"]
-            yield Stated(
-                "hf_trainer",
-                "gradient_checkpointing_kwargs.use_reentrant",
-                passed.get("use_reentrant", True),
-                versions,
-                {},
-                name,
-            )
+            yield Stated("hf_trainer", "gradient_checkpointing_kwargs.use_reentrant", passed.get("use_reentrant", True), versions, {}, name)
         case "trl":
             for cls, entry in classes.items():
                 if entry.get("not_imported"):
                     continue
                 values = flatten(entry["fields"], entry.get("built", {}))
-                facts = {
-                    "training.trainer": TRAINERS[cls],
-                    "training.use_liger_kernel": values.get("use_liger_kernel", False),
-                }
+                facts = {"training.trainer": TRAINERS[cls], "training.use_liger_kernel": values.get("use_liger_kernel", False)}
                 for key, value in values.items():
                     if key not in UNMAPPED["trl"] and (cls, key) not in IGNORED:
                         plain = value[0] if isinstance(value, list) and len(value) == 1 else value
                         yield Stated("trl", key, plain, versions, facts, f"{name} {cls}")
                 if entry.get("reentrant"):
                     old = {**versions, "transformers": "4.57.6"}
-                    yield Stated(
-                        "trl", "gradient_checkpointing_kwargs.use_reentrant", False, old, facts, f"{name} {cls}",
-                    )
+                    yield Stated("trl", "gradient_checkpointing_kwargs.use_reentrant", False, old, facts, f"{name} {cls}")
         case "deepspeed":
             yield from _deepspeed_statements(classes, versions, name)
         case "accelerate":
@@ -178,10 +151,7 @@ STAGE3 = {
 
 def _deepspeed_statements(classes: Mapping[str, Any], versions: Mapping[str, str], name: str) -> Iterator[Stated]:
     for entry_name, entry in classes.items():
-        facts = {
-            "training.zero_stage": entry["fields"].get("stage", entry["fields"].get("zero_stage", 3)),
-            "training.mixed_precision": "no",
-        }
+        facts = {"training.zero_stage": entry["fields"].get("stage", entry["fields"].get("zero_stage", 3)), "training.mixed_precision": "no"}
         for field, value in entry["fields"].items():
             if entry_name.startswith("zero_optimization("):
                 if field == "stage" and value != 0:
@@ -190,9 +160,7 @@ def _deepspeed_statements(classes: Mapping[str, Any], versions: Mapping[str, str
             elif entry_name.startswith("config("):
                 precision = entry_name[7:11]
                 facts["training.mixed_precision"] = precision if precision in ("bf16", "fp16") else "no"
-                if field == "zero_stage" or (
-                    field in ("bf16.enabled", "fp16.enabled") and (precision != "fp32" or field[0] == "f")
-                ):
+                if field == "zero_stage" or (field in ("bf16.enabled", "fp16.enabled") and (precision != "fp32" or field[0] == "f")):
                     continue
                 key = field
             else:
@@ -200,17 +168,29 @@ def _deepspeed_statements(classes: Mapping[str, Any], versions: Mapping[str, str
             yield Stated("deepspeed", key, value, versions, dict(facts), f"{name} {entry_name}")
 
 
+LAUNCH_UNMAPPED = {
+    "fsdp_auto_wrap_policy",
+    "fsdp_backward_prefetch",
+    "fsdp_backward_prefetch_policy",
+    "fsdp_forward_prefetch",
+    "fsdp_min_num_params",
+    "fsdp_transformer_layer_cls_to_wrap",
+    "fsdp_activation_checkpointing_offload",
+    "fsdp_ignored_modules",
+}
+PLUGIN_KEYS = {"zero3_save_16bit_model", "zero3_init_flag", "zero_stage", "offload_optimizer_device", "offload_param_device"}
+
+
 def _accelerate_statements(classes: Mapping[str, Any], versions: Mapping[str, str], name: str) -> Iterator[Stated]:
-    for entry_name, entry in classes.items():
-        facts = {"training.fsdp_version": 2 if entry_name.endswith("(2)") else 1}
-        for field, value in entry["fields"].items():
-            if (
-                "DeepSpeed" in entry_name
-                or "Gradient" in entry_name
-                or (field == "fsdp_version") != entry_name.endswith("()")
-            ):
-                continue
-            yield Stated("accelerate-plugin", field, value, versions, facts, f"{name} {entry_name}")
+    launch = classes["launch"]["fields"]
+    facts = {"training.fsdp_version": int(launch.get("fsdp_version", 1)), "training.zero_stage": 2}
+    for field, value in launch.items():
+        if field.startswith("fsdp_") and field not in LAUNCH_UNMAPPED and value is not None:
+            checked = {**facts, "training.fsdp_version": 2} if field == "fsdp_reshard_after_forward" else facts
+            yield Stated("accelerate", f"fsdp_config.{field}", value, versions, checked, f"{name} launch")
+    for field, value in classes["DeepSpeedPlugin"]["fields"].items():
+        if field in PLUGIN_KEYS:
+            yield Stated("accelerate", f"deepspeed_config.{field}", value, versions, facts, f"{name} DeepSpeedPlugin")
 
 
 def all_statements() -> list[Stated]:
@@ -225,14 +205,10 @@ def all_statements() -> list[Stated]:
 def chosen(stated: Stated) -> list[dict[str, Any]]:
     """Return the rows that give the stated key its default, those of the reader before the inherited ones."""
     path = ROOT / f"rules/_defaults/{stated.reader}.yaml"
-    rows = [
-        row for row in rows_of(stated.reader) if row["key"] == stated.key and fits(row, stated.versions, stated.facts)
-    ]
+    rows = [row for row in rows_of(stated.reader) if row["key"] == stated.key and fits(row, stated.versions, stated.facts)]
     inherited = load(path).get("inherits")
     if not rows and inherited:
-        rows = [
-            row for row in rows_of(inherited) if row["key"] == stated.key and fits(row, stated.versions, stated.facts)
-        ]
+        rows = [row for row in rows_of(inherited) if row["key"] == stated.key and fits(row, stated.versions, stated.facts)]
     absent = [row for row in rows if stated.key.split(".")[0] not in row.get("present", []) and not row.get("present")]
     return absent or rows
 
@@ -246,11 +222,7 @@ def disagreement(stated: Stated) -> str | None:
     if len(facts) != len(rows):
         return f"{stated.origin}: {stated.key} has several rows: {rows}"
     for row in rows:
-        expected = (
-            evaluate(row["value_expression"], stated.facts)
-            if "value_expression" in row
-            else row.get("raw", row.get("value"))
-        )
+        expected = evaluate(row["value_expression"], stated.facts) if "value_expression" in row else row.get("raw", row.get("value"))
         if expected == "<none>":
             expected = None
         if expected != stated.value:
@@ -267,11 +239,7 @@ def test_rows_agree_with_every_stored_dump(path: Path) -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in DUMPS if path.stem.startswith(("trl-", "transformers-4", "transformers-5"))],
-    ids=lambda p: p.stem,
-)
+@pytest.mark.parametrize("path", [path for path in DUMPS if path.stem.startswith(("trl-", "transformers-4", "transformers-5"))], ids=lambda p: p.stem)
 def test_rows_name_only_keys_that_the_release_has(path: Path) -> None:
     dump = json.loads(path.read_text(encoding="utf-8"))
     known: dict[tuple[str, str], set[str]] = {}
@@ -304,13 +272,5 @@ def test_rows_are_well_formed(path: Path) -> None:
         elif term.allowed and term.type != "set":
             assert str(value) in term.allowed, row
         else:
-            kinds = {
-                "bool": bool,
-                "int": int,
-                "bytes": int,
-                "float": (int, float),
-                "str": str,
-                "dtype": str,
-                "set": list,
-            }
+            kinds = {"bool": bool, "int": int, "bytes": int, "float": (int, float), "str": str, "dtype": str, "set": list}
             assert isinstance(value, kinds[term.type]) and not (term.type == "int" and isinstance(value, bool)), row

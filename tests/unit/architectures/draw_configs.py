@@ -130,7 +130,11 @@ FIXED = {
 
 
 def draw(
-    rng: random.Random, model_type: str, row: dict[str, Any], rows: dict[str, Any], kept: float = 0.75,
+    rng: random.Random,
+    model_type: str,
+    row: dict[str, Any],
+    rows: dict[str, Any],
+    kept: float = 0.75,
 ) -> dict[str, Any]:
     """Draw one configuration of a row of class defaults."""
     config: dict[str, Any] = {}
@@ -161,6 +165,8 @@ def draw(
         config["rope_scaling"] = {"rope_type": "default"}
     if model_type in {"qwen2_vl_text", "qwen2_5_vl_text"}:
         config["rope_scaling"] = {"type": "mrope", "mrope_section": [16, 24, 24]}
+    if model_type == "mt5":
+        config["tie_word_embeddings"] = True  # untied, releases disagree
     if model_type == "dbrx":
         config["attn_config"] = {"rope_theta": 10000.0, "kv_n_heads": rng.choice([1, 2])}  # 5.23 does not start without
     if model_type == "mamba2":

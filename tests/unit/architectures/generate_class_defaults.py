@@ -13,6 +13,8 @@ import re
 import sys
 from typing import Any
 
+from measure_counts import choose_class  # beside this script
+
 IRRELEVANT = re.compile(
     r"drop|token_id|token_index|eps(ilon)?$|init|coef|^transformers_version$|problem_type|label|return_dict|chunk_size_feed|^rope_|^(embedding|residual|attention|logits?|routed)_(multiplier|scaling)|"
     r"^output_hidden|^architectures$|scaling_factor|jitter|_act$|activation|softcap|summary|pretraining_tp|"
@@ -63,12 +65,20 @@ def read_parts(cls: Any) -> dict[str, dict[str, Any]]:
     return parts
 
 
+def name_class(model_type: str) -> str | None:
+    """Return the class that is counted for the type; None for types that occur only inside others."""
+    try:
+        return choose_class(model_type, None).__name__
+    except LookupError:
+        return None
+
+
 def main() -> None:
     """Print one line per model type, nested types included."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    print(json.dumps("") + " " + json.dumps({"transformers": transformers.__version__}))
+    print(f"# transformers {transformers.__version__}")
     classes: dict[str, Any] = {}
     waiting = [CONFIG_MAPPING[model_type] for model_type in sys.argv[1:]]
     while waiting:
@@ -80,7 +90,8 @@ def main() -> None:
             default = cls()
             waiting += [type(part) for name in cls.sub_configs if hasattr(part := getattr(default, name), "model_type")]
     for model_type, cls in sorted(classes.items()):
-        row = {"values": read_defaults(cls), "aliases": dict(cls.attribute_map), "parts": read_parts(cls)}
+        row: dict[str, Any] = {"architecture": name_class(model_type)}
+        row |= {"values": read_defaults(cls), "aliases": dict(cls.attribute_map), "parts": read_parts(cls)}
         print(json.dumps(model_type), json.dumps({k: v for k, v in row.items() if v}, separators=(",", ":")))
 
 

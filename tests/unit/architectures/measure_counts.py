@@ -79,7 +79,8 @@ def count(model: Any) -> dict[str, int]:
         head = None
     outputs = {id(p) for p in head.parameters()} - inputs if head is not None else set()
     result = dict.fromkeys(
-        ("total", "in_blocks", "embedding", "lm_head", "expert", "expert_per_layer", "vision", "other"), 0,
+        ("total", "in_blocks", "embedding", "lm_head", "expert", "expert_per_layer", "vision", "other"),
+        0,
     )
     layers: dict[str, int] = {}
     for name, parameter in model.named_parameters():

@@ -12,7 +12,8 @@ from compatcheck.collectors.distributions import canonical_name, same_version, s
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,12}[A-Za-z0-9])?", fullmatch=True)
 VERSIONS = st.from_regex(
-    r"([0-9]!)?[0-9]{1,4}(\.[0-9]{1,3}){0,3}((a|b|rc)[0-9]{1,2})?(\.post[0-9])?(\.dev[0-9])?(\+[a-z0-9]{1,4}(\.[0-9])?)?", fullmatch=True
+    r"([0-9]!)?[0-9]{1,4}(\.[0-9]{1,3}){0,3}((a|b|rc)[0-9]{1,2})?(\.post[0-9])?(\.dev[0-9])?(\+[a-z0-9]{1,4}(\.[0-9])?)?",
+    fullmatch=True,
 )
 
 

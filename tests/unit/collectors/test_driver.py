@@ -236,20 +236,20 @@ class FakeNvml(types.ModuleType):
     def nvmlDeviceGetHandleByIndex(self, index):
         return index
 
-    def nvmlDeviceGetName(self, handle):
+    def nvmlDeviceGetName(self, _handle):
         return b"NVIDIA H200"
 
-    def nvmlDeviceGetMemoryInfo(self, handle):
+    def nvmlDeviceGetMemoryInfo(self, _handle):
         return types.SimpleNamespace(total=143771 * MIB)
 
-    def nvmlDeviceGetCudaComputeCapability(self, handle):
+    def nvmlDeviceGetCudaComputeCapability(self, _handle):
         return (9, 0)
 
-    def nvmlDeviceGetMigMode(self, handle):
+    def nvmlDeviceGetMigMode(self, _handle):
         msg = "Not Supported"
         raise self.NVMLError(msg)
 
-    def nvmlDeviceGetNvLinkState(self, handle, link):
+    def nvmlDeviceGetNvLinkState(self, _handle, _link):
         return 1
 
     def nvmlSystemGetDriverVersion(self):

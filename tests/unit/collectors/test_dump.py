@@ -2,10 +2,10 @@ import json
 import sys
 
 import pytest
+from layouts import add_conda, add_dist, add_torch, make_prefix, site_of
 
 from compatcheck.collectors.dump import NOT_COLLECTED, collect_dump, format_dump
 from compatcheck.collectors.interpreter import locate
-from layouts import add_conda, add_dist, add_torch, make_prefix, site_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 

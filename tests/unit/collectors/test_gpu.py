@@ -14,7 +14,7 @@ CATALOGUE = load_catalogue()
         ("H100-80GB", "H100-80GB", None),
         ("h100", "H100-80GB", None),
         ("4 x NVIDIA A100-SXM4-40GB", "A100-40GB", 4),
-        ("2×RTX 4090", "RTX-4090", 2),  # noqa: RUF001 (people paste the sign)
+        ("2×RTX 4090", "RTX-4090", 2),
         ("NVIDIA GeForce RTX 4090", "RTX-4090", None),
         ("NVIDIA H100 NVL", "H100-94GB-NVL", None),
         ("NVIDIA H100 PCIe", "H100-80GB-PCIe", None),

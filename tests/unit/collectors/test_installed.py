@@ -1,15 +1,16 @@
 import importlib.metadata
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from layouts import add_conda, add_dist, add_torch, make_prefix, make_venv, site_of
 from packaging.utils import canonicalize_name
 
 from compatcheck.collectors.installed import collect_installed
 from compatcheck.collectors.interpreter import locate
 from compatcheck.core.environment import Package
-from layouts import add_conda, add_dist, add_torch, make_prefix, make_venv, site_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 
@@ -480,7 +481,7 @@ class TestConda:
             ("pytz-2024.1-pyhd8ed1ab_0", ["site-packages/pytz-2024.1.dist-info/METADATA"], "pytz", "2024.1.0", "uv"),
         ],
     )
-    def test_not_pip_over_conda(self, prefix, site, record, files, name, version, installer):
+    def test_not_pip_over_conda(self, prefix, site, record, files, name, version, installer):  # noqa: PLR0917
         add_conda(prefix, record, files={record.rsplit("-", 2)[0]: files})
         add_dist(site, name, version, installer=installer)
         assert collect(prefix).damage == ()
@@ -504,3 +505,33 @@ def test_agrees_with_importlib_metadata_on_this_environment():
             if any(not line.startswith(("import", "#")) and line.strip() for line in pth.read_text().splitlines()):
                 found = {name: version for name, version in found.items() if name in expected}
     assert found == expected
+
+
+def test_the_usual_path_imports_little(prefix, site):
+    """Each of these costs more than reading a whole environment."""
+    add_torch(site, "2.8.0+cu128", cuda="12.8", metadata_version="2.8.0")
+    add_dist(site, "nvidia-cudnn-cu12", "9.10.2.21")
+    code = (
+        "import sys\n"
+        "from compatcheck.collectors import driver, installed, interpreter, variables\n"
+        "from compatcheck.core.source import Source\n"
+        f"installed.collect_installed(interpreter.locate(None, {str(prefix)!r}, {{}}))\n"
+        "variables.collect_variables({'NCCL_DEBUG': 'INFO'}, Source('environment'))\n"
+        f"driver.collect_hardware({{'PATH': ''}}, root={str(prefix)!r})\n"
+        "print(*sys.modules)"
+    )
+    environ = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    loaded = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env=environ)
+    heavy = {
+        "json",
+        "importlib.metadata",
+        "packaging",
+        "yaml",
+        "subprocess",
+        "pathlib",
+        "dataclasses",
+        "email",
+        "difflib",
+    }
+    assert heavy.isdisjoint(loaded.stdout.split())
+    assert "compatcheck.collectors.conda" not in loaded.stdout

@@ -14,7 +14,14 @@ from compatcheck.collectors.interpreter import locate
 
 pytestmark = [pytest.mark.versions, pytest.mark.slow]
 
-SETUP = '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n[project]\nname = "my.own_pkg"\nversion = "1.0"\n'
+SETUP = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "my.own_pkg"
+version = "1.0"
+"""
 
 
 @pytest.fixture(scope="module")

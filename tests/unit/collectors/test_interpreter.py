@@ -4,10 +4,10 @@ import sys
 import venv
 
 import pytest
+from layouts import ELF, add_dist, make_prefix, make_venv, site_of
 
 from compatcheck.collectors.interpreter import locate
 from compatcheck.core.errors import InputError
-from layouts import ELF, add_dist, make_prefix, make_venv, site_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 
@@ -254,12 +254,18 @@ def test_bad_input_names_the_remedy(tmp_path, case):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("no_user_site", [{}, {"PYTHONNOUSERSITE": "1"}])
 @pytest.mark.parametrize("system", [True, False])
-def test_agrees_with_a_real_virtual_environment(tmp_path, system):
+def test_agrees_with_a_real_virtual_environment(tmp_path, system, no_user_site):
+    short = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    (tmp_path / "home" / ".local" / "lib" / short / "site-packages").mkdir(parents=True)
+    environ = {"HOME": str(tmp_path / "home"), **no_user_site}
     venv.create(tmp_path / "venv", system_site_packages=system, with_pip=False, symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
     code = "import site, sys; print(sys.prefix); print(*[p for p in sys.path if p.endswith('-packages')], sep='\\n')"
-    lines = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, env={}).stdout.splitlines()
-    layout = locate(str(python), None, {})
-    assert layout.prefix == lines[0]
-    assert [os.path.realpath(path) for path in layout.site_packages] == [os.path.realpath(path) for path in lines[1:]]
+    result = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, env=environ)
+    prefix, *folders = result.stdout.splitlines()
+    layout = locate(str(python), None, environ)
+    assert layout.prefix == prefix
+    assert [os.path.realpath(path) for path in layout.site_packages] == [os.path.realpath(path) for path in folders]
+    assert layout.version == ".".join(map(str, sys.version_info[:3]))

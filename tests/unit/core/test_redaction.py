@@ -14,6 +14,7 @@ from compatcheck.core.redaction import redact, redact_variable
         ("Authorization: Bearer abcdefgh1234", "Authorization: Bearer [redacted]"),
         ("/data/hf_cache", "/data/hf_cache"),
         ("https://host/a@b", "https://host/a@b"),
+        ("https://me:p@ss@host/simple", "https://[redacted]@host/simple"),
     ],
 )
 def test_redact(text, expected):
@@ -27,7 +28,7 @@ def test_secret_variables_are_hidden_whole(name):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("TOKENIZERS_PARALLELISM", "false"), ("PWD", "/work"), ("NCCL_DEBUG", "INFO"), ("HF_TOKEN", ""), ("MONKEY", "x")],
+    [("TOKENIZERS_PARALLELISM", "false"), ("PWD", "/data"), ("NCCL_DEBUG", "INFO"), ("HF_TOKEN", ""), ("MONKEY", "x")],
 )
 def test_other_variables_stay(name, value):
     assert redact_variable(name, value) == value

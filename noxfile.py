@@ -1,0 +1,53 @@
+"""Sessions for contributors: ``nox`` runs the tests and the linters, as continuous integration does."""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.default_venv_backend = "uv|venv"
+nox.options.sessions = ["tests", "lint", "types", "imports"]
+
+
+@nox.session(python=["3.10", "3.11", "3.12", "3.13"])
+def tests(session: nox.Session) -> None:
+    """Run the fast tests; arguments go to pytest (``nox -s tests-3.11 -- -m versions``)."""
+    session.install("-c", "constraints.txt", "-e", ".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python="3.10")
+def floors(session: nox.Session) -> None:
+    """Run the fast tests with the oldest dependencies that are allowed."""
+    session.install("-c", "constraints.txt", "-e", ".[test]")
+    session.install("click==8.1.0", "packaging==22.0", "PyYAML==6.0.1", "rich==12.0.0", "tomli==2.0.0")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format, style and spelling."""
+    session.install("ruff", "typos")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("typos")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types."""
+    session.install("mypy", "types-PyYAML", "hatchling", "-e", ".")
+    session.run("mypy")
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """Check that imports follow the layers."""
+    session.install("import-linter", "-e", ".")
+    session.run("lint-imports")
+
+
+@nox.session
+def rules(session: nox.Session) -> None:
+    """Lint every rule."""
+    session.install("-e", ".")
+    session.run("compatcheck", "rules", "lint")
