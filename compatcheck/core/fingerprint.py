@@ -17,4 +17,5 @@ def fingerprint(finding: Finding) -> str:
 
     root = find_root(os.getcwd()).rstrip(os.sep) + os.sep
     subject = finding.subject.replace(root, "")
-    return sha256("\0".join((finding.rule_id, subject, finding.role)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    identity = f"{finding.rule_id}\0{subject}\0{finding.role}"
+    return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -54,6 +54,12 @@ class Suppression(NamedTuple):
 
     reason: str
     expires: str | None
+    """Last day it holds, ``2027-01-31``."""
+    until: str | None = None
+    """Range that ends it once it is satisfied, ``deepspeed>=0.16.8``."""
+    owner: str | None = None
+    source: Source | None = None
+    """Where the waiver stands."""
 
 
 class Finding(NamedTuple):

@@ -119,7 +119,13 @@ def _finding(finding: Finding) -> dict[str, object]:
         "measured_here": None if finding.measured_here is None else dict(finding.measured_here),
         "suppressed": None
         if finding.suppressed is None
-        else {"reason": finding.suppressed.reason, "expires": finding.suppressed.expires},
+        else {
+            "reason": finding.suppressed.reason,
+            "expires": finding.suppressed.expires,
+            "until": finding.suppressed.until,
+            "owner": finding.suppressed.owner,
+            "source": None if finding.suppressed.source is None else str(finding.suppressed.source),
+        },
         "fails": finding.fails,
         "fingerprint": fingerprint(finding),
     }

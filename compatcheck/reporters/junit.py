@@ -38,7 +38,7 @@ def format_report(report: Report) -> str:
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     whole = _count_attributes(total, report)
     whole.pop("skipped")  # no attribute of testsuites in the schema of Jenkins
-    lines.append(f"<testsuites{_attributes(name="compatcheck", **whole)}>")
+    lines.append(f"<testsuites{_attributes(name='compatcheck', **whole)}>")
     for index, suite in enumerate(suites):
         lines.append(f"  <testsuite{_attributes(name=suite.name, **_count_attributes(suite.counts(), report))}>")
         if index == 0:
@@ -55,7 +55,9 @@ def format_report(report: Report) -> str:
 class _Case:
     """One test case and what became of it: passed, failure, skipped or error."""
 
-    def __init__(self, name: str, classname: str, outcome: str, kind: str = "", message: str = "", body: str = "") -> None:
+    def __init__(
+        self, name: str, classname: str, outcome: str, kind: str = "", message: str = "", body: str = ""
+    ) -> None:
         self.name = name
         self.classname = classname
         self.outcome = outcome

@@ -166,8 +166,10 @@ def _result(finding: Finding, index: int, root: str) -> dict[str, Any]:
             "status": "accepted",
             "justification": finding.suppressed.reason,
         }
-        if finding.suppressed.expires is not None:
-            suppression["properties"] = {"expires": finding.suppressed.expires}
+        waiver = finding.suppressed
+        ends = {"expires": waiver.expires, "until": waiver.until, "owner": waiver.owner}
+        if any(ends.values()):
+            suppression["properties"] = {name: value for name, value in ends.items() if value is not None}
         result["suppressions"] = [suppression]
     return result
 

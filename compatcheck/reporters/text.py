@@ -101,7 +101,12 @@ class _Writer:
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
             yield from self.wrapped("waiting", text)
-        if not shown:
+        for finding in findings:
+            if finding.suppressed is not None:
+                end = finding.suppressed.expires or finding.suppressed.until
+                until = f" (until {end})" if end else ""
+                yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
+        if not findings:
             yield f"  no known problem among the rules about {self.covered(subject)}"
         for name, values in subject.conflicts:
             yield from self.wrapped(
@@ -134,7 +139,9 @@ class _Writer:
 
     def one_line(self, finding: Finding) -> str:
         label = finding.severity.upper() if finding.status == "affected" else "POSSIBLE"
-        return f"{self.paint(label, _COLORS[finding.severity])} {finding.rule_id} {size_text(finding.impact)} {finding.subject}".rstrip()
+        label = label if finding.suppressed is None else "WAIVED"
+        head = f"{self.paint(label, _COLORS[finding.severity])} {finding.rule_id}"
+        return " ".join(part for part in (head, size_text(finding.impact), finding.subject) if part)
 
     def finding(self, finding: Finding) -> Iterator[str]:
         size = size_text(finding.impact)
