@@ -379,7 +379,7 @@ def _precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
             return key, key
     if data.get("bf16") is False and data.get("fp16") in (None, False):
         return "bf16", "no"
-    if data.get("fp16") is False and data.get("bf16") is False:
+    if data.get("fp16") is False and data.get("bf16") is None:
         return "fp16", "no"
     return None
 

@@ -12,8 +12,9 @@ from compatcheck.core.source import Source
 from compatcheck.rules.expression import Unknown, evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.database import RuleSet
 
@@ -23,6 +24,14 @@ READERS_BENEATH = {
     "axolotl": ("hf_trainer",),
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
+
+SECTIONS = {
+    "fsdp_config": ("training.sharding", ("fsdp",)),
+    "deepspeed_config": ("training.sharding", ("zero",)),
+    "zero_optimization.offload_optimizer": ("training.offload_optimizer", ("cpu", "nvme")),
+    "zero_optimization.offload_param": ("training.offload_param", ("cpu", "nvme")),
+}
+"""What a section being there amounts to where no file of that reader was read: another program or a person stated the fact."""
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "torch", "peft")
 """Libraries whose defaults come after every program's; each applies only when its condition in the rows holds."""
@@ -38,13 +47,35 @@ def reader_chain(readers: Iterable[str]) -> list[str]:
     return chain
 
 
-def apply_defaults(readers: Iterable[str], scope: FactScope, facts: dict[str, Fact]) -> None:
+def stated_keys(documents: Iterable[Document]) -> dict[str, frozenset[str]]:
+    """Collect the keys that the files of each program hold, with the sections they stand in; null and an empty section state nothing."""
+    stated: dict[str, set[str]] = {}
+    for document in documents:
+        for reader in (document.reader, *READERS_BENEATH.get(document.reader, ())):
+            keys = stated.setdefault(reader, set())
+            for statement in document.statements:
+                if statement.fact is None and statement.value in (None, {}, []):
+                    continue
+                key = statement.key.removeprefix("deepspeed.") if reader == "deepspeed" else statement.key
+                while key:
+                    keys.add(key)
+                    key = key.rpartition(".")[0]
+    return {reader: frozenset(keys) for reader, keys in stated.items()}
+
+
+def apply_defaults(
+    readers: Iterable[str],
+    scope: FactScope,
+    facts: dict[str, Fact],
+    stated: Mapping[str, frozenset[str]] | None = None,
+) -> None:
     """Add the default of every fact that no document states.
 
     Args:
         readers: the programs that read this run's configuration, strongest first.
         scope: a scope over ``facts``.
         facts: grown in place.
+        stated: the keys that the files of each reader hold.
     """
     present = reader_chain(readers)
     programs = [reader for reader in present if reader not in LIBRARIES]
@@ -53,18 +84,27 @@ def apply_defaults(readers: Iterable[str], scope: FactScope, facts: dict[str, Fa
         rows = scope.rules.section(f"defaults/{reader}")
         if rows:
             origin = "library-default" if reader in LIBRARIES else "reader-default"
-            _apply_rows(rows, reader, origin, scope, facts)
+            _apply_rows(rows, reader, origin, scope, facts, (stated or {}).get(reader))
 
 
-def _apply_rows(rows: list[list[Any]], reader: str, origin: str, scope: FactScope, facts: dict[str, Fact]) -> None:
-    pending = [row for row in rows if row[0] not in facts]
+def _apply_rows(
+    rows: list[list[Any]],
+    reader: str,
+    origin: str,
+    scope: FactScope,
+    facts: dict[str, Fact],
+    keys: frozenset[str] | None,
+) -> None:
+    pending = [row for row in rows if row[0] not in facts and not (keys and keys.intersection(row[7]))]
     progress = True
     while progress and pending:
         progress = False
         for row in list(pending):
-            name, ranges, condition, value, expression, _ = row
+            name, ranges, condition, value, expression, _, sections, _ = row
             if name in facts:
                 pending.remove(row)
+                continue
+            if not all(_is_there(section, keys, facts) for section in sections):
                 continue
             if not _certain(ranges, condition, scope):
                 continue
@@ -77,6 +117,15 @@ def _apply_rows(rows: list[list[Any]], reader: str, origin: str, scope: FactScop
             facts[name] = Fact(name, value, origin, (Source(f"default of {_describe(reader, ranges, scope)}"),))
             pending.remove(row)
             progress = True
+
+
+def _is_there(section: str, keys: frozenset[str] | None, facts: Mapping[str, Fact]) -> bool:
+    """Tell whether a section is in a file of this reader or, without such a file, whether a fact says as much."""
+    if keys is not None:
+        return section in keys
+    name, values = SECTIONS.get(section, ("", ()))
+    fact = facts.get(name)
+    return fact is not None and fact.value in values
 
 
 def _certain(ranges: dict[str, Any], condition: str | None, scope: FactScope) -> bool:

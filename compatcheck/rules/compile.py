@@ -176,10 +176,11 @@ def _compile_table(path: Path) -> dict[str, Any]:
 
 
 def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> list[Any]:
-    """Return fact, ranges, condition, value, expression and source of one default row."""
+    """Return fact, ranges, condition, value, expression, source, and the keys that must and must not be there, of a row."""
     try:
         ranges = {name: compile_specifier(spec) for name, spec in (row.get("affected") or {}).items()}
-        return [row["fact"], ranges, row.get("when"), row.get("value"), row.get("value_expression"), row["source"]]
+        keys = [list(row.get("present") or ()), list(row.get("absent") or ())]
+        return [row["fact"], ranges, row.get("when"), row.get("value"), row.get("value_expression"), row["source"], *keys]
     except (KeyError, InvalidSpecifierError) as error:
         msg = f"malformed default: {error}"
         raise RuleError(msg, source=Source(str(path), f"rows.{index}")) from None
