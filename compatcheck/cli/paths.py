@@ -43,6 +43,8 @@ class Found(NamedTuple):
     """Packages of a requirement or lock file, or those a facts file declares."""
     is_root: bool = False
     """Whether the environment is a lock or requirement root."""
+    kind: str | None = None
+    """``requirements``, ``constraints``, ``pylock``, ``uv_lock`` or ``pyproject`` of a root."""
 
 
 class Run(NamedTuple):
@@ -66,7 +68,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     for path in request.paths:
         if os.path.isdir(path):
             found = list(_walk(path, skipped))
-            subjects.extend(_subjects(_group(found), [item for item in found if item.is_root], shared))
+            subjects.extend(_subjects(_group(found), _independent([item for item in found if item.is_root]), shared))
         else:
             explicit.extend(_read_file(path, skipped))
     if explicit:
@@ -133,7 +135,7 @@ def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                yield Found(file, (), _read_environment(file, kind), is_root=True)
+                yield Found(file, (), _read_environment(file, kind), is_root=True, kind=kind)
             elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 reading = read_configuration(file, named=False)
                 if reading is not None:
@@ -150,7 +152,7 @@ def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
         if kind is None and path.endswith((".txt", ".in")):
             kind = "requirements"
         if kind is not None:
-            yield Found(path, (), _read_environment(path, kind), is_root=True)
+            yield Found(path, (), _read_environment(path, kind), is_root=True, kind=kind)
             return
         reading = read_configuration(path, named=True)
         if reading is not None:
@@ -255,6 +257,25 @@ def _with_declared(environment: Environment | None, shared: Shared) -> Environme
     return with_variables(environment, shared.variables, Source("--env-file"), complete=True)
 
 
+_LOCKS = {"pylock", "uv_lock"}
+_MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
+
+
+def _main(roots: list[Found]) -> list[Found]:
+    """Choose the roots of one directory that runs are paired with: locks, else the main files, else all."""
+    locks = [root for root in roots if root.kind in _LOCKS]
+    return locks or [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES] or roots
+
+
+def _independent(roots: list[Found]) -> list[Found]:
+    """Leave out the requirement files that another one includes: they are checked as part of it."""
+    included: set[str] = set()
+    for root in roots:
+        packages = root.environment.packages.values() if root.environment is not None else ()
+        included |= {os.path.realpath(package.source.path) for package in packages} - {os.path.realpath(root.path)}
+    return [root for root in roots if os.path.realpath(root.path) not in included] or roots
+
+
 def _nearest(directory: str, roots: list[Found]) -> list[Found]:
     by_directory: dict[str, list[Found]] = {}
     for root in roots:
@@ -262,7 +283,7 @@ def _nearest(directory: str, roots: list[Found]) -> list[Found]:
     here = os.path.abspath(directory)
     while True:
         if here in by_directory:
-            return by_directory[here]
+            return _main(by_directory[here])
         above = os.path.dirname(here)
         if above == here:
             return []
