@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.rules.database import CompiledClause, CompiledRule
-from compatcheck.rules.expression import Unknown, evaluate
+from compatcheck.rules.expression import Code, Unknown, evaluate, write
 
 AFFECTED, POSSIBLE, SILENT = "affected", "possible", "silent"
 
@@ -73,7 +73,7 @@ def _decide_clause(
     if rule.unless is not None:
         value = evaluate(rule.unless, scope)
         if isinstance(value, Unknown):
-            notes.append(f"not ({rule.unless})")
+            notes.append(f"not ({write(rule.unless)})")
         elif value:
             return Decision(SILENT)
     status = POSSIBLE if needs else AFFECTED
@@ -96,7 +96,7 @@ def truth(value: object) -> bool | None:
     return None if isinstance(value, Unknown) else bool(value)
 
 
-def size(expression: str | None, scope: FactScope) -> tuple[int | None, tuple[str, ...]]:
+def size(expression: Code | None, scope: FactScope) -> tuple[int | None, tuple[str, ...]]:
     """Evaluate a size expression.
 
     Returns:

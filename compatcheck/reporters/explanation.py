@@ -83,7 +83,7 @@ def _conditions(conditions: Any) -> Iterator[str]:  # noqa: ANN401 (see format_e
 
 
 def _size(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
-    formula = explanation.rule.expected
+    formula = explanation.texts.formula
     if formula is None:
         yield "  size: no formula is established"
         return

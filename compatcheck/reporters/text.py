@@ -234,10 +234,13 @@ def _common_directory(findings: list[Finding]) -> str:
 
 
 def _needs_only_hardware(finding: Finding) -> bool:
-    return all(need.startswith(("hardware.", "runtime.torch_cuda")) for need in finding.needs)
+    """Tell whether only an option about the machine is missing: its devices, driver or variables."""
+    return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
 
 
 def _hardware_option(need: str) -> str:
+    if need.startswith("env "):
+        return "--env-file"
     return "--driver" if need == "hardware.driver" else "--nodes" if need == "hardware.nodes" else "--gpu"
 
 
