@@ -1,4 +1,7 @@
-"""CPU time and memory of whole processes, children included, from the kernel's own accounts (`wait4`)."""
+"""CPU time of whole processes, children included, from the kernel's own accounts (`wait4`).
+
+The same accounts carry a peak of resident memory that begins at that of the parent, so it is not used.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,6 @@ class Run(NamedTuple):
 
     cpu_seconds: float
     """User and system time of the process and of the children it waited for."""
-    peak_rss_bytes: int
-    """Largest resident set of the process or of one of those children."""
     exit_code: int
     output: bytes
     """What it wrote to standard output and standard error together."""
@@ -55,7 +56,6 @@ def run(command: Sequence[str], *, terminal: bool = False, environ: Mapping[str,
     os.close(ours)
     return Run(
         usage.ru_utime + usage.ru_stime,
-        usage.ru_maxrss * 1024,
         os.waitstatus_to_exitcode(status),
         b"".join(chunks),
     )

@@ -103,16 +103,15 @@ def ratio(runs: dict[str, list[Run]], subject: str, baseline: str) -> tuple[floa
 def table_of(runs: dict[str, list[Run]]) -> str:
     """Write the measurements of one environment."""
     lines = [
-        "| command | CPU ms, min | CPU ms, median | of `pip check` | of `uv pip check` | peak RSS, MB | exit |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| command | CPU ms, min | CPU ms, median | of `pip check` | of `uv pip check` | exit |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for name, results in runs.items():
         times = seconds(results)
         codes = "/".join(str(code) for code in sorted({result.exit_code for result in results}))
         lines.append(
             f"| {name} | {min(times) * 1000:.0f} | {statistics.median(times) * 1000:.0f} "
-            f"| {_fraction(ratio(runs, name, PIP_CHECK)[0])} | {ratio(runs, name, UV_CHECK)[0]:.1f}× "
-            f"| {max(result.peak_rss_bytes for result in results) / 1e6:.0f} | {codes} |"
+            f"| {_fraction(ratio(runs, name, PIP_CHECK)[0])} | {ratio(runs, name, UV_CHECK)[0]:.1f}× | {codes} |"
         )
     return "\n".join(lines)
 
