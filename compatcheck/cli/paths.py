@@ -85,7 +85,10 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         subjects.append(build_subject("command line", None, shared.documents, shared))
     if not subjects and not any(entry.named for entry in skipped):
         named = ", ".join(request.paths)
-        hint = "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, accelerate, trainer arguments"
+        hint = (
+            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, "
+            "accelerate, trainer arguments"
+        )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
     return Gathered(tuple(subjects), tuple(skipped))

@@ -134,7 +134,8 @@ class _Writer:
 
     def one_line(self, finding: Finding) -> str:
         label = finding.severity.upper() if finding.status == "affected" else "POSSIBLE"
-        return f"{self.paint(label, _COLORS[finding.severity])} {finding.rule_id} {_size(finding.impact)} {finding.subject}".rstrip()
+        head = self.paint(label, _COLORS[finding.severity])
+        return f"{head} {finding.rule_id} {_size(finding.impact)} {finding.subject}".rstrip()
 
     def finding(self, finding: Finding) -> Iterator[str]:
         size = _size(finding.impact)

@@ -116,7 +116,8 @@ class _Table:
         rows = [row for row in self.rows if row["fact"] not in undecided and self.fits_keys(row)]
         progress = True
         while progress:
-            progress = any([self.settle(row) for row in rows])
+            settled = [self.settle(row) for row in rows]
+            progress = any(settled)
         open_rows: dict[str, list[Any]] = {}
         for row in rows:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) == _MAYBE:

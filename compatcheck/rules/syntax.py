@@ -111,7 +111,7 @@ def parse(text: str) -> Code:
     return _encode(parse_tree(text))
 
 
-def _encode(node: ast.expr) -> Code:
+def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
     match node:
         case ast.Constant():
             return ["value", node.value]
