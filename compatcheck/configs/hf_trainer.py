@@ -411,8 +411,18 @@ def _argument_names() -> frozenset[str]:
 
 
 _FSDP_PLAIN = frozenset(
-    "auto_wrap_policy backward_prefetch forward_prefetch ignored_modules min_num_params "
-    "transformer_layer_cls_to_wrap xla xla_fsdp_grad_ckpt xla_fsdp_settings xla_fsdp_v2".split(),
+    [
+        "auto_wrap_policy",
+        "backward_prefetch",
+        "forward_prefetch",
+        "ignored_modules",
+        "min_num_params",
+        "transformer_layer_cls_to_wrap",
+        "xla",
+        "xla_fsdp_grad_ckpt",
+        "xla_fsdp_settings",
+        "xla_fsdp_v2",
+    ],
 )
 """Keys of ``fsdp_config``, with or without the prefix ``fsdp_``, that have no bearing on memory by themselves."""
 

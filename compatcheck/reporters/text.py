@@ -5,9 +5,8 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from compatcheck.core.summary import closing_line, fact_text, needs_text, size_text, value_text
 from compatcheck.core.folding import fold_findings, fold_skips, fold_unknown_versions, shorten
-from compatcheck.core.units import format_bytes
+from compatcheck.core.summary import closing_line, fact_text, needs_text, size_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +61,7 @@ class _Writer:
                 continue
             self.base = _common_directory(findings)
             yield self.paint(
-                subject.id.replace(f" + {self.base}", " + ") if self.base or several else subject.origin,
+                subject.origin if subject.origin.startswith(subject.id) else subject.id,
                 "1",
             )
             yield from self.subject(subject, findings)
@@ -113,6 +112,11 @@ class _Writer:
                 yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
         if not findings:
             yield f"  no known problem among the rules about {self.covered(subject)}"
+        yield from self.remarks(subject)
+        yield ""
+
+    def remarks(self, subject: SubjectReport) -> Iterator[str]:
+        """Say what could not be decided, filled in or read of a subject."""
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
@@ -135,7 +139,6 @@ class _Writer:
         if self.verbose:
             for note in subject.notes:
                 yield from self.wrapped("note", note)
-        yield ""
 
     def folded(self, report: Report) -> Iterator[str]:
         """Report many subjects together, rule by rule."""
@@ -155,7 +158,9 @@ class _Writer:
         yield ""
         if len(possible) > MAX_POSSIBLE:
             rest = len(possible) - MAX_POSSIBLE
-            text = f"{rest} more rule{'s depend' if rest > 1 else ' depends'} on facts that are not known; -v shows them"
+            text = (
+                f"{rest} more rule{'s depend' if rest > 1 else ' depends'} on facts that are not known; -v shows them"
+            )
             yield from self.wrapped("possible", text)
         if waiting:
             options = sorted({_hardware_option(need) for entry in waiting for need in entry.finding.needs})
@@ -165,14 +170,15 @@ class _Writer:
         if clean:
             yield from self.wrapped("clean", f"no known problem in {clean} of {total}")
         for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
-            places = "; ".join(f"{_show(value)} at {source}" for value, source in values)
+            places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
             yield from self.wrapped("conflict", f"{name}: {places}", "33")
         automatic = dict.fromkeys(str(source) for subject in report.subjects for _, source, _ in subject.unresolved)
         if automatic:
             text = f"{len(automatic)} values are left to a program that is not known: {shorten(automatic)}"
             yield from self.wrapped("auto", text, "33")
-        for name, count, places in fold_unknown_versions(report):
-            text = f"{name}: version unknown in {places} of {total}, {count} rule{'s depend' if count != 1 else ' depends'} on it"
+        for name, count, missing in fold_unknown_versions(report):
+            depend = f"{count} rule{'s depend' if count != 1 else ' depends'} on it"
+            text = f"{name}: version unknown in {missing} of {total}, {depend}"
             yield from self.wrapped("unknown", text)
         near: dict[tuple[str | None, str], list[str]] = {}
         unread = dict.fromkeys(pair for subject in report.subjects for pair in subject.unread_keys)
@@ -292,10 +298,13 @@ def _run_of(subject_id: str) -> str:
 
 
 def _needs_only_hardware(finding: Finding) -> bool:
-    return all(need.startswith(("hardware.", "runtime.torch_cuda")) for need in finding.needs)
+    """Tell whether only something about the machine is missing: its devices, driver or variables."""
+    return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
 
 
 def _hardware_option(need: str) -> str:
+    if need.startswith("env "):
+        return "--env-file"
     return "--driver" if need == "hardware.driver" else "--nodes" if need == "hardware.nodes" else "--gpu"
 
 
