@@ -50,7 +50,6 @@ class _Writer:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def lines(self, report: Report) -> Iterator[str]:
-        several = len(report.subjects) > 1
         fold = len(report.subjects) > MAX_SUBJECTS and not self.verbose and not self.quiet
         if fold:
             yield from self.folded(report)
@@ -176,9 +175,9 @@ class _Writer:
         if automatic:
             text = f"{len(automatic)} values are left to a program that is not known: {shorten(automatic)}"
             yield from self.wrapped("auto", text, "33")
-        for name, count, missing in fold_unknown_versions(report):
-            depend = f"{count} rule{'s depend' if count != 1 else ' depends'} on it"
-            text = f"{name}: version unknown in {missing} of {total}, {depend}"
+        for package, rules, missing in fold_unknown_versions(report):
+            depend = f"{rules} rule{'s depend' if rules != 1 else ' depends'} on it"
+            text = f"{package}: version unknown in {missing} of {total}, {depend}"
             yield from self.wrapped("unknown", text)
         near: dict[tuple[str | None, str], list[str]] = {}
         unread = dict.fromkeys(pair for subject in report.subjects for pair in subject.unread_keys)
