@@ -72,7 +72,8 @@ _LEVELS = {"+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5, "**": 6}
 
 Code = list[Any]
 """An expression as nested lists, ready for JSON: ``["and", code…]``, ``["==", left, right]``, ``["fact", name]``,
-``["value", literal]``, ``["range", specifier, bounds]``, ``["set", code…]``, ``["if", test, body, otherwise]``, ``["call", name, code…]``."""
+``["value", literal]``, ``["range", specifier, bounds]``,
+``["set", code…]``, ``["if", test, body, otherwise]``, ``["call", name, code…]``."""
 
 
 def write(code: Code) -> str:
