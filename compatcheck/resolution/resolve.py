@@ -77,7 +77,7 @@ def resolve(
                 facts.setdefault(name, fact)
         derive(facts)
         if readers:
-            apply_defaults(readers, scope, facts)
+            apply_defaults(readers, documents, scope, facts)
         if len(facts) == before:
             break
     pending = tuple((name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts)
