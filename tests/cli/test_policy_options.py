@@ -214,6 +214,22 @@ def test_several_reports_at_once(project, run) -> None:
         assert RULE in (project / "out" / name).read_text()
 
 
+@pytest.mark.parametrize("name", ["text", "json", "sarif", "junit", "markdown", "github"])
+def test_file_name_in_another_encoding(project, name) -> None:
+    directory = os.path.join(os.fsencode(project), b"caf\xe9")
+    os.mkdir(directory)
+    with open(os.path.join(directory, b"requirements.txt"), "w", encoding="utf-8") as file:
+        file.write("deepspeed==0.16.4\n")
+    script = "from compatcheck.cli.__main__ import main; main()"
+    command = [sys.executable, "-c", script, "check", directory, "--format", name, "--output", f"{name}:out"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (project / "out").read_text(encoding="utf-8")
+    if name in {"json", "sarif"}:
+        assert json.loads((project / "out").read_bytes())
+
+
 def test_hook_passes_over_what_is_no_input(project, run) -> None:
     (project / "config.json").write_text('{"name": "web"}')
     assert run("check", "config.json")[0] == 4
