@@ -186,8 +186,8 @@ def _flag(keys: Keys, name: str) -> Found | None:
 
 def _read_window(keys: Keys) -> Found | None:
     _value, key = keys.find("sliding_window")
-    if key is None:
-        return None
+    if key is None or (keys.config.get("model_type") == "gemma3_text" and keys.flag("use_bidirectional_attention")):
+        return None  # halved by the model then
     use = keys.find("use_sliding_window")
     if use[1] is not None and not keys.flag("use_sliding_window"):
         return None, use[1]

@@ -226,10 +226,14 @@ _TOWER = re.compile(
     r"embed_vision|embed_audio|vqmodel)(\.|$)"
 )
 _EMBEDDING = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|embed_in|embeddings|shared|tok_embeddings)\.weight$")
-_HEAD = re.compile(r"^(.*\.)?(lm_head|embed_out|output_layer|proj_out|output)\.(weight|bias)$")
+_HEAD = re.compile(
+    r"^(.*\.)?((lm_head|embed_out|output_layer|output_projection|proj_out|output|predictions\.decoder)\.weight|"
+    r"(lm_head|embed_out|predictions)\.bias)$"
+)
 _BUFFER = re.compile(
     r"(rotary_emb\.inv_freq|masked_bias|\.attn\.bias|\.attention\.bias|attn\.attention\.bias|position_ids|"
-    r"num_batches_tracked|e_score_correction_bias|expert_bias)$"
+    r"num_batches_tracked|e_score_correction_bias|expert_bias|final_logits_bias|act_fn\.(beta|eps)|slope_rate|"
+    r"(query|key|diagonal)_decay)$"
 )
 """Tensors that checkpoints hold and models keep as buffers."""
 _PARAMETER_BIAS = frozenset({"ernie4_5_moe"})
@@ -310,5 +314,6 @@ def _count_blocks(keys: Keys) -> int | None:
 def _is_tied(keys: Keys) -> bool:
     counts = count_keys(keys) if keys.config.get("model_type") else None
     if counts is not None:
-        return counts.lm_head < counts.embedding
-    return keys.flag("tie_word_embeddings")
+        return 2 * counts.lm_head < counts.embedding
+    found = dimensions(keys.config).get("model.tie_word_embeddings")
+    return found is not None and found[0] is True

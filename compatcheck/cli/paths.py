@@ -87,10 +87,36 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         subjects.append(build_subject("command line", None, shared.documents, shared))
     if not subjects and not any(entry.named for entry in skipped):
         named = ", ".join(request.paths)
-        hint = "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, accelerate, trainer arguments"
+        hint = (
+            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, "
+            "accelerate, trainer arguments"
+        )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
     return Gathered(tuple(subjects), tuple(skipped))
+
+
+def gather_touched(request: Request, shared: Shared) -> Gathered:
+    """Read what belongs to the files a commit touches: runs that one of them is part of, with the locks they pair with.
+
+    The working directory is walked, so that the outcome does not depend on which half of a run a commit holds. Files that
+    are no input are passed over, and finding none is no error.
+    """
+    touched = {os.path.realpath(path) for path in request.paths}
+    skipped: list[Skipped] = []
+    found = list(_walk(os.curdir, skipped)) if touched else []
+    roots = [item for item in found if item.is_root]
+    kept: list[Run] = []
+    wanted = [root for root in roots if os.path.realpath(root.path) in touched]
+    for run in _group(found):
+        nearest = _nearest(run.directory, roots)
+        places = {document.source.path for document in run.documents} | {root.path for root in nearest}
+        if any(os.path.realpath(place) in touched for place in places):
+            kept.append(run)
+            wanted += [root for root in nearest if root not in wanted]
+    subjects = tuple(_subjects(kept, wanted, shared))
+    unread = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
+    return Gathered(subjects, (*shared.skipped, *unread))
 
 
 def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:
@@ -105,6 +131,8 @@ def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subje
 
 def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
     for file, kind in walk(path):
+        if path == os.curdir:
+            file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
                 environment = _read_environment(file, kind)

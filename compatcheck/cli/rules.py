@@ -28,7 +28,7 @@ def command() -> None:
 def list_command(
     globs: tuple[str, ...],
     rule_directories: tuple[str, ...],
-    include_inactive: bool,
+    include_inactive: bool,  # noqa: FBT001 (click's signature)
     format_name: str,
 ) -> int:
     """List rules, all of them or those whose id matches a GLOB."""
@@ -96,7 +96,7 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
     directories = [Path(name) for name in rule_directories]
     files: list[tuple[Path, Path]] = []
     for name in paths or ([CHECKOUT] if os.path.isdir(CHECKOUT) else []):
-        path = Path(name)
+        path = Path(os.path.abspath(name))
         if path.is_dir():
             root = rule_root(path)
             files += [(file, root) for file in rule_files(path)]
@@ -133,7 +133,7 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
 
 def rule_root(path: Path) -> Path:
     """Return the directory rule ids are relative to: the checkout's ``rules``, else the nearest ``rules`` above, else itself."""
-    for candidate in (path, *path.resolve().parents):
+    for candidate in (path, *path.parents):
         if candidate.name == "rules":
             return candidate
     return path

@@ -99,7 +99,13 @@ _SECTION_NAMES = {
         "synchronize_checkpoint_boundary",
         "profile",
     },
-    "bf16": {"bf16_master_weights_and_grads", "bf16_optimizer_states", "check_grad_overflow", "enabled", "immediate_grad_update"},
+    "bf16": {
+        "bf16_master_weights_and_grads",
+        "bf16_optimizer_states",
+        "check_grad_overflow",
+        "enabled",
+        "immediate_grad_update",
+    },
     "bfloat16": {"enabled", "immediate_grad_update"},
     "fp16": {
         "auto_cast",
@@ -117,7 +123,15 @@ _SECTION_NAMES = {
 }
 """Keys of the sections in which a misspelt key would change memory."""
 _OFFLOAD_PLAIN = {
-    "offload_optimizer": {"buffer_count", "fast_init", "nvme_path", "pipeline", "pipeline_read", "ratio", "super_offload"}
+    "offload_optimizer": {
+        "buffer_count",
+        "fast_init",
+        "nvme_path",
+        "pipeline",
+        "pipeline_read",
+        "ratio",
+        "super_offload",
+    }
     | {"cpuadam_cores_perc", "buffer_size", "max_in_cpu"},
     "offload_param": {"buffer_count", "buffer_size", "max_in_cpu", "nvme_path"},
 }

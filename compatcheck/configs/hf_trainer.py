@@ -312,7 +312,18 @@ _TRL_SHARED = {
     "precompute_ref_log_probs",
 }
 """Keys that several of TRL's trainers and scripts have and the plain Trainer does not."""
-_PREFERENCE_LOSSES = {"apo_down", "apo_zero", "aot", "aot_pair", "bco_pair", "discopop", "exo_pair", "nca_pair", "robust", "sppo_hard"}
+_PREFERENCE_LOSSES = {
+    "apo_down",
+    "apo_zero",
+    "aot",
+    "aot_pair",
+    "bco_pair",
+    "discopop",
+    "exo_pair",
+    "nca_pair",
+    "robust",
+    "sppo_hard",
+}
 """Values of ``loss_type`` that only DPO has."""
 _TRAINER_WORDS = {"sft", "dpo", "orpo", "cpo", "kto", "bco", "gkd", "ppo", "rloo", "grpo", "xpo", "prm", "reward"}
 """Words in the path of a recipe that name its trainer."""
@@ -431,8 +442,18 @@ def _argument_names() -> frozenset[str]:
 
 
 _FSDP_PLAIN = frozenset(
-    "auto_wrap_policy backward_prefetch forward_prefetch ignored_modules min_num_params "
-    "transformer_layer_cls_to_wrap xla xla_fsdp_grad_ckpt xla_fsdp_settings xla_fsdp_v2".split(),
+    [
+        "auto_wrap_policy",
+        "backward_prefetch",
+        "forward_prefetch",
+        "ignored_modules",
+        "min_num_params",
+        "transformer_layer_cls_to_wrap",
+        "xla",
+        "xla_fsdp_grad_ckpt",
+        "xla_fsdp_settings",
+        "xla_fsdp_v2",
+    ],
 )
 """Keys of ``fsdp_config``, with or without the prefix ``fsdp_``, that have no bearing on memory by themselves."""
 

@@ -61,7 +61,8 @@ def read_data(data: Mapping[str, Any], path: str) -> tuple[Document, Environment
         entries = expect_section(value, path, section)
         if section == "model" and "from" in entries:
             references = (("model", str(entries.pop("from")), "model.from"),)
-        facts[section] = entries
+        if entries:
+            facts[section] = entries
     table = {name: Key(name) for name in vocabulary()}
     translation = translate(flatten(facts), table, irrelevant=lambda _: False, source=source)
     document = Document("native", source, *translation, references)

@@ -26,35 +26,64 @@ PROGRAMS = (
     Marks(
         "axolotl",
         frozenset(
-            "adapter datasets deepspeed eval_sample_packing fsdp fsdp_config gradient_checkpointing load_in_4bit load_in_8bit "
-            "micro_batch_size num_epochs pad_to_sequence_len rl sample_packing sequence_len special_tokens "
-            "test_datasets val_set_size".split(),
+            [
+                "adapter",
+                "datasets",
+                "deepspeed",
+                "eval_sample_packing",
+                "fsdp",
+                "fsdp_config",
+                "gradient_checkpointing",
+                "load_in_4bit",
+                "load_in_8bit",
+                "micro_batch_size",
+                "num_epochs",
+                "pad_to_sequence_len",
+                "rl",
+                "sample_packing",
+                "sequence_len",
+                "special_tokens",
+                "test_datasets",
+                "val_set_size",
+            ],
         ),
         required=frozenset({"base_model"}),
     ),
     Marks(
         "LLaMA-Factory",
-        frozenset("cutoff_len finetuning_type lora_target plot_loss stage template".split()),
+        frozenset(["cutoff_len", "finetuning_type", "lora_target", "plot_loss", "stage", "template"]),
         required=frozenset({"model_name_or_path"}),
     ),
     Marks(
         "LLaMA-Factory",
-        frozenset("dist_config kernel_config model_class quant_config sample_backend train_dataset".split()),
+        frozenset(["dist_config", "kernel_config", "model_class", "quant_config", "sample_backend", "train_dataset"]),
     ),
     Marks(
         "ms-swift",
-        frozenset("custom_train_dataset_path rlhf_type sft_type split_dataset_ratio train_dataset_sample tuner_type".split()),
+        frozenset(
+            [
+                "custom_train_dataset_path",
+                "rlhf_type",
+                "sft_type",
+                "split_dataset_ratio",
+                "train_dataset_sample",
+                "tuner_type",
+            ]
+        ),
         enough=1,
     ),
     Marks("ms-swift", frozenset({"train_type"}), enough=1, required=frozenset({"model"})),
     Marks("verl", frozenset({"actor_rollout_ref"}), enough=1),
-    Marks("NeMo", frozenset("exp_manager model trainer".split()), enough=3),
-    Marks("NeMo RL", frozenset("cluster dpo grpo loss_fn policy sft".split()), enough=3),
-    Marks("LLM Foundry", frozenset("device_train_microbatch_size global_train_batch_size max_duration train_loader".split())),
-    Marks("LitGPT", frozenset("checkpoint_dir data devices precision train".split()), enough=5),
+    Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
+    Marks("NeMo RL", frozenset(["cluster", "dpo", "grpo", "loss_fn", "policy", "sft"]), enough=3),
+    Marks(
+        "LLM Foundry",
+        frozenset(["device_train_microbatch_size", "global_train_batch_size", "max_duration", "train_loader"]),
+    ),
+    Marks("LitGPT", frozenset(["checkpoint_dir", "data", "devices", "precision", "train"]), enough=5),
     Marks(
         "a script on accelerate without the HF Trainer",
-        frozenset("checkpointing_steps keep_last_n_checkpoints use_slow_tokenizer with_tracking".split()),
+        frozenset(["checkpointing_steps", "keep_last_n_checkpoints", "use_slow_tokenizer", "with_tracking"]),
     ),
 )
 """Strongest marks first; ``_component_`` (torchtune) is found in nested sections as well."""

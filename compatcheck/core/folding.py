@@ -58,7 +58,9 @@ def fold_skips(skipped: Iterable[Skipped]) -> list[FoldedSkips]:
     """Group inputs by why they were left out; the names that a reason quotes do not count."""
     groups: dict[tuple[str, str | None], list[Skipped]] = {}
     for entry in skipped:
-        groups.setdefault((_QUOTED.sub("…", entry.reason), entry.hint and _QUOTED.sub("…", entry.hint)), []).append(entry)
+        groups.setdefault((_QUOTED.sub("…", entry.reason), entry.hint and _QUOTED.sub("…", entry.hint)), []).append(
+            entry
+        )
     return [FoldedSkips(group[0], tuple(group[1:])) for group in groups.values()]
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.rules.database import CompiledClause, CompiledRule
-from compatcheck.rules.expression import Unknown, evaluate
+from compatcheck.rules.expression import Code, Unknown, evaluate, write
 
 AFFECTED, POSSIBLE, SILENT = "affected", "possible", "silent"
 
@@ -73,7 +73,7 @@ def _decide_clause(
     if rule.unless is not None:
         value = evaluate(rule.unless, scope)
         if isinstance(value, Unknown):
-            notes.append(f"not ({rule.unless})")
+            notes.append(f"not ({write(rule.unless)})")
         elif value:
             return Decision(SILENT)
     status = POSSIBLE if needs else AFFECTED
@@ -83,7 +83,8 @@ def _decide_clause(
 def _uncertainty(name: str, verdict: str, scope: FactScope) -> str | None:
     package = scope.package(name)
     if verdict == "boundary" and package is not None:
-        return f"{name} {package.version} is a pre-release or source build of a release the range ends at: the change may or may not be in it"
+        build = f"{name} {package.version} is a pre-release or source build of a release the range ends at"
+        return f"{build}: the change may or may not be in it"
     if verdict == "some" and package is not None:
         return f"{name}{package.specifier or ' (any release)'} allows affected and unaffected releases"
     if verdict == "unknown" and package is not None:
@@ -96,7 +97,7 @@ def truth(value: object) -> bool | None:
     return None if isinstance(value, Unknown) else bool(value)
 
 
-def size(expression: str | None, scope: FactScope) -> tuple[int | None, tuple[str, ...]]:
+def size(expression: Code | None, scope: FactScope) -> tuple[int | None, tuple[str, ...]]:
     """Evaluate a size expression.
 
     Returns:

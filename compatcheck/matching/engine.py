@@ -12,7 +12,7 @@ from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, 
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope, version_need
-from compatcheck.rules.expression import conjuncts, evaluate, fact_names
+from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -151,11 +151,11 @@ def build(
 ) -> Finding:
     """Build the finding of a rule that is not silent."""
     texts = scope.rules.texts(rule)
-    impact = _impact(rule, scope)
+    impact, assumed = _impact(rule, scope)
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
     severity, remark = rate(impact, _integer(device), _integer(host))
     used = _used_facts(rule, decision, facts, scope)
-    assumptions = (*decision.assumptions, *((remark,) if remark and decision.status != SILENT else ()))
+    assumptions = (*decision.assumptions, *assumed, *((remark,) if remark and decision.status != SILENT else ()))
     return Finding(
         rule_id=rule.id,
         subject=subject.id,
@@ -175,15 +175,31 @@ def build(
         references=tuple(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),
-        fingerprint=_fingerprint(rule.id, subject.id, role),
     )
 
 
-def _impact(rule: CompiledRule, scope: FactScope) -> FindingImpact:
+class _FullTuning(FactScope):
+    """A scope in which every parameter is trained, for sizes of runs that state no adapter."""
+
+    def value(self, name: str) -> object:
+        """Take all parameters for the trainable ones when nothing tells how many those are."""
+        value = super().value(name)
+        return super().value("model.parameters") if name == TRAINABLE and isinstance(value, Unknown) else value
+
+
+TRAINABLE = "model.trainable_parameters"
+
+
+def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[str, ...]]:
     expected, needs = size(rule.expected, scope)
+    assumed: tuple[str, ...] = ()
+    if needs == (TRAINABLE,) and "training.peft" not in scope.facts and "model.parameters" in scope.facts:
+        scope = _FullTuning(scope.facts, scope.environment, scope.rules)
+        expected, needs = size(rule.expected, scope)
+        assumed = ("for the size, that every parameter is trained: no input configures an adapter",)
     low, _ = size(rule.low, scope)
     high, _ = size(rule.high, scope)
-    return FindingImpact(
+    impact = FindingImpact(
         expected_bytes=expected,
         low_bytes=expected if low is None else low,
         high_bytes=expected if high is None else high,
@@ -192,8 +208,9 @@ def _impact(rule: CompiledRule, scope: FactScope) -> FindingImpact:
         scope=rule.scope,
         phase=rule.phase,
         needs=needs,
-        formula=rule.expected,
+        formula=None if rule.expected is None else write(rule.expected),
     )
+    return impact, assumed
 
 
 def _used_facts(rule: CompiledRule, decision: Decision, facts: Facts, scope: FactScope) -> tuple[Fact, ...]:
@@ -215,12 +232,6 @@ def _used_facts(rule: CompiledRule, decision: Decision, facts: Facts, scope: Fac
 
 def _integer(fact: Fact | None) -> int | None:
     return fact.value if fact is not None and isinstance(fact.value, int) else None
-
-
-def _fingerprint(*parts: str) -> str:
-    from hashlib import sha256  # noqa: PLC0415 (only for findings)
-
-    return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _order(finding: Finding) -> tuple[int, int, int, str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
     from compatcheck.rules.database import CompiledRule, RuleSet
     from compatcheck.rules.rule import Rule
+from compatcheck.rules.syntax import parse
 
 EXPECTATION_KEYS = {"impact_gib", "needs", "why"}
 """Keys of an example that say what is expected instead of what is given."""
@@ -103,7 +104,7 @@ def example_truth(rules: RuleSet) -> Callable[[str, Mapping[str, Any]], bool | N
     def decide_atom(expression: str, example: Mapping[str, Any]) -> bool | None:
         if id(example) not in scopes:
             scopes[id(example)] = example_scope(example, rules, "example")
-        return truth(evaluate(expression, scopes[id(example)]))
+        return truth(evaluate(parse(expression), scopes[id(example)]))
 
     return decide_atom
 

@@ -9,11 +9,12 @@ from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.matching.decision import Decision, decide, size, truth
 from compatcheck.resolution.scope import FactScope
-from compatcheck.rules.expression import conjuncts, evaluate, fact_names
+from compatcheck.rules.expression import conjuncts, evaluate, fact_names, write
 
 if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import CompiledClause, CompiledRule, RuleSet, Texts
+    from compatcheck.rules.expression import Code
 
 
 class Condition(NamedTuple):
@@ -96,14 +97,14 @@ def _clause(
     yield from _conditions(clause.when, scope, locate)
 
 
-def _conditions(text: str | None, scope: FactScope, locate: Locate) -> Iterator[Condition]:
-    if text is None:
+def _conditions(code: Code | None, scope: FactScope, locate: Locate) -> Iterator[Condition]:
+    if code is None:
         return
-    for part in conjuncts(text):
+    for part in conjuncts(code):
         missing = tuple(sorted(name for name in fact_names(part) if name not in scope.facts))
-        yield Condition(part, truth(evaluate(part, scope)), _facts(part, scope, locate), missing)
+        yield Condition(write(part), truth(evaluate(part, scope)), _facts(part, scope, locate), missing)
 
 
-def _facts(text: str, scope: FactScope, locate: Locate) -> tuple[Fact, ...]:
-    known = [scope.facts[name] for name in sorted(fact_names(text)) if name in scope.facts]
+def _facts(code: Code, scope: FactScope, locate: Locate) -> tuple[Fact, ...]:
+    known = [scope.facts[name] for name in sorted(fact_names(code)) if name in scope.facts]
     return tuple(fact._replace(sources=tuple(map(locate, fact.sources))) for fact in known)

@@ -83,7 +83,7 @@ def _conditions(conditions: Any) -> Iterator[str]:  # noqa: ANN401 (see format_e
 
 
 def _size(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
-    formula = explanation.rule.expected
+    formula = explanation.texts.formula
     if formula is None:
         yield "  size: no formula is established"
         return
@@ -93,7 +93,8 @@ def _size(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explan
     if explanation.expected_bytes is None:
         yield f"        needs {', '.join(explanation.size_needs)}"
     else:
-        yield f"        = {explanation.expected_bytes:,} bytes = {format_bytes(explanation.expected_bytes)} per {explanation.rule.scope}"
+        size = explanation.expected_bytes
+        yield f"        = {size:,} bytes = {format_bytes(size)} per {explanation.rule.scope}"
 
 
 def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explanation)

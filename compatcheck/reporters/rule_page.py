@@ -32,14 +32,14 @@ def _lines(rule: Any, texts: Any) -> Iterator[str]:  # noqa: ANN401 (see format_
         yield f"- not verified: {name} {specifier}"
     if texts.checked_through:
         yield "- checked through " + ", ".join(f"{name} {version}" for name, version in texts.checked_through.items())
-    if rule.when:
-        yield f"\nWhen `{rule.when}`"
-    if rule.unless:
-        yield f"\nUnless `{rule.unless}`"
+    if texts.when:
+        yield f"\nWhen `{texts.when}`"
+    if texts.unless:
+        yield f"\nUnless `{texts.unless}`"
     yield "\n## Cost\n"
     yield f"{rule.effect.replace('_', ' ')}, {rule.memory} memory, per {rule.scope}, phase {rule.phase}"
-    if rule.expected:
-        yield f"\n`{rule.expected}` bytes"
+    if texts.formula:
+        yield f"\n`{texts.formula}` bytes"
     for heading, text in (("What it does", texts.what), ("Why", texts.why), ("Known problems", texts.known_problems)):
         if text:
             yield f"\n## {heading}\n"

@@ -6,13 +6,13 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from compatcheck.core.folding import fold_findings, fold_skips, fold_unknown_versions, shorten
-from compatcheck.core.units import format_bytes
+from compatcheck.core.summary import closing_line, fact_text, needs_text, size_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compatcheck.core.facts import Fact, Value
-    from compatcheck.core.report import Finding, FindingImpact, Report, SubjectReport
+    from compatcheck.core.facts import Fact
+    from compatcheck.core.report import Finding, Report, SubjectReport
 
 MAX_POSSIBLE = 5
 """Possible findings shown in full; the rest are counted."""
@@ -71,7 +71,7 @@ class _Writer:
                 yield from self.wrapped("waiver", note)
             if report.skipped or report.waiver_notes:
                 yield ""
-        yield self.closing(report)
+        yield closing_line(report)
 
     def subject(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
         shown = [finding for finding in findings if finding.suppressed is None]
@@ -105,12 +105,17 @@ class _Writer:
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
             yield from self.wrapped("waiting", text)
-        if not shown:
+        for finding in findings:
+            if finding.suppressed is not None:
+                end = finding.suppressed.expires or finding.suppressed.until
+                until = f" (until {end})" if end else ""
+                yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
+        if not findings:
             yield f"  no known problem among the rules about {self.covered(subject)}"
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
-                f"{name}: " + "; ".join(f"{_show(value)} at {source}" for value, source in values),
+                f"{name}: " + "; ".join(f"{value_text(value)} at {source}" for value, source in values),
                 "33",
             )
         for name, source, why in subject.unresolved:
@@ -137,7 +142,7 @@ class _Writer:
         folded = fold_findings(report.findings)
         certain = [entry for entry in folded if entry.finding.status == "affected"]
         possible = [entry for entry in folded if entry.finding.status == "possible"]
-        waiting = [entry for entry in possible if _needs_only_hardware(entry.finding)]
+        waiting = [entry for entry in possible if _needs_only_options(entry.finding)]
         possible = [entry for entry in possible if entry not in waiting]
         yield self.paint(f"{total} configurations and environments; -v reports them one by one", "1")
         for entry in (*certain, *possible[:MAX_POSSIBLE]):
@@ -149,17 +154,20 @@ class _Writer:
         yield ""
         if len(possible) > MAX_POSSIBLE:
             rest = len(possible) - MAX_POSSIBLE
-            text = f"{rest} more rule{'s depend' if rest > 1 else ' depends'} on facts that are not known; -v shows them"
+            text = (
+                f"{rest} more rule{'s depend' if rest > 1 else ' depends'} on facts that are not known; -v shows them"
+            )
             yield from self.wrapped("possible", text)
         if waiting:
-            options = sorted({_hardware_option(need) for entry in waiting for need in entry.finding.needs})
+            needs = {need for entry in waiting for need in entry.finding.needs}
+            options = sorted({"--model" if need.startswith("model.") else _hardware_option(need) for need in needs})
             text = f"{len(waiting)} rule{'s wait' if len(waiting) > 1 else ' waits'} for {' and '.join(options)}"
-            yield from self.wrapped("hardware", text)
+            yield from self.wrapped("waiting", text)
         clean = total - len({finding.subject for finding in report.findings if finding.suppressed is None})
         if clean:
             yield from self.wrapped("clean", f"no known problem in {clean} of {total}")
         for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
-            places = "; ".join(f"{_show(value)} at {source}" for value, source in values)
+            places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
             yield from self.wrapped("conflict", f"{name}: {places}", "33")
         automatic = dict.fromkeys(str(source) for subject in report.subjects for _, source, _ in subject.unresolved)
         if automatic:
@@ -199,10 +207,12 @@ class _Writer:
 
     def one_line(self, finding: Finding) -> str:
         label = finding.severity.upper() if finding.status == "affected" else "POSSIBLE"
-        return f"{self.paint(label, _COLORS[finding.severity])} {finding.rule_id} {_size(finding.impact)} {finding.subject}".rstrip()
+        label = label if finding.suppressed is None else "WAIVED"
+        head = f"{self.paint(label, _COLORS[finding.severity])} {finding.rule_id}"
+        return " ".join(part for part in (head, size_text(finding.impact), finding.subject) if part)
 
     def finding(self, finding: Finding) -> Iterator[str]:
-        size = _size(finding.impact)
+        size = size_text(finding.impact)
         label = finding.severity.upper()
         if finding.status == "possible":
             label = f"POSSIBLE ({finding.severity})"
@@ -212,7 +222,7 @@ class _Writer:
         yield from (f"  {line}" for line in wrap(finding.title, self.width - 2))
         compact = finding.status == "possible" and not self.verbose
         if finding.needs:
-            yield from self.wrapped("if", _decide(finding.needs), "33")
+            yield from self.wrapped("if", needs_text(finding.needs), "33")
         if compact:
             uncertain = [assumption for assumption in finding.assumptions if "release" in assumption]
             for assumption in uncertain:
@@ -239,7 +249,7 @@ class _Writer:
     def because(self, finding: Finding) -> Iterator[str]:
         label = "because"
         for fact in finding.facts:
-            text = f"{fact.name} {_show(fact.value)}" if "." not in fact.name else f"{fact.name} = {_show_fact(fact)}"
+            text = fact_text(fact)
             place = _place(fact).removeprefix(self.base)
             room = self.width - _LABEL - 2 - len(text) - len(place)
             yield from (
@@ -265,26 +275,6 @@ class _Writer:
             yield f"{head}{line}"
             head = " " * (_LABEL + 2)
 
-    def closing(self, report: Report) -> str:
-        certain = [
-            finding for finding in report.findings if finding.suppressed is None and finding.status == "affected"
-        ]
-        possible = sum(finding.suppressed is None and finding.status == "possible" for finding in report.findings)
-        waived = sum(finding.suppressed is not None for finding in report.findings)
-        counts: dict[str, int] = {}
-        for finding in certain:
-            counts[finding.severity] = counts.get(finding.severity, 0) + 1
-        levels = ", ".join(
-            f"{counts[level]} {level}" for level in ("critical", "high", "medium", "low", "info") if level in counts
-        )
-        parts = [f"{len(certain)} finding{'' if len(certain) == 1 else 's'}" + (f" ({levels})" if levels else "")]
-        if possible:
-            parts.append(f"{possible} possible")
-        parts.append(f"{waived} waived")
-        parts.append(f"{len(report.skipped)} not checked")
-        database = f"db {report.database_date} ({report.database_rules} rules, {report.database_id})"
-        return f"compatcheck: {', '.join(parts)} · {database} · {report.seconds:.2f} s"
-
 
 def _common_directory(findings: list[Finding]) -> str:
     """Return the directory, with its slash, that holds every file the findings point at."""
@@ -307,28 +297,19 @@ def _needs_only_hardware(finding: Finding) -> bool:
     return all(need.startswith(("hardware.", "runtime.torch_cuda")) for need in finding.needs)
 
 
+def _needs_only_options(finding: Finding) -> bool:
+    """Tell whether only the machine or the model is missing, and the size cannot be told without them."""
+    unsized = finding.impact is None or finding.impact.expected_bytes is None
+    others = tuple(need for need in finding.needs if not need.startswith("model."))
+    return unsized and _needs_only_hardware(finding._replace(needs=others))
+
+
 def _hardware_option(need: str) -> str:
     return "--driver" if need == "hardware.driver" else "--nodes" if need == "hardware.nodes" else "--gpu"
 
 
 def _first_paragraph(text: str) -> str:
     return text.split("\n\n", 1)[0]
-
-
-def _show(value: Value) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _show_fact(fact: Fact) -> str:
-    if fact.name.endswith("_bytes") and isinstance(fact.value, int):
-        return format_bytes(fact.value)
-    if isinstance(fact.value, int) and not isinstance(fact.value, bool) and abs(fact.value) >= 100_000:
-        return f"{fact.value:,}"
-    return _show(fact.value)
 
 
 def _place(fact: Fact) -> str:
@@ -343,24 +324,3 @@ def _place(fact: Fact) -> str:
     if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
         return place
     return f"{place} {source.key}"
-
-
-def _size(impact: FindingImpact | None) -> str:
-    if impact is None:
-        return ""
-    if impact.effect == "fails_to_start":
-        return "does not start"
-    if impact.expected_bytes is None:
-        return "size unknown" if impact.effect == "memory" else impact.effect.replace("_", " ")
-    text = format_bytes(impact.expected_bytes)
-    if impact.high_bytes is not None and impact.low_bytes is not None and impact.high_bytes > impact.low_bytes * 1.02:
-        text = f"{format_bytes(impact.low_bytes)} … {format_bytes(impact.high_bytes)}"
-    where = "" if impact.memory == "device" else f" {impact.memory}"
-    return f"{text}{where} per {impact.scope}"
-
-
-def _decide(needs: tuple[str, ...]) -> str:
-    facts = [need for need in needs if "." in need and " " not in need and "[" not in need]
-    others = [need for need in needs if need not in facts]
-    words = [f"--set {name}=…" for name in facts] + others
-    return ", ".join(words)

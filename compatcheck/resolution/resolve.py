@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Source
 from compatcheck.resolution.auto import fill_in
-from compatcheck.resolution.defaults import apply_defaults, stated_keys
+from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
 from compatcheck.resolution.scope import FactScope
@@ -68,7 +68,6 @@ def resolve(
         facts["configuration.conflicts"] = Fact("configuration.conflicts", (), "derived")
     _describe_gpu(facts, rules)
     scope = FactScope(facts, environment, rules)
-    stated = stated_keys(documents)
     unresolved: dict[str, str] = {}
     for _ in range(_ROUNDS):
         before = len(facts)
@@ -78,7 +77,7 @@ def resolve(
                 facts.setdefault(name, fact)
         derive(facts)
         if readers:
-            apply_defaults(readers, scope, facts, stated)
+            apply_defaults(readers, documents, scope, facts)
         if len(facts) == before:
             break
     pending = tuple((name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts)

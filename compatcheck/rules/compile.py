@@ -13,11 +13,13 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.load import load_rules
 from compatcheck.rules.strict_yaml import load_strict
+from compatcheck.rules.syntax import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from compatcheck.rules.expression import Code
     from compatcheck.rules.rule import Rule
 
 
@@ -80,20 +82,27 @@ def _matching_part(rule: Rule) -> list[object]:
         rule.kind,
         rule.status,
         rule.confidence,
-        [[_ranges(rule, clause.packages), clause.when] for clause in rule.clauses],
+        [[_ranges(rule, clause.packages), _code(rule, clause.when)] for clause in rule.clauses],
         _ranges(rule, rule.unverified),
-        rule.when,
-        rule.unless,
+        _code(rule, rule.when),
+        _code(rule, rule.unless),
         impact.effect,
         impact.memory,
         impact.scope,
         impact.phase,
-        impact.expected,
-        impact.low,
-        impact.high,
+        _code(rule, impact.expected),
+        _code(rule, impact.low),
+        _code(rule, impact.high),
         rule.debunks,
         rule.former_ids,
     ]
+
+
+def _code(rule: Rule, text: str | None) -> Code | None:
+    try:
+        return None if text is None else parse(text)
+    except RuleError as error:
+        raise RuleError(error.message, source=Source(rule.path)) from None
 
 
 def _text_part(rule: Rule) -> list[object]:
@@ -114,6 +123,9 @@ def _text_part(rule: Rule) -> list[object]:
         rule.probe,
         rule.evidence,
         rule.reason,
+        rule.when,
+        rule.unless,
+        rule.impact.expected,
     ]
 
 
@@ -175,15 +187,23 @@ def _compile_table(path: Path) -> dict[str, Any]:
     return table
 
 
-def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> list[Any]:
-    """Return fact, ranges, condition, value, expression, source, and the keys that must and must not be there, of a row."""
+def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str, Any]:
+    """Compile one row of a default table; see `compatcheck.resolution.defaults` for what the columns mean."""
     try:
-        ranges = {name: compile_specifier(spec) for name, spec in (row.get("affected") or {}).items()}
-        keys = [list(row.get("present") or ()), list(row.get("absent") or ())]
-        return [row["fact"], ranges, row.get("when"), row.get("value"), row.get("value_expression"), row["source"], *keys]
-    except (KeyError, InvalidSpecifierError) as error:
-        msg = f"malformed default: {error}"
-        raise RuleError(msg, source=Source(str(path), f"rows.{index}")) from None
+        return {
+            "fact": row["fact"],
+            "key": row["key"],
+            "absent": row.get("absent", []),
+            "present": row.get("present", []),
+            "ranges": {name: compile_specifier(text) for name, text in (row.get("affected") or {}).items()},
+            "when": None if row.get("when") is None else parse(row["when"]),
+            "value": row.get("value"),
+            "expression": None if row.get("value_expression") is None else parse(row["value_expression"]),
+            "forced": bool(row.get("forced")),
+        }
+    except (KeyError, InvalidSpecifierError, RuleError) as error:
+        message = f"malformed default: {error}"
+        raise RuleError(message, source=Source(str(path), f"rows.{index}")) from None
 
 
 def _compile_releases(path: Path) -> list[str]:

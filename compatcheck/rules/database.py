@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from compatcheck.rules.expression import Code
 
 FORMAT = 1
 INDEPENDENT = "*"
@@ -28,7 +31,7 @@ class CompiledClause(NamedTuple):
     """One alternative of a rule's ``affected``."""
 
     packages: Ranges
-    when: str | None
+    when: Code | None
 
 
 class CompiledRule(NamedTuple):
@@ -41,15 +44,15 @@ class CompiledRule(NamedTuple):
     confidence: str
     clauses: tuple[CompiledClause, ...]
     unverified: Ranges
-    when: str | None
-    unless: str | None
+    when: Code | None
+    unless: Code | None
     effect: str
     memory: str
     scope: str
     phase: str
-    expected: str | None
-    low: str | None
-    high: str | None
+    expected: Code | None
+    low: Code | None
+    high: Code | None
     debunks: tuple[str, ...]
     former_ids: tuple[str, ...]
     text: tuple[int, int]
@@ -77,6 +80,11 @@ class Texts(NamedTuple):
     probe: str | None
     evidence: tuple[str, ...]
     reason: str | None
+    when: str | None
+    """Condition as the rule writes it."""
+    unless: str | None
+    formula: str | None
+    """Size as the rule writes it, in bytes."""
 
 
 class Database:

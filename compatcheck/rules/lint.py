@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier, contains, parse_version
-from compatcheck.rules.expression import conjuncts
+from compatcheck.rules.expression import conjuncts, write
 from compatcheck.rules.rule import COMPONENTS, Rule
+from compatcheck.rules.syntax import parse
 from compatcheck.rules.types import BOOL, NUMBER, check_expression
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _check_atoms(rule: Rule, truth: Truth) -> Iterator[tuple[str, str]]:
     """For every atom of ``when`` some no_match differs in that atom alone."""
     if rule.when is None:
         return
-    atoms = conjuncts(rule.when)
+    atoms = [write(atom) for atom in conjuncts(parse(rule.when))]
     table = [[truth(atom, example) for atom in atoms] for example in rule.examples.no_match]
     for index, atom in enumerate(atoms):
         if not any(

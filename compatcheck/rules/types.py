@@ -6,7 +6,7 @@ import ast
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.units import canonical_dtype
-from compatcheck.rules.expression import dotted_name, parse
+from compatcheck.rules.syntax import dotted_name, parse_tree
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
 BOOL, NUMBER, TEXT, VERSION, SET, DTYPE, ANY, NONE = "bool", "number", "text", "version", "set", "dtype", "any", "none"
@@ -44,7 +44,7 @@ def check_expression(text: str, wanted: str) -> list[str]:
         wanted: ``bool`` for conditions, ``number`` for sizes.
     """
     try:
-        node = parse(text)
+        node = parse_tree(text)
     except RuleError as error:
         return [error.message]
     problems: list[str] = []
@@ -162,7 +162,8 @@ def _check_values(fact: ast.expr, literal: ast.expr, problems: list[str]) -> Non
 def _check_call(name: str, arguments: list[ast.expr], problems: list[str]) -> None:
     if name == "declared":
         argument = arguments[0]
-        if not isinstance(argument, ast.Constant) or argument.value not in vocabulary():
+        named = argument.value if isinstance(argument, ast.Constant) else dotted_name(argument)
+        if named not in vocabulary():
             problems.append(f"`{ast.unparse(argument)}` is not a fact's name")
         return
     for argument in arguments:

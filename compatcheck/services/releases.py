@@ -13,23 +13,26 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
 from email.parser import HeaderParser
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from http.client import HTTPResponse
+    from pathlib import Path
 
 SNAPSHOT_PACKAGES = (
     "accelerate",
@@ -108,11 +111,10 @@ def find_index_url() -> str:
         if python is None:
             continue
         for arguments in (["-m", "pip", "config", "get", "global.index-url"], ["-c", _DEFAULT_INDEX]):
-            done = subprocess.run(
-                [python, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
-            )
-            if done.returncode == 0 and "://" in done.stdout:
-                return done.stdout.strip()
+            done = run([python, *arguments], timeout_seconds=_TIMEOUT_SECONDS)
+            lines = [line for line in done.output.split() if "://" in line]
+            if done.succeeded and lines:
+                return lines[-1]
     raise InputError("no package index is set up", hint="set PIP_INDEX_URL, or run from an interpreter that has pip")
 
 
@@ -126,13 +128,12 @@ def list_files(package: str, index_url: str | None = None) -> list[IndexFile]:
     base = (index_url or find_index_url()).rstrip("/") + f"/{name}/"
     if base.startswith("file:"):
         base += "index.html"
-    request = urllib.request.Request(base, headers={"Accept": _ACCEPT})
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+        with _open(base, {"Accept": _ACCEPT}) as answer:
             kind, text = answer.headers.get("Content-Type") or "", answer.read().decode()
     except (urllib.error.URLError, TimeoutError) as error:
-        reason = getattr(error, "code", None) or getattr(error, "reason", error)
-        raise InputError(f"{name}: the package index did not answer ({reason})") from None
+        status = getattr(error, "code", None)
+        raise InputError(f"{name}: the package index did not answer" + (f" ({status})" if status else "")) from None
     return list(_parse_json(text, base) if "json" in kind else _parse_html(text, base))
 
 
@@ -227,6 +228,14 @@ _LINUX: Mapping[str, str] = {
 }
 
 
+def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
+    """Open an address of the index: https, http or file, as pip would."""
+    if urllib.parse.urlsplit(url).scheme not in {"https", "http", "file"}:
+        raise InputError("the package index has an address that is neither https, http nor file")
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (checked above)
+    return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # type: ignore[no-any-return]  # noqa: S310
+
+
 def _without_host(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
     return urllib.parse.unquote(parts.path.rsplit("/", 1)[-1])
@@ -281,8 +290,7 @@ class RangeFile(io.RawIOBase):
         """Ask for the size of the file at ``url``."""
         self._url = url
         self._position = 0
-        request = urllib.request.Request(url, headers={"Range": "bytes=-1"})
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+        with _open(url, {"Range": "bytes=-1"}) as answer:
             span = answer.headers.get("Content-Range")
             if span is None:
                 raise InputError("the package index does not answer range requests")
@@ -311,8 +319,7 @@ class RangeFile(io.RawIOBase):
         last = min(self._position + len(buffer), self._size) - 1
         if last < self._position:
             return 0
-        request = urllib.request.Request(self._url, headers={"Range": f"bytes={self._position}-{last}"})
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+        with _open(self._url, {"Range": f"bytes={self._position}-{last}"}) as answer:
             data = answer.read()
         buffer[: len(data)] = data
         self._position += len(data)
@@ -335,7 +342,7 @@ def _wheel_requirements(url: str) -> tuple[str, ...] | None:
 
 
 def _sdist_requirements(url: str) -> tuple[str, ...] | None:
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:
+    with _open(url, {}) as answer:
         data = io.BytesIO(answer.read())
     if not url.endswith(".tar.gz"):
         return None

@@ -19,8 +19,66 @@ import tempfile
 import warnings
 from typing import Any
 
-TRAINING_ARGUMENTS = ["accelerator_config", "auto_find_batch_size", "average_tokens_across_devices", "bf16", "deepspeed", "eval_accumulation_steps", "fp16", "fsdp", "full_determinism", "gradient_accumulation_steps", "gradient_checkpointing", "gradient_checkpointing_kwargs", "optim", "per_device_eval_batch_size", "per_device_train_batch_size", "prediction_loss_only", "torch_compile", "torch_empty_cache_steps", "use_cpu", "use_liger_kernel"]
-TRL = ["activation_offloading", "beta", "bf16", "ds3_gather_for_generation", "eval_packing", "fp16", "generation_batch_size", "gradient_checkpointing", "gradient_checkpointing_kwargs", "kl_coef", "loss_type", "max_completion_length", "max_length", "max_prompt_length", "max_seq_length", "num_generations", "packing", "padding_free", "per_device_eval_batch_size", "per_device_train_batch_size", "precompute_ref_log_probs", "response_length", "rloo_k", "use_liger_kernel", "use_liger_loss", "use_vllm", "vllm_enable_sleep_mode", "vllm_gpu_memory_utilization", "vllm_mode", "vllm_tensor_parallel_size", "average_tokens_across_devices", "gradient_accumulation_steps", "disable_dropout", "sync_ref_model", "reference_free", "steps_per_generation"]
+TRAINING_ARGUMENTS = [
+    "accelerator_config",
+    "auto_find_batch_size",
+    "average_tokens_across_devices",
+    "bf16",
+    "deepspeed",
+    "eval_accumulation_steps",
+    "fp16",
+    "fsdp",
+    "full_determinism",
+    "gradient_accumulation_steps",
+    "gradient_checkpointing",
+    "gradient_checkpointing_kwargs",
+    "optim",
+    "per_device_eval_batch_size",
+    "per_device_train_batch_size",
+    "prediction_loss_only",
+    "torch_compile",
+    "torch_empty_cache_steps",
+    "use_cpu",
+    "use_liger_kernel",
+]
+TRL = [
+    "activation_offloading",
+    "beta",
+    "bf16",
+    "ds3_gather_for_generation",
+    "eval_packing",
+    "fp16",
+    "generation_batch_size",
+    "gradient_checkpointing",
+    "gradient_checkpointing_kwargs",
+    "kl_coef",
+    "loss_type",
+    "max_completion_length",
+    "max_length",
+    "max_prompt_length",
+    "max_seq_length",
+    "num_generations",
+    "packing",
+    "padding_free",
+    "per_device_eval_batch_size",
+    "per_device_train_batch_size",
+    "precompute_ref_log_probs",
+    "response_length",
+    "rloo_k",
+    "use_liger_kernel",
+    "use_liger_loss",
+    "use_vllm",
+    "vllm_enable_sleep_mode",
+    "vllm_gpu_memory_utilization",
+    "vllm_mode",
+    "vllm_tensor_parallel_size",
+    "average_tokens_across_devices",
+    "gradient_accumulation_steps",
+    "disable_dropout",
+    "sync_ref_model",
+    "reference_free",
+    "steps_per_generation",
+]
 TRAINERS = {
     "sft": "SFTConfig",
     "dpo": "DPOConfig",
@@ -115,7 +173,9 @@ def dump_transformers() -> dict[str, Any]:
     )
     model = transformers.LlamaForCausalLM(config)
     model.gradient_checkpointing_enable()
-    keywords = getattr(model.model, "_gradient_checkpointing_func", None) or model.model.layers[0]._gradient_checkpointing_func
+    keywords = (
+        getattr(model.model, "_gradient_checkpointing_func", None) or model.model.layers[0]._gradient_checkpointing_func
+    )
     found["gradient_checkpointing_enable"] = {"fields": {}, "keywords": plain(keywords.keywords)}
     return found
 
@@ -154,7 +214,24 @@ def dump_trl() -> dict[str, Any]:
     return found
 
 
-ZERO = ["stage", "reduce_bucket_size", "allgather_bucket_size", "overlap_comm", "contiguous_gradients", "prefetch_bucket_size", "param_persistence_threshold", "model_persistence_threshold", "max_live_parameters", "max_reuse_distance", "module_granularity_threshold", "memory_efficient_linear", "gather_16bit_weights_on_model_save", "zero_hpz_partition_size", "offload_optimizer", "offload_param"]
+ZERO = [
+    "stage",
+    "reduce_bucket_size",
+    "allgather_bucket_size",
+    "overlap_comm",
+    "contiguous_gradients",
+    "prefetch_bucket_size",
+    "param_persistence_threshold",
+    "model_persistence_threshold",
+    "max_live_parameters",
+    "max_reuse_distance",
+    "module_granularity_threshold",
+    "memory_efficient_linear",
+    "gather_16bit_weights_on_model_save",
+    "zero_hpz_partition_size",
+    "offload_optimizer",
+    "offload_param",
+]
 
 
 def dump_deepspeed() -> dict[str, Any]:
@@ -213,7 +290,18 @@ def dump_accelerate() -> dict[str, Any]:
     for name in list(os.environ):
         if name.startswith(("ACCELERATE_", "FSDP_")):
             del os.environ[name]
-    names = ["fsdp_version", "sharding_strategy", "reshard_after_forward", "cpu_offload", "use_orig_params", "limit_all_gathers", "sync_module_states", "cpu_ram_efficient_loading", "activation_checkpointing", "state_dict_type"]
+    names = [
+        "fsdp_version",
+        "sharding_strategy",
+        "reshard_after_forward",
+        "cpu_offload",
+        "use_orig_params",
+        "limit_all_gathers",
+        "sync_module_states",
+        "cpu_ram_efficient_loading",
+        "activation_checkpointing",
+        "state_dict_type",
+    ]
     found: dict[str, Any] = {}
     for version in (1, 2):
         keywords = (
@@ -243,7 +331,15 @@ def dump_accelerate() -> dict[str, Any]:
         plugin = DeepSpeedPlugin()
         fields = {
             name: plain(getattr(plugin, name))
-            for name in ["zero_stage", "offload_optimizer_device", "offload_param_device", "gradient_accumulation_steps", "zero3_init_flag", "zero3_save_16bit_model", "gradient_clipping"]
+            for name in [
+                "zero_stage",
+                "offload_optimizer_device",
+                "offload_param_device",
+                "gradient_accumulation_steps",
+                "zero3_init_flag",
+                "zero3_save_16bit_model",
+                "gradient_clipping",
+            ]
         }
         found["DeepSpeedPlugin"] = {"fields": fields, "deepspeed_config": plain(plugin.deepspeed_config)}
     except Exception as error:  # noqa: BLE001 (needs deepspeed's metadata)
@@ -276,7 +372,37 @@ def _policy(value: Any) -> Any:
     return value if isinstance(value, (bool, int, str, type(None))) else type(value).__name__
 
 
-AUTO_KEYS = ["train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping", "bf16.enabled", "fp16.enabled", "zero_optimization.stage", "zero_optimization.reduce_bucket_size", "zero_optimization.allgather_bucket_size", "zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_param_persistence_threshold", "zero_optimization.stage3_max_live_parameters", "zero_optimization.stage3_max_reuse_distance", "zero_optimization.sub_group_size", "zero_optimization.overlap_comm", "zero_optimization.contiguous_gradients", "zero_optimization.stage3_gather_16bit_weights_on_model_save", "zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device", "optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps", "optimizer.params.weight_decay", "scheduler.params.warmup_min_lr", "scheduler.params.warmup_max_lr", "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps", "amp.enabled", "amp.opt_level"]
+AUTO_KEYS = [
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "bf16.enabled",
+    "fp16.enabled",
+    "zero_optimization.stage",
+    "zero_optimization.reduce_bucket_size",
+    "zero_optimization.allgather_bucket_size",
+    "zero_optimization.stage3_prefetch_bucket_size",
+    "zero_optimization.stage3_param_persistence_threshold",
+    "zero_optimization.stage3_max_live_parameters",
+    "zero_optimization.stage3_max_reuse_distance",
+    "zero_optimization.sub_group_size",
+    "zero_optimization.overlap_comm",
+    "zero_optimization.contiguous_gradients",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+    "zero_optimization.offload_optimizer.device",
+    "zero_optimization.offload_param.device",
+    "optimizer.params.lr",
+    "optimizer.params.betas",
+    "optimizer.params.eps",
+    "optimizer.params.weight_decay",
+    "scheduler.params.warmup_min_lr",
+    "scheduler.params.warmup_max_lr",
+    "scheduler.params.warmup_num_steps",
+    "scheduler.params.total_num_steps",
+    "amp.enabled",
+    "amp.opt_level",
+]
 
 
 def dump_auto() -> dict[str, Any]:

@@ -1,0 +1,194 @@
+"""Parse the condition and size language of rules: a bounded subset of Python syntax, checked against a whitelist.
+
+Runs when rules are compiled and linted; matching evaluates the code it produces (`compatcheck.rules.expression`).
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from compatcheck.core.errors import RuleError
+
+if TYPE_CHECKING:
+    from compatcheck.rules.expression import Code
+
+MAX_LENGTH = 2000
+MAX_NODES = 200
+MAX_INTEGER = 10**18
+
+_SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.In: "in",
+    ast.NotIn: "not in",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+}
+_FUNCTIONS = {
+    "declared": 1,
+    "installed": 2,
+    "version_in": 2,
+    "env": 1,
+    "table": None,
+    "dtype_bytes": 1,
+    "min": None,
+    "max": None,
+    "ceil": 1,
+    "pow2_ceil": 1,
+}
+"""Name → number of arguments; None takes any positive number."""
+
+_NODES = (
+    ast.Expression,
+    ast.BoolOp,
+    ast.And,
+    ast.Or,
+    ast.UnaryOp,
+    ast.Not,
+    ast.USub,
+    ast.BinOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Call,
+    ast.Name,
+    ast.Attribute,
+    ast.Load,
+    ast.Constant,
+    ast.Set,
+    ast.Tuple,
+    *_SYMBOLS,
+)
+
+
+@lru_cache(maxsize=1024)
+def parse_tree(text: str) -> ast.expr:
+    """Parse an expression to a checked syntax tree; for static checks.
+
+    Raises:
+        RuleError: not an expression, a construct outside the language, or too large; a caret marks the place.
+    """
+    if len(text) > MAX_LENGTH:
+        raise RuleError(f"expression longer than {MAX_LENGTH} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        column = (getattr(error, "offset", None) or 1) - 1
+        problem = getattr(error, "msg", error)
+        raise RuleError(f"not an expression: {problem}\n{_caret(text.strip(), column)}") from None
+    count = 0
+    for node in ast.walk(tree):
+        count += 1
+        if not isinstance(node, _NODES):
+            name = type(node).__name__
+            raise RuleError(f"{name} is not part of the language\n{_caret(text.strip(), _column(node))}")
+        problem = _check(node)
+        if problem:
+            raise RuleError(f"{problem}\n{_caret(text.strip(), _column(node))}")
+    if count > MAX_NODES:
+        raise RuleError(f"expression has {count} nodes, more than {MAX_NODES}")
+    return tree.body
+
+
+def parse(text: str) -> Code:
+    """Parse an expression to code that `evaluate` runs.
+
+    Raises:
+        RuleError: see `parse_tree`.
+    """
+    return _encode(parse_tree(text))
+
+
+def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
+    match node:
+        case ast.Constant():
+            return ["value", node.value]
+        case ast.Attribute() | ast.Name():
+            return ["fact", dotted_name(node) or ast.unparse(node)]
+        case ast.BoolOp(op=op, values=values):
+            return ["and" if isinstance(op, ast.And) else "or", *map(_encode, values)]
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return ["not", _encode(operand)]
+        case ast.UnaryOp(operand=operand):
+            return ["negative", _encode(operand)]
+        case ast.BinOp(left=left, op=op, right=right):
+            return [_SYMBOLS[type(op)], _encode(left), _encode(right)]
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            sides = [_encode(left), *map(_encode, comparators)]
+            pairs: list[Code] = [[_SYMBOLS[type(op)], sides[index], sides[index + 1]] for index, op in enumerate(ops)]
+            return pairs[0] if len(pairs) == 1 else ["and", *pairs]
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return ["if", _encode(test), _encode(body), _encode(orelse)]
+        case ast.Set(elts=elements) | ast.Tuple(elts=elements):
+            return ["set", *map(_encode, elements)]
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            if name in {"declared", "installed", "env"}:
+                return ["call", name, _literal_text(arguments[0]), *map(_encode, arguments[1:])]
+            return ["call", name, *map(_encode, arguments)]
+        case _:
+            raise RuleError(f"{type(node).__name__} is not part of the language")
+
+
+def _literal_text(node: ast.expr) -> Code:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return ["value", node.value]
+    name = dotted_name(node)
+    if name is not None:
+        return ["value", name]  # declared(training.zero_stage) reads as well as the quoted name
+    raise RuleError(f"`{ast.unparse(node)}` must be a literal string")
+
+
+def _check(node: ast.AST) -> str | None:
+    match node:
+        case ast.Constant(value=value):
+            if isinstance(value, int | float) and abs(value) > MAX_INTEGER:
+                return f"number larger than {MAX_INTEGER:.0e}"
+            if not isinstance(value, int | float | str | bool | None):
+                return f"{type(value).__name__} literals are not part of the language"
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            if name not in _FUNCTIONS:
+                return f"unknown function {name}(); known: {', '.join(sorted(_FUNCTIONS))}"
+            wanted = _FUNCTIONS[name]
+            if (wanted is not None and len(arguments) != wanted) or not arguments:
+                return f"{name}() takes {wanted or 'one or more'} argument{'' if wanted == 1 else 's'}"
+        case ast.Call():
+            return "only the functions of the language can be called, without keywords"
+        case ast.Attribute(value=ast.Name() | ast.Attribute()) | ast.Name():
+            return None
+        case ast.Attribute():
+            return "attributes are only part of fact names"
+        case _:
+            return None
+    return None
+
+
+def _column(node: ast.AST) -> int:
+    return getattr(node, "col_offset", 0)
+
+
+def _caret(text: str, column: int) -> str:
+    line = text.replace("\n", " ")
+    return f"    {line}\n    {' ' * max(0, min(column, len(line)))}^"
+
+
+def dotted_name(node: ast.expr) -> str | None:
+    """Return ``training.zero_stage`` for the node that writes it, None for any other node."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name) and parts:
+        return ".".join([node.id, *reversed(parts)])
+    return None

@@ -1,0 +1,61 @@
+"""The snapshots of releases and pins are whole, and agree with each other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2] / "rules"
+RELEASES = sorted((ROOT / "_releases").glob("*.yaml"))
+PINS = sorted((ROOT / "_pins").glob("*.yaml"))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read one snapshot."""
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+
+
+@pytest.mark.parametrize("path", RELEASES, ids=lambda path: path.stem)
+def test_releases_are_ordered_dated_and_named_after_their_file(path: Path) -> None:
+    document = load(path)
+    versions = [Version(version) for version in document["releases"]]
+    assert document["package"] == path.stem
+    assert versions == sorted(versions)
+    assert all(isinstance(version, str) for version in document["releases"])
+    assert all(date is None or re.fullmatch(r"20\d\d-\d\d-\d\d", date) for date in document["releases"].values())
+    assert set(document["prereleases"]) == {str(version) for version in versions if version.is_prerelease}
+    assert set(document["yanked"]) <= set(document["releases"])
+
+
+@pytest.mark.parametrize("path", PINS, ids=lambda path: path.stem)
+def test_pins_are_about_released_versions_and_valid_specifiers(path: Path) -> None:
+    document = load(path)
+    released = load(ROOT / f"_releases/{path.stem}.yaml")["releases"]
+    for row in document["rows"]:
+        assert row["version"] in released
+        for wanted in (row["requires"], *row.get("extras", {}).values()):
+            for specifier in wanted.values():
+                assert specifier.startswith("@") or SpecifierSet(specifier) is not None
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "package", "specifier"),
+    [
+        ("openrlhf", "0.5.5.post1", "deepspeed", "==0.16.2"),
+        ("openrlhf", "0.5.5.post2", "deepspeed", "==0.15.0"),
+        ("openrlhf", "0.8.0.post1", "deepspeed", "==0.16.7"),
+        ("openrlhf", "0.8.1", "deepspeed", "==0.16.8"),
+        ("torch", "2.10.0", "nvidia-cudnn-cu12", "==9.10.2.21"),
+        ("torch", "2.5.1", "nvidia-nccl-cu12", "==2.21.5"),
+        ("torch", "2.15.0", "triton", "~=3.9.0"),
+    ],
+)
+def test_pins_that_rules_lean_on(framework: str, version: str, package: str, specifier: str) -> None:
+    (row,) = [row for row in load(ROOT / f"_pins/{framework}.yaml")["rows"] if row["version"] == version]
+    assert row["requires"][package] == specifier
