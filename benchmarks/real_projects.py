@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.cli.inputs import Request, gather
 from compatcheck.cli.run import Checks, build_report
@@ -24,10 +24,12 @@ from compatcheck.configs.keys import flatten
 from compatcheck.configs.other_frameworks import recognise
 from compatcheck.configs.recognise import SUFFIXES, read_configuration
 from compatcheck.configs.text import parse_json_or_yaml, read_text
-from compatcheck.core.document import Document
 from compatcheck.core.errors import InputError
 from compatcheck.core.threshold import parse_threshold
 from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from compatcheck.core.document import Document
 
 MAX_FILE_BYTES = 2 << 20
 MODEL_READERS = {"model"}

@@ -173,8 +173,8 @@ class _Writer:
         if automatic:
             text = f"{len(automatic)} values are left to a program that is not known: {shorten(automatic)}"
             yield from self.wrapped("auto", text, "33")
-        for name, count, places in fold_unknown_versions(report):
-            text = f"{name}: version unknown in {places} of {total}, {count} rule{'s depend' if count != 1 else ' depends'} on it"
+        for name, rules, several in fold_unknown_versions(report):
+            text = f"{name}: version unknown in {several} of {total}, {rules} rule{'s depend' if rules != 1 else ' depends'} on it"
             yield from self.wrapped("unknown", text)
         near: dict[tuple[str | None, str], list[str]] = {}
         unread = dict.fromkeys(pair for subject in report.subjects for pair in subject.unread_keys)
