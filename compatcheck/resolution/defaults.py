@@ -27,7 +27,7 @@ READERS_BENEATH = {
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
 
-LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate")
+LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers")
 """Libraries beneath the programs, whose defaults come last."""
 
 PROGRAM_NAMES = {
@@ -59,6 +59,8 @@ def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[
         chain.insert(chain.index("trl"), "trl_model")
     if "accelerate" in chain and "deepspeed_config" in keys:
         chain.append("accelerate_deepspeed")
+    if "hf_trainer" in chain:
+        chain.append("transformers")
     programs = [reader for reader in chain if reader not in LIBRARIES]
     return [*programs, *(library for library in LIBRARIES if library in chain)]
 
