@@ -21,7 +21,7 @@ from compatcheck.core.errors import InputError, NothingToCheckError
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 class Run(NamedTuple):
     """Configurations that belong together."""
 
-    name: str
+    paths: tuple[str, ...]
     directory: str
     documents: tuple[Document, ...]
     declared: tuple[Environment, ...]
@@ -233,8 +233,15 @@ def _merge_run(items: Iterable[Found], directory: str) -> Run:
     items = [item for item in items if not item.is_root]
     documents = tuple(document for item in items for document in item.documents)
     declared = tuple(item.environment for item in items if item.environment is not None)
-    name = " + ".join(item.path for item in items)
-    return Run(name, directory, documents, declared)
+    return Run(tuple(item.path for item in items), directory, documents, declared)
+
+
+def name_subject(paths: Sequence[str]) -> str:
+    """Name a subject after its files; a directory they share is written once."""
+    directories = {os.path.dirname(path) for path in paths}
+    if len(paths) > 1 and len(directories) == 1 and directories != {""}:
+        return f"{directories.pop()}: {' + '.join(os.path.basename(path) for path in paths)}"
+    return " + ".join(paths)
 
 
 def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: bool = False) -> Iterator[Subject]:
@@ -246,7 +253,7 @@ def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: 
             environment = root.environment if root is not None else None
             for declared in run.declared:
                 environment = merge_environments(environment, declared)
-            name = run.name if root is None else f"{root.path} + {run.name}"
+            name = name_subject(run.paths if root is None else (root.path, *run.paths))
             if root is not None:
                 used.add(root.path)
             yield build_subject(name, _with_declared(environment, shared), (*run.documents, *shared.documents), shared)

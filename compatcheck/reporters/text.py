@@ -50,7 +50,6 @@ class _Writer:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def lines(self, report: Report) -> Iterator[str]:
-        several = len(report.subjects) > 1
         fold = len(report.subjects) > MAX_SUBJECTS and not self.verbose and not self.quiet
         if fold:
             yield from self.folded(report)
@@ -61,7 +60,7 @@ class _Writer:
                 continue
             self.base = _common_directory(findings)
             yield self.paint(
-                subject.id.replace(f" + {self.base}", " + ") if self.base or several else subject.origin,
+                subject.origin if subject.origin.startswith(subject.id) else subject.id,
                 "1",
             )
             yield from self.subject(subject, findings)
@@ -112,6 +111,11 @@ class _Writer:
                 yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
         if not findings:
             yield f"  no known problem among the rules about {self.covered(subject)}"
+        yield from self.remarks(subject)
+        yield ""
+
+    def remarks(self, subject: SubjectReport) -> Iterator[str]:
+        """Say what could not be decided, filled in or read of a subject."""
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
@@ -134,7 +138,6 @@ class _Writer:
         if self.verbose:
             for note in subject.notes:
                 yield from self.wrapped("note", note)
-        yield ""
 
     def folded(self, report: Report) -> Iterator[str]:
         """Report many subjects together, rule by rule."""
@@ -173,8 +176,9 @@ class _Writer:
         if automatic:
             text = f"{len(automatic)} values are left to a program that is not known: {shorten(automatic)}"
             yield from self.wrapped("auto", text, "33")
-        for name, rules, several in fold_unknown_versions(report):
-            text = f"{name}: version unknown in {several} of {total}, {rules} rule{'s depend' if rules != 1 else ' depends'} on it"
+        for package, rules, missing in fold_unknown_versions(report):
+            depend = f"{rules} rule{'s depend' if rules != 1 else ' depends'} on it"
+            text = f"{package}: version unknown in {missing} of {total}, {depend}"
             yield from self.wrapped("unknown", text)
         near: dict[tuple[str | None, str], list[str]] = {}
         unread = dict.fromkeys(pair for subject in report.subjects for pair in subject.unread_keys)
@@ -294,7 +298,8 @@ def _run_of(subject_id: str) -> str:
 
 
 def _needs_only_hardware(finding: Finding) -> bool:
-    return all(need.startswith(("hardware.", "runtime.torch_cuda")) for need in finding.needs)
+    """Tell whether only something about the machine is missing: its devices, driver or variables."""
+    return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
 
 
 def _needs_only_options(finding: Finding) -> bool:
@@ -305,6 +310,8 @@ def _needs_only_options(finding: Finding) -> bool:
 
 
 def _hardware_option(need: str) -> str:
+    if need.startswith("env "):
+        return "--env-file"
     return "--driver" if need == "hardware.driver" else "--nodes" if need == "hardware.nodes" else "--gpu"
 
 
