@@ -21,7 +21,7 @@ from compatcheck.core.errors import InputError, NothingToCheckError
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
@@ -43,12 +43,14 @@ class Found(NamedTuple):
     """Packages of a requirement or lock file, or those a facts file declares."""
     is_root: bool = False
     """Whether the environment is a lock or requirement root."""
+    kind: str | None = None
+    """``requirements``, ``constraints``, ``pylock``, ``uv_lock`` or ``pyproject`` of a root."""
 
 
 class Run(NamedTuple):
     """Configurations that belong together."""
 
-    name: str
+    paths: tuple[str, ...]
     directory: str
     documents: tuple[Document, ...]
     declared: tuple[Environment, ...]
@@ -66,7 +68,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     for path in request.paths:
         if os.path.isdir(path):
             found = list(_walk(path, skipped))
-            subjects.extend(_subjects(_group(found), [item for item in found if item.is_root], shared))
+            subjects.extend(_subjects(_group(found), _independent([item for item in found if item.is_root]), shared))
         else:
             explicit.extend(_read_file(path, skipped))
     if explicit:
@@ -94,6 +96,29 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     return Gathered(tuple(subjects), tuple(skipped))
 
 
+def gather_touched(request: Request, shared: Shared) -> Gathered:
+    """Read what belongs to the files a commit touches: runs that one of them is part of, with the locks they pair with.
+
+    The working directory is walked, so that the outcome does not depend on which half of a run a commit holds. Files that
+    are no input are passed over, and finding none is no error.
+    """
+    touched = {os.path.realpath(path) for path in request.paths}
+    skipped: list[Skipped] = []
+    found = list(_walk(os.curdir, skipped)) if touched else []
+    roots = [item for item in found if item.is_root]
+    kept: list[Run] = []
+    wanted = [root for root in roots if os.path.realpath(root.path) in touched]
+    for run in _group(found):
+        nearest = _nearest(run.directory, roots)
+        places = {document.source.path for document in run.documents} | {root.path for root in nearest}
+        if any(os.path.realpath(place) in touched for place in places):
+            kept.append(run)
+            wanted += [root for root in nearest if root not in wanted]
+    subjects = tuple(_subjects(kept, wanted, shared))
+    unread = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
+    return Gathered(subjects, (*shared.skipped, *unread))
+
+
 def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:
     from compatcheck.collectors.installed import collect_installed  # noqa: PLC0415 (only with --python)
     from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (only with --python)
@@ -106,9 +131,11 @@ def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subje
 
 def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
     for file, kind in walk(path):
+        if path == os.curdir:
+            file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                yield Found(file, (), _read_environment(file, kind), is_root=True)
+                yield Found(file, (), _read_environment(file, kind), is_root=True, kind=kind)
             elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 reading = read_configuration(file, named=False)
                 if reading is not None:
@@ -125,7 +152,7 @@ def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
         if kind is None and path.endswith((".txt", ".in")):
             kind = "requirements"
         if kind is not None:
-            yield Found(path, (), _read_environment(path, kind), is_root=True)
+            yield Found(path, (), _read_environment(path, kind), is_root=True, kind=kind)
             return
         reading = read_configuration(path, named=True)
         if reading is not None:
@@ -202,8 +229,15 @@ def _merge_run(items: Iterable[Found], directory: str) -> Run:
     items = [item for item in items if not item.is_root]
     documents = tuple(document for item in items for document in item.documents)
     declared = tuple(item.environment for item in items if item.environment is not None)
-    name = " + ".join(item.path for item in items)
-    return Run(name, directory, documents, declared)
+    return Run(tuple(item.path for item in items), directory, documents, declared)
+
+
+def name_subject(paths: Sequence[str]) -> str:
+    """Name a subject after its files; a directory they share is written once."""
+    directories = {os.path.dirname(path) for path in paths}
+    if len(paths) > 1 and len(directories) == 1 and directories != {""}:
+        return f"{directories.pop()}: {' + '.join(os.path.basename(path) for path in paths)}"
+    return " + ".join(paths)
 
 
 def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: bool = False) -> Iterator[Subject]:
@@ -215,7 +249,7 @@ def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: 
             environment = root.environment if root is not None else None
             for declared in run.declared:
                 environment = merge_environments(environment, declared)
-            name = run.name if root is None else f"{root.path} + {run.name}"
+            name = name_subject(run.paths if root is None else (root.path, *run.paths))
             if root is not None:
                 used.add(root.path)
             yield build_subject(name, _with_declared(environment, shared), (*run.documents, *shared.documents), shared)
@@ -230,6 +264,25 @@ def _with_declared(environment: Environment | None, shared: Shared) -> Environme
     return with_variables(environment, shared.variables, Source("--env-file"), complete=True)
 
 
+_LOCKS = {"pylock", "uv_lock"}
+_MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
+
+
+def _main(roots: list[Found]) -> list[Found]:
+    """Choose the roots of one directory that runs are paired with: locks, else the main files, else all."""
+    locks = [root for root in roots if root.kind in _LOCKS]
+    return locks or [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES] or roots
+
+
+def _independent(roots: list[Found]) -> list[Found]:
+    """Leave out the requirement files that another one includes: they are checked as part of it."""
+    included: set[str] = set()
+    for root in roots:
+        packages = root.environment.packages.values() if root.environment is not None else ()
+        included |= {os.path.realpath(package.source.path) for package in packages} - {os.path.realpath(root.path)}
+    return [root for root in roots if os.path.realpath(root.path) not in included] or roots
+
+
 def _nearest(directory: str, roots: list[Found]) -> list[Found]:
     by_directory: dict[str, list[Found]] = {}
     for root in roots:
@@ -237,7 +290,7 @@ def _nearest(directory: str, roots: list[Found]) -> list[Found]:
     here = os.path.abspath(directory)
     while True:
         if here in by_directory:
-            return by_directory[here]
+            return _main(by_directory[here])
         above = os.path.dirname(here)
         if above == here:
             return []

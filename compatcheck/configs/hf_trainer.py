@@ -153,6 +153,8 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "fsdp_config.fsdp_cpu_ram_efficient_loading": Key("training.fsdp_cpu_ram_efficient_loading"),
     "fsdp_config.use_orig_params": Key("training.fsdp_use_orig_params"),
     "fsdp_config.fsdp_use_orig_params": Key("training.fsdp_use_orig_params"),
+    "fsdp_config.offload_params": Key("training.fsdp_offload_params"),
+    "fsdp_config.fsdp_offload_params": Key("training.fsdp_offload_params"),
     "fsdp_config.limit_all_gathers": Key("training.fsdp_limit_all_gathers"),
     "fsdp_config.sync_module_states": Key("training.fsdp_sync_module_states"),
     "fsdp_config.state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
@@ -252,7 +254,6 @@ _SECTIONS = (
     "dataset_mixer.",
     "dataset_mixture.",
     "dataset_kwargs.",
-    "fsdp_config.",
     "generation_config.",
     "generation_kwargs.",
     "gradient_checkpointing_kwargs.",
@@ -262,6 +263,8 @@ _SECTIONS = (
     "optim_args.",
     "parallelism_config.",
     "chat_template_kwargs.",
+    "code_",
+    "dataset_",
     "hub_",
     "push_to_hub",
     "wandb_",
@@ -379,7 +382,7 @@ def _precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
             return key, key
     if data.get("bf16") is False and data.get("fp16") in (None, False):
         return "bf16", "no"
-    if data.get("fp16") is False and data.get("bf16") is False:
+    if data.get("fp16") is False and data.get("bf16") is None:
         return "fp16", "no"
     return None
 
@@ -407,6 +410,25 @@ def _argument_names() -> frozenset[str]:
     return frozenset(ARGUMENT_NAMES.split())
 
 
+_FSDP_PLAIN = frozenset(
+    [
+        "auto_wrap_policy",
+        "backward_prefetch",
+        "forward_prefetch",
+        "ignored_modules",
+        "min_num_params",
+        "transformer_layer_cls_to_wrap",
+        "xla",
+        "xla_fsdp_grad_ckpt",
+        "xla_fsdp_settings",
+        "xla_fsdp_v2",
+    ],
+)
+"""Keys of ``fsdp_config``, with or without the prefix ``fsdp_``, that have no bearing on memory by themselves."""
+
+
 def _irrelevant(key: str) -> bool:
-    name = key.split(".", maxsplit=1)[0]
+    name, _, inner = key.partition(".")
+    if name == "fsdp_config" and inner:
+        return inner.removeprefix("fsdp_") in _FSDP_PLAIN
     return key in SCRIPT_KEYS or name in SCRIPT_KEYS or name in _argument_names() or key.startswith(_SECTIONS)

@@ -175,7 +175,6 @@ def build(
         references=tuple(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),
-        fingerprint=_fingerprint(rule.id, subject.id, role),
     )
 
 
@@ -233,12 +232,6 @@ def _used_facts(rule: CompiledRule, decision: Decision, facts: Facts, scope: Fac
 
 def _integer(fact: Fact | None) -> int | None:
     return fact.value if fact is not None and isinstance(fact.value, int) else None
-
-
-def _fingerprint(*parts: str) -> str:
-    from hashlib import sha256  # noqa: PLC0415 (only for findings)
-
-    return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _order(finding: Finding) -> tuple[int, int, int, str]:

@@ -23,6 +23,7 @@ def format_explanation(explanation: Any) -> str:  # noqa: ANN401 (matching.expla
 
 def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     rule, decision, texts = explanation.rule, explanation.decision, explanation.texts
+    base = _base(explanation)
     yield f"{rule.id}: {_VERDICTS[decision.status]}"
     yield f"  {rule.title}"
     yield f"  {explanation.subject}" + ("" if explanation.role == "train" else f" ({explanation.role})")
@@ -33,15 +34,15 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
     for index, alternative in enumerate(explanation.alternatives):
         if several:
             yield f"  affected, alternative {index + 1}"
-        yield from _conditions(alternative)
+        yield from _conditions(alternative, base)
     if explanation.conditions:
         yield "  and"
-        yield from _conditions(explanation.conditions)
+        yield from _conditions(explanation.conditions, base)
     if explanation.exceptions:
         yield "  unless"
-        yield from _conditions(explanation.exceptions)
+        yield from _conditions(explanation.exceptions, base)
     yield ""
-    yield from _size(explanation)
+    yield from _size(explanation, base)
     if decision.needs:
         yield f"  would decide it: {', '.join(decision.needs)}"
     blocking = _blocking(explanation)
@@ -55,7 +56,7 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
             yield f"  {heading}"
             for paragraph in text.split("\n\n"):
                 yield from wrap(" ".join(paragraph.split()), _WIDTH, initial_indent="    ", subsequent_indent="    ")
-    yield f"  confidence: {rule.confidence}" + (f"; evidence: {', '.join(texts.evidence)}" if texts.evidence else "")
+    yield f"  confidence: {rule.confidence}" + (f": {_evidence(texts.evidence)}" if texts.evidence else "")
     for reference in texts.references:
         yield f"  {reference['type'].lower():<13} {reference['url']}"
     yield ""
@@ -68,7 +69,7 @@ _VERDICTS = {
 }
 
 
-def _conditions(conditions: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
+def _conditions(conditions: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     for condition in conditions:
         yield from wrap(
             f"{_MARKS[condition.outcome]}  {condition.text}",
@@ -77,19 +78,19 @@ def _conditions(conditions: Any) -> Iterator[str]:  # noqa: ANN401 (see format_e
             subsequent_indent="         ",
         )
         for fact in condition.facts:
-            yield f"           {fact.name} = {_show(fact)}{_place(fact)}"
+            yield f"           {fact.name} = {_show(fact)}{_place(fact, base)}"
         for name in condition.missing:
             yield f"           {name} is unknown"
 
 
-def _size(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
+def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     formula = explanation.texts.formula
     if formula is None:
         yield "  size: no formula is established"
         return
     yield from wrap(f"size: {formula}", _WIDTH, initial_indent="  ", subsequent_indent="        ")
     for fact in explanation.size_facts:
-        yield f"           {fact.name} = {_show(fact)}{_place(fact)}"
+        yield f"           {fact.name} = {_show(fact)}{_place(fact, base)}"
     if explanation.expected_bytes is None:
         yield f"        needs {', '.join(explanation.size_needs)}"
     else:
@@ -126,7 +127,34 @@ def _show(fact: Fact) -> str:
     return f"{fact.value:,}" if isinstance(fact.value, int) else str(fact.value)
 
 
-def _place(fact: Fact) -> str:
-    words = [fact.note] if fact.note else []
-    words += [str(fact.sources[0])] if fact.sources else []
-    return f"  [{fact.origin}: {'; '.join(words)}]" if words else f"  [{fact.origin}]"
+def _place(fact: Fact, base: str) -> str:
+    if fact.note:
+        return f"  [{fact.note}]"
+    if not fact.sources:
+        return f"  [{fact.origin}]"
+    source = fact.sources[0]
+    place = source.path.removeprefix(base) if source.line is None else f"{source.path.removeprefix(base)}:{source.line}"
+    if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
+        return f"  [{place}]"
+    return f"  [{place} {source.key}]"
+
+
+def _base(explanation: Any) -> str:  # noqa: ANN401 (see format_explanation)
+    """Return the directory, with its slash, that holds every file the explanation points at."""
+    conditions = [
+        *explanation.conditions,
+        *explanation.exceptions,
+        *(part for parts in explanation.alternatives for part in parts),
+    ]
+    facts = [fact for condition in conditions for fact in condition.facts] + list(explanation.size_facts)
+    paths = {source.path for fact in facts for source in fact.sources if "/" in source.path and " " not in source.path}
+    directories = {path.rpartition("/")[0] + "/" for path in paths}
+    return directories.pop() if len(directories) == 1 else ""
+
+
+def _evidence(names: tuple[str, ...]) -> str:
+    folders: dict[str, int] = {}
+    for name in names:
+        folder = name.rpartition("/")[0]
+        folders[folder] = folders.get(folder, 0) + 1
+    return ", ".join(f"{count} measurement{'s' if count > 1 else ''} in {folder}" for folder, count in folders.items())

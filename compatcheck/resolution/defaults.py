@@ -41,6 +41,14 @@ PROGRAM_NAMES = {
     "trl": "TRL",
 }
 
+SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "fsdp_config": ("training.sharding", ("fsdp",)),
+    "deepspeed_config": ("training.sharding", ("zero",)),
+    "zero_optimization.offload_optimizer": ("training.offload_optimizer", ("cpu", "nvme")),
+    "zero_optimization.offload_param": ("training.offload_param", ("cpu", "nvme")),
+}
+"""What a section being there amounts to where no file of that reader was read: a facts file or another program said so."""
+
 _CERTAIN, _MAYBE, _NO = "certain", "maybe", "no"
 
 
@@ -61,8 +69,12 @@ def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[
 
 
 def keys_of(document: Document) -> set[str]:
-    """Return every key a document writes, with the mappings around it."""
-    written = {statement.key for statement in document.statements}
+    """Return every key a document writes, with the sections around it; null and an empty section state nothing."""
+    written = {
+        statement.key.removeprefix("deepspeed.") if document.reader == "deepspeed" else statement.key
+        for statement in document.statements
+        if statement.fact is not None or statement.value not in (None, {}, [])
+    }
     written.update(key for key, _ in document.unread)
     written.update(skipped.source.key for skipped in document.skipped if skipped.source.key is not None)
     keys: set[str] = set()
@@ -92,18 +104,19 @@ def apply_defaults(
             undecided |= _Table(reader, rows, keys, scope, facts).apply(undecided)
 
 
-def _keys_for(reader: str, documents: Sequence[Document]) -> set[str]:
+def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
     """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
     base = "hf_trainer" if reader == "hf_trainer_fsdp" else "accelerate" if reader == "accelerate_deepspeed" else reader
     about = {base, *(above for above, beneath in READERS_BENEATH.items() if base in beneath)}
-    return set().union(*(keys_of(document) for document in documents if document.reader in about))
+    found = [keys_of(document) for document in documents if document.reader in about]
+    return set().union(*found) if found else None
 
 
 class _Table:
     """The rows of one reader, over one run."""
 
     def __init__(
-        self, reader: str, rows: list[dict[str, Any]], keys: set[str], scope: FactScope, facts: dict[str, Fact]
+        self, reader: str, rows: list[dict[str, Any]], keys: set[str] | None, scope: FactScope, facts: dict[str, Fact]
     ) -> None:
         self.reader = reader
         self.rows = rows
@@ -144,7 +157,16 @@ class _Table:
     def fits_keys(self, row: Mapping[str, Any]) -> bool:
         """Tell whether the documents leave out what the row needs left out, and write what it needs written."""
         left_out = [*row["absent"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
-        return not any(key in self.keys for key in left_out) and all(key in self.keys for key in row["present"])
+        keys = self.keys or set()
+        return not any(key in keys for key in left_out) and all(self.is_there(section) for section in row["present"])
+
+    def is_there(self, section: str) -> bool:
+        """Tell whether a section is in a file of this reader or, without such a file, whether a fact says as much."""
+        if self.keys is not None:
+            return section in self.keys
+        name, values = SECTIONS.get(section, ("", ()))
+        fact = self.facts.get(name)
+        return fact is not None and fact.value in values
 
     def verdict(self, row: Mapping[str, Any]) -> str:
         """Tell whether a row's releases and condition hold: certain, maybe or no."""
