@@ -61,7 +61,8 @@ class Workplace:
     """A directory with files, the environments of the tools, and the variables they run under."""
 
     def __init__(self, directory: Path, tools: Environments) -> None:
-        """Prepare the variables: no home, no hub, no colours."""
+        """Prepare the variables: an empty home, no hub, no colours."""
+        (directory / "home").mkdir(exist_ok=True)
         self.directory = directory
         self.tools = tools
         self.environ = {
@@ -235,7 +236,7 @@ def columns(tools: Environments) -> list[Column]:
             {UNKNOWN: ("fitcheck", HUB_ID, *fitcheck)},
         ),
         Column(
-            *("env-doctor, specification", "env-doctor", "specification.json", inputs.SPECIFICATION, "libraries", ""),
+            *("env-doctor, specification", "env-doctor", "specification.json", inputs.SPECIFICATION, "python", ""),
             ("env-doctor", "validate", "specification.json"),
             {
                 UNKNOWN: ("env-doctor", "model", "never-heard-of"),
@@ -286,9 +287,7 @@ def judge(outcome: Outcome, column: Column, sound: set[str]) -> tuple[str, str]:
     """
     new = [line for line in _lines(outcome) if line not in sound]
     text = "\n".join(new)
-    quote = next((line for line in new if NAMES.search(line)), None) or next(
-        (line for line in new if COMPLAINT.search(line)), new[0] if new else "—"
-    )
+    quote = _quote(new, NAMES) or _quote(new, COMPLAINT) or (new[0] if new else "—")
     if outcome.result.timed_out:
         return f"**still running after {LIMIT_SECONDS:.0f} s**", quote
     if "Traceback (most recent call last)" in text:
@@ -309,6 +308,8 @@ def judge(outcome: Outcome, column: Column, sound: set[str]) -> tuple[str, str]:
 
 NAMES = re.compile(r"config\.json|ds_zero3\.json|specification\.json|trainer\.yaml|docker-compose\.yml|never.heard.of")
 COMPLAINT = re.compile(r"error|warn|invalid|cannot|could not|not |unknown", re.IGNORECASE)
+DRIVER_TOOL = re.compile(r"nvidia-smi")
+DRIVER = re.compile(r"driver.*(detected|found|not)|no .*(driver|GPU)", re.IGNORECASE)
 VARIABLE = re.compile(r"\d+\.\d+ s\b|^ *generated .*")
 """Parts of a line that differ from run to run."""
 
@@ -316,6 +317,14 @@ VARIABLE = re.compile(r"\d+\.\d+ s\b|^ *generated .*")
 def _lines(outcome: Outcome) -> list[str]:
     lines = (" ".join(VARIABLE.sub("", line).strip(" │╭╮╰╯─\t").split()) for line in outcome.text.splitlines())
     return [line for line in lines if line]
+
+
+def _quote(lines: list[str], pattern: re.Pattern[str]) -> str | None:
+    """Return the first line that matches, and what follows it: tools wrap their lines."""
+    for index, line in enumerate(lines):
+        if pattern.search(line):
+            return " ".join(lines[index : index + 3])
+    return None
 
 
 def run_drivers(fresh: Callable[[], Path], tools: Environments) -> list[tuple[str, Outcome]]:
@@ -362,11 +371,10 @@ def tabulate_drivers(rows: list[tuple[str, Outcome]]) -> str:
     """Write the table of driver tools that hang or lie."""
     lines = ["| `nvidia-smi` | command | exit | elapsed s | CPU s | its line |", "|---|---|---:|---:|---:|---|"]
     for name, outcome in rows:
-        found = next(
-            (line for line in _lines(outcome) if re.search(r"nvidia-smi|driver|GPU", line, re.IGNORECASE)), "—"
-        )
+        written = _lines(outcome)
+        found = _quote(written, DRIVER_TOOL) or _quote(written, DRIVER) or "—"
         if "Traceback (most recent call last)" in outcome.text:
-            found = "Traceback … " + _lines(outcome)[-1]
+            found = "Traceback … " + written[-1]
         elapsed = (
             f"over {LIMIT_SECONDS:.0f}, killed" if outcome.result.timed_out else f"{outcome.result.elapsed_seconds:.1f}"
         )
@@ -377,7 +385,7 @@ def tabulate_drivers(rows: list[tuple[str, Outcome]]) -> str:
 
 
 def _exit(outcome: Outcome) -> str:
-    return "killed" if outcome.result.timed_out else str(outcome.result.exit_code)
+    return "—" if outcome.result.timed_out else str(outcome.result.exit_code)
 
 
 def _cell(text: str) -> str:
@@ -386,7 +394,7 @@ def _cell(text: str) -> str:
     return "`" + text.replace("`", "'").replace("|", "¦") + "`"
 
 
-QUOTE_WIDTH = 110
+QUOTE_WIDTH = 140
 
 PAGE = """\
 # Side by side
@@ -394,6 +402,9 @@ PAGE = """\
 Made by `docs/side_by_side.py` on {date} with {versions}, each in an
 environment of its own, without a GPU. Nothing in the tables is edited by hand: exit codes, CPU time of the whole process
 (minimum of {repeats} runs; a busy machine adds some tens of per cent), whether words occur in the output, and a line of it.
+
+Not run: what needs a GPU, a dashboard or the network (env-doctor fetches newer data when it can, and said it used the data it
+ships; fitcheck-llm takes parameter counts from the hub, and said it derived them from `config.json`).
 
 ## An incident: DeepSpeed 0.16.4, ZeRO-3, checkpointing without reentry, Llama-3-70B
 

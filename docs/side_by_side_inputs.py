@@ -119,7 +119,7 @@ def write_broken(path: Path, text: str, defect: str, *, key: str, negative: str)
         path: where to.
         text: the sound file.
         defect: what is wrong with it; see `DEFECTS`.
-        key: the key that is repeated or gets a value of the wrong type.
+        key: the key that is repeated with another value, or gets a list for a value.
         negative: the key that gets a negative value.
 
     Returns:
@@ -129,8 +129,11 @@ def write_broken(path: Path, text: str, defect: str, *, key: str, negative: str)
         case "truncated":
             path.write_text(text[: len(text) * 2 // 3], encoding="utf-8")
         case "key given twice":
-            value = _find(json.loads(text), key)
-            path.write_text(_replace(text, key, f'{json.dumps(value)}, "{key}": 1'), encoding="utf-8")
+            first = _find(json.loads(text), key)
+            second = first // 2 if isinstance(first, int) else "3.9.1"
+            path.write_text(
+                _replace(text, key, f'{json.dumps(first)}, "{key}": {json.dumps(second)}'), encoding="utf-8"
+            )
         case "wrong type":
             path.write_text(_replace(text, key, '["three"]'), encoding="utf-8")
         case "negative size":
