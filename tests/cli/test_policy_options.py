@@ -251,7 +251,7 @@ def test_hook_checks_what_belongs_to_a_file(project, run) -> None:
 def test_without_a_policy_none_of_its_modules_is_imported(project) -> None:
     policy(project, '[project]\nname = "x"\n', "pyproject.toml")
     script = (
-        "import sys\nfrom compatcheck.cli.__main__ import group\n"
+        "import sys\nfrom compatcheck.cli.group import group\n"
         "group.main(['env', '-q'], standalone_mode=False)\n"
         "print(sorted(set(sys.modules) & {'tomllib', 'tomli', 'hashlib', 'datetime', 'compatcheck.core.policy', "
         "'compatcheck.core.toml', 'compatcheck.matching.waivers', 'compatcheck.core.fingerprint'}))"
