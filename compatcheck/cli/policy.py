@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.cli.inputs import Gathered, Request, gather
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
 POLICY_FILE = "compatcheck.toml"
 PROJECT_FILE = "pyproject.toml"
-_MARK = b"compatcheck"
+_TABLE = re.compile(
+    rb"^[ \t]*(?:\[+[ \t]*tool[ \t]*\.[ \t]*[\"']?compatcheck\b|tool[ \t]*\.[ \t]*[\"']?compatcheck\b|\[[ \t]*tool[ \t]*\])",
+    re.MULTILINE,
+)
+"""The ways TOML can open the table: its own header, a dotted key, or a header of ``tool``."""
 
 
 class Plan(NamedTuple):
@@ -32,8 +37,8 @@ class Plan(NamedTuple):
 def find_policy(directory: str, home: str | None) -> str | None:
     """Return the nearest policy file at or above a directory, or None.
 
-    Looks no higher than the root of the git checkout or the home directory. A ``pyproject.toml`` that does not name
-    compatcheck is passed over without being parsed.
+    Looks no higher than the root of the git checkout or the home directory. A ``pyproject.toml`` without the
+    table is passed over without being parsed.
     """
     here = os.path.abspath(directory)
     while True:
@@ -41,7 +46,7 @@ def find_policy(directory: str, home: str | None) -> str | None:
         if os.path.isfile(path):
             return path
         path = os.path.join(here, PROJECT_FILE)
-        if os.path.isfile(path) and _mentions_compatcheck(path):
+        if os.path.isfile(path) and _has_table(path):
             return path
         above = os.path.dirname(here)
         if here in {above, home} or os.path.exists(os.path.join(here, ".git")):
@@ -49,13 +54,12 @@ def find_policy(directory: str, home: str | None) -> str | None:
         here = above
 
 
-def _mentions_compatcheck(path: str) -> bool:
+def _has_table(path: str) -> bool:
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            return _TABLE.search(file.read()) is not None
     except OSError:
         return False
-    return any(line.lstrip().startswith(b"[") and _MARK in line for line in data.splitlines())
 
 
 def load_policy(path: str | None, *, disabled: bool) -> Policy | None:
