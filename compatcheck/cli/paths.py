@@ -138,7 +138,11 @@ def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                yield Found(file, (), _read_environment(file, kind), is_root=True, kind=kind)
+                environment = _read_environment(file, kind)
+                if environment.packages:
+                    yield Found(file, (), environment, is_root=True, kind=kind)
+                else:
+                    skipped.extend(environment.skipped)
             elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 reading = read_configuration(file, named=False)
                 if reading is not None:
