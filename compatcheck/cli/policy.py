@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.cli.inputs import Gathered, Request, gather
@@ -18,11 +17,6 @@ if TYPE_CHECKING:
 
 POLICY_FILE = "compatcheck.toml"
 PROJECT_FILE = "pyproject.toml"
-_TABLE = re.compile(
-    rb"^[ \t]*(?:\[+[ \t]*tool[ \t]*\.[ \t]*[\"']?compatcheck\b|tool[ \t]*\.[ \t]*[\"']?compatcheck\b|\[[ \t]*tool[ \t]*\])",
-    re.MULTILINE,
-)
-"""The ways TOML can open the table: its own header, a dotted key, or a header of ``tool``."""
 
 
 class Plan(NamedTuple):
@@ -55,9 +49,13 @@ def find_policy(directory: str, home: str | None) -> str | None:
 
 
 def _has_table(path: str) -> bool:
+    """Tell whether a file may hold the table, in any way TOML can open it: its header, a dotted key, a header of ``tool``."""
+    import re  # noqa: PLC0415 (only beside a project file)
+
+    table = rb"^[ \t]*(?:\[*[ \t]*tool[ \t]*\.[ \t]*[\"']?compatcheck\b|\[[ \t]*tool[ \t]*\])"
     try:
         with open(path, "rb") as file:
-            return _TABLE.search(file.read()) is not None
+            return re.search(table, file.read(), re.MULTILINE) is not None
     except OSError:
         return False
 
