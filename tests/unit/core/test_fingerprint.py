@@ -12,7 +12,7 @@ from compatcheck.core.report import Finding
 
 def finding(subject: str, rule_id: str = "a/b", role: str = "train") -> Finding:
     rest = {"kind": "pitfall", "title": "t", "status": "affected", "severity": "low", "confidence": "reported"}
-    empty = {name: () for name in ("needs", "assumptions", "facts", "locations", "remedies", "references")}
+    empty = dict.fromkeys(("needs", "assumptions", "facts", "locations", "remedies", "references"), ())
     return Finding(rule_id=rule_id, subject=subject, role=role, message="m", impact=None, **rest, **empty)
 
 
