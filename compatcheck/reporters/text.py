@@ -166,9 +166,12 @@ class _Writer:
             options = sorted({"--model" if need.startswith("model.") else _hardware_option(need) for need in needs})
             text = f"{len(waiting)} rule{'s wait' if len(waiting) > 1 else ' waits'} for {' and '.join(options)}"
             yield from self.wrapped("waiting", text)
-        clean = total - len({finding.subject for finding in report.findings if finding.suppressed is None})
+        found = {finding.subject for finding in report.findings if finding.suppressed is None}
+        clean = [subject for subject in report.subjects if subject.id not in found]
         if clean:
-            yield from self.wrapped("clean", f"no known problem in {clean} of {total}")
+            bare = sum(not subject.packages for subject in clean)
+            limit = f", {bare} of them with no package known" if bare else ""
+            yield from self.wrapped("none", f"no known problem in {len(clean)} of {total}{limit}")
         for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
             places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
             yield from self.wrapped("conflict", f"{name}: {places}", "33")

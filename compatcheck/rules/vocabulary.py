@@ -348,7 +348,7 @@ def _convert_int(raw: object, *, size: bool) -> int | _Bad:
             raw = float(raw.replace("_", ""))
         except ValueError:
             return _BAD
-    if isinstance(raw, int | float) and raw == int(raw) and raw >= 0:
+    if isinstance(raw, int | float) and math.isfinite(raw) and raw == int(raw) and raw >= 0:
         return int(raw)
     return _BAD
 
