@@ -297,7 +297,10 @@ def _common_directory(findings: list[Finding]) -> str:
 
 def _run_of(subject_id: str) -> str:
     """Name a subject by its configurations where it has any, without the requirement root before them."""
-    return subject_id.split(" + ", 1)[-1]
+    directory, colon, files = subject_id.partition(": ")
+    if not colon:
+        return subject_id.split(" + ", 1)[-1]
+    return f"{directory}/{files.split(' + ', 1)[-1]}"
 
 
 def _needs_only_hardware(finding: Finding) -> bool:

@@ -15,7 +15,9 @@ CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs/accelerate"
 
 def read(name: str) -> tuple[Document, dict[str, object]]:
     document = accelerate.read(str(CONFIGS / name))
-    return document, {statement.fact: statement.value for statement in document.statements if statement.fact is not None}
+    return document, {
+        statement.fact: statement.value for statement in document.statements if statement.fact is not None
+    }
 
 
 def test_fsdp_without_a_version_is_fsdp_1() -> None:
@@ -66,7 +68,11 @@ def test_megatron_degrees() -> None:
 @pytest.mark.parametrize(("value", "name"), [(1, "full_shard"), ("2", "shard_grad_op"), ("NO_SHARD", "no_shard")])
 def test_strategies_by_number_and_by_name(tmp_path: Path, value: object, name: str) -> None:
     file = tmp_path / "a.json"
-    file.write_text(json.dumps({"distributed_type": "FSDP", "mixed_precision": "no", "fsdp_config": {"fsdp_sharding_strategy": value}}))
+    file.write_text(
+        json.dumps(
+            {"distributed_type": "FSDP", "mixed_precision": "no", "fsdp_config": {"fsdp_sharding_strategy": value}}
+        )
+    )
     found = {statement.fact: statement.value for statement in accelerate.read(str(file)).statements}
     assert found["training.fsdp_sharding_strategy"] == name
 

@@ -16,7 +16,9 @@ from compatcheck.core.errors import InputError
 KEYS = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 WORDS = st.from_regex(r"[a-zA-Z_./-]{1,12}", fullmatch=True)
 SCALARS = st.none() | st.booleans() | st.integers(-(10**12), 10**12) | st.floats(-1e12, 1e12, allow_nan=False) | WORDS
-TREES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12)
+TREES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+)
 DOCUMENTS = st.dictionaries(KEYS, TREES, min_size=1, max_size=5)
 
 
@@ -35,9 +37,19 @@ def test_what_the_hjson_package_writes_reads_back(data: dict[str, Any]) -> None:
 COMMENTS = st.sampled_from(["", "# word", "// word: 1", "/* a\nb */"])
 
 
-@given(st.dictionaries(KEYS, st.integers(0, 10**9) | st.booleans(), min_size=1, max_size=5), st.lists(COMMENTS, min_size=6, max_size=6))
+@given(
+    st.dictionaries(KEYS, st.integers(0, 10**9) | st.booleans(), min_size=1, max_size=5),
+    st.lists(COMMENTS, min_size=6, max_size=6),
+)
 def test_comments_and_bare_keys_as_the_hjson_package_reads_them(data: dict[str, Any], comments: list[str]) -> None:
-    lines = ["{", *(f"{comment}\n{key}: {json.dumps(value)}" for (key, value), comment in zip(data.items(), comments, strict=False)), "}"]
+    lines = [
+        "{",
+        *(
+            f"{comment}\n{key}: {json.dumps(value)}"
+            for (key, value), comment in zip(data.items(), comments, strict=False)
+        ),
+        "}",
+    ]
     text = "\n".join(lines)
     assert parse_hjson(text, "x")[0] == hjson.loads(text, object_pairs_hook=dict) == data
 
