@@ -110,7 +110,7 @@ def make_plan(given: Mapping[str, Any], *, files: bool) -> Plan:
     chosen = [runs[name] for name in names]
     if files and not names and not request.paths:
         chosen = list(runs.values())
-        if not chosen:
+        if not chosen and not request.hook:
             msg = "nothing to check"
             raise UsageError(msg, hint="name files or directories, or write runs into the policy")
     narrowed = bool(given.get("select") or given.get("ignore") or request.hook)
@@ -136,6 +136,7 @@ def lay_over(request: Request, run: NamedRun, *, files: bool) -> Request:
         run=run.name,
         sources={key: place for key, place in run.sources.items() if getattr(request, key, None) is None},
         paths=request.paths or (run.paths if files else ()),
+        hook=request.hook and bool(request.paths),
         python=request.python or (run.python if request.prefix is None else None),
         prefix=request.prefix or (run.prefix if request.python is None else None),
         model=request.model or run.model,

@@ -318,14 +318,23 @@ def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, s
         )
     else:
         text = reporter(output.format_name)(report, output)
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
     for name, path in targets:
+        content = printable(reporter(name)(report, output).rstrip("\n") + "\n", "utf-8")
         try:
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(reporter(name)(report, output).rstrip("\n") + "\n")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
         except OSError as error:
             msg = f"--output {name}:{path} cannot be written: {error.strerror}"
             raise UsageError(msg) from None
+
+
+def printable(text: str, encoding: str) -> str:
+    """Write what an encoding cannot hold as escapes: names of files in other encodings, signs outside the locale's.
+
+    In JSON these escapes mean the very characters.
+    """
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def wants_color(choice: str, environ: Mapping[str, str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
-from compatcheck.core.versions import compile_specifier, contains, nearest_releases, parse_version
+from compatcheck.core.versions import compile_specifier, contains, nearest_releases
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _nearest(
     scope: FactScope,
 ) -> str | None:
     """Find the release nearest to the installed one that the rule does not hold and the remedy allows."""
-    if current is None or parse_version(current) is None:
+    if current is None:
         return None
     bad = [
         bounds

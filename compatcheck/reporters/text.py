@@ -145,7 +145,7 @@ class _Writer:
         folded = fold_findings(report.findings)
         certain = [entry for entry in folded if entry.finding.status == "affected"]
         possible = [entry for entry in folded if entry.finding.status == "possible"]
-        waiting = [entry for entry in possible if _needs_only_hardware(entry.finding)]
+        waiting = [entry for entry in possible if _needs_only_options(entry.finding)]
         possible = [entry for entry in possible if entry not in waiting]
         yield self.paint(f"{total} configurations and environments; -v reports them one by one", "1")
         for entry in (*certain, *possible[:MAX_POSSIBLE]):
@@ -162,9 +162,10 @@ class _Writer:
             )
             yield from self.wrapped("possible", text)
         if waiting:
-            options = sorted({_hardware_option(need) for entry in waiting for need in entry.finding.needs})
+            needs = {need for entry in waiting for need in entry.finding.needs}
+            options = sorted({"--model" if need.startswith("model.") else _hardware_option(need) for need in needs})
             text = f"{len(waiting)} rule{'s wait' if len(waiting) > 1 else ' waits'} for {' and '.join(options)}"
-            yield from self.wrapped("hardware", text)
+            yield from self.wrapped("waiting", text)
         clean = total - len({finding.subject for finding in report.findings if finding.suppressed is None})
         if clean:
             yield from self.wrapped("clean", f"no known problem in {clean} of {total}")
@@ -299,6 +300,13 @@ def _run_of(subject_id: str) -> str:
 def _needs_only_hardware(finding: Finding) -> bool:
     """Tell whether only something about the machine is missing: its devices, driver or variables."""
     return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
+
+
+def _needs_only_options(finding: Finding) -> bool:
+    """Tell whether only the machine or the model is missing, and the size cannot be told without them."""
+    unsized = finding.impact is None or finding.impact.expected_bytes is None
+    others = tuple(need for need in finding.needs if not need.startswith("model."))
+    return unsized and _needs_only_hardware(finding._replace(needs=others))
 
 
 def _hardware_option(need: str) -> str:
