@@ -6,12 +6,19 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from compatcheck.core.folding import fold_findings, fold_skips, fold_unknown_versions, shorten
-from compatcheck.core.summary import closing_line, fact_text, needs_text, size_text, value_text
+from compatcheck.core.summary import (
+    closing_line,
+    fact_text,
+    needs_text,
+    place_text,
+    shared_directory,
+    size_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compatcheck.core.facts import Fact
     from compatcheck.core.report import Finding, Report, SubjectReport
 
 MAX_POSSIBLE = 5
@@ -58,7 +65,7 @@ class _Writer:
             if self.quiet:
                 yield from (self.one_line(finding) for finding in findings)
                 continue
-            self.base = _common_directory(findings)
+            self.base = shared_directory(source for finding in findings for source in finding.locations)
             yield self.paint(
                 subject.origin if subject.origin.startswith(subject.id) else subject.id,
                 "1",
@@ -254,7 +261,7 @@ class _Writer:
         label = "because"
         for fact in finding.facts:
             text = fact_text(fact)
-            place = _place(fact).removeprefix(self.base)
+            place = place_text(fact, self.base)
             room = self.width - _LABEL - 2 - len(text) - len(place)
             yield from (
                 self.wrapped(label, text)
@@ -278,18 +285,6 @@ class _Writer:
         ) or [""]:
             yield f"{head}{line}"
             head = " " * (_LABEL + 2)
-
-
-def _common_directory(findings: list[Finding]) -> str:
-    """Return the directory, with its slash, that holds every file the findings point at."""
-    paths = {
-        source.path
-        for finding in findings
-        for source in finding.locations
-        if "/" in source.path and " " not in source.path
-    }
-    directories = {path.rpartition("/")[0] + "/" for path in paths}
-    return directories.pop() if len(directories) == 1 else ""
 
 
 def _run_of(subject_id: str) -> str:
@@ -317,17 +312,3 @@ def _hardware_option(need: str) -> str:
 
 def _first_paragraph(text: str) -> str:
     return text.split("\n\n", 1)[0]
-
-
-def _place(fact: Fact) -> str:
-    if fact.origin == "derived":
-        return fact.note or "derived"
-    if not fact.sources:
-        return fact.origin
-    source = fact.sources[0]
-    if source.path.startswith("default of"):
-        return source.path
-    place = source.path if source.line is None else f"{source.path}:{source.line}"
-    if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
-        return place
-    return f"{place} {source.key}"
