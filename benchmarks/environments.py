@@ -15,6 +15,19 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 TORCH = "torch==2.13.0+cpu"
 DEEPSPEED = "deepspeed==0.16.4"
+DEEPSPEED_NEEDS = (
+    "einops",
+    "hjson",
+    "msgpack",
+    "ninja",
+    "numpy",
+    "packaging",
+    "psutil",
+    "py-cpuinfo",
+    "pydantic",
+    "setuptools",
+)
+"""What its build and its metadata ask for besides torch."""
 
 
 def find_uv() -> str:
@@ -75,10 +88,7 @@ def build_real(uv: str, path: Path, wheel: Path, python: str) -> None:
     requirements = ["-r", str(HERE / "inputs" / "requirements.txt")]
     if _resolves(uv, path, TORCH):
         _install(uv, path, TORCH, *requirements)
-        environment = {**os.environ, "DS_BUILD_OPS": "0"}
-        _run(
-            uv, "pip", "install", "--quiet", "-p", interpreter(path), "--no-build-isolation", DEEPSPEED, env=environment
-        )
+        _build_deepspeed(uv, path)
     else:
         print(f"{TORCH} is not to be had; the stack goes without torch", file=sys.stderr)
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as excludes:
@@ -86,6 +96,28 @@ def build_real(uv: str, path: Path, wheel: Path, python: str) -> None:
             excludes.flush()
             _install(uv, path, "--excludes", excludes.name, *requirements)
     _install(uv, path, "--compile-bytecode", str(wheel))
+
+
+def build_tool(uv: str, path: Path, python: str, requirement: str, *, inside: bool) -> None:
+    """Build an environment for another tool.
+
+    Args:
+        uv: its binary.
+        path: where.
+        python: interpreter to build it with.
+        requirement: the tool and its release.
+        inside: put torch (CPU build) and deepspeed beside it, for a tool that looks at the environment it lives in.
+    """
+    _create(uv, path, python)
+    if inside:
+        _install(uv, path, TORCH, *DEEPSPEED_NEEDS)
+        _build_deepspeed(uv, path)
+    _install(uv, path, "--compile-bytecode", requirement)
+
+
+def _build_deepspeed(uv: str, path: Path) -> None:
+    command = [uv, "pip", "install", "--quiet", "-p", interpreter(path), "--no-build-isolation", DEEPSPEED]
+    _run(*command, env={**os.environ, "DS_BUILD_OPS": "0"})
 
 
 def build_large(uv: str, path: Path, wheel: Path, python: str, count: int) -> None:

@@ -6,6 +6,8 @@ that ``HfArgumentParser`` and TRL's command line read do.
 
 from __future__ import annotations
 
+import os
+import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -297,16 +299,34 @@ _TRL_MARKS = {
         "completion_only_loss",
         "eval_packing",
     },
-    "dpo": {
-        "precompute_ref_log_probs",
-        "rpo_alpha",
-        "loss_weights",
-        "label_smoothing_dpo",
-        "reference_free",
-        "max_prompt_length",
-    },
+    "dpo": {"rpo_alpha", "loss_weights", "label_smoothing_dpo", "reference_free", "use_weighting", "f_divergence_type"},
     "grpo": {"num_generations", "max_completion_length", "use_vllm", "vllm_mode", "scale_rewards", "reward_funcs"},
 }
+"""Keys that only one trainer has."""
+_TRL_SHARED = {
+    "dataset_mixer",
+    "dataset_mixture",
+    "dataset_train_split",
+    "dataset_test_split",
+    "max_prompt_length",
+    "precompute_ref_log_probs",
+}
+"""Keys that several of TRL's trainers and scripts have and the plain Trainer does not."""
+_PREFERENCE_LOSSES = {
+    "apo_down",
+    "apo_zero",
+    "aot",
+    "aot_pair",
+    "bco_pair",
+    "discopop",
+    "exo_pair",
+    "nca_pair",
+    "robust",
+    "sppo_hard",
+}
+"""Values of ``loss_type`` that only DPO has."""
+_TRAINER_WORDS = {"sft", "dpo", "orpo", "cpo", "kto", "bco", "gkd", "ppo", "rloo", "grpo", "xpo", "prm", "reward"}
+"""Words in the path of a recipe that name its trainer."""
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -330,7 +350,7 @@ def read(path: str) -> tuple[Document, ...]:
 def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     """Translate parsed arguments."""
     source = Source(path)
-    trainer = detect_trainer(data)
+    trainer, place = detect_trainer(data, path)
     leaves = dict(flatten(data, stop={"deepspeed", "dataset_mixer", "dataset_mixture"}))
     table: dict[str, Key | tuple[Key, ...]] = dict(TABLE)
     precision = _precision(data)
@@ -352,10 +372,10 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
         documents.append(deepspeed.read_data(inner, path, "deepspeed."))
     leaves.pop("deepspeed", None)
     if trainer is not None:
-        leaves["(keys of this trainer)"] = trainer
-        table["(keys of this trainer)"] = Key("training.trainer")
+        leaves[place] = trainer
+        table[place] = Key("training.trainer")
     translation = translate(iter(leaves.items()), table, irrelevant=_irrelevant, source=source)
-    reader = "trl" if trainer not in {None, "causal_lm"} else "hf_trainer"
+    reader = "trl" if trainer is not None or _TRL_SHARED & data.keys() else "hf_trainer"
     return (make_document(reader, source, translation, tuple(references)), *documents)
 
 
@@ -363,13 +383,24 @@ def _constant(value: object, _: object) -> object:
     return value
 
 
-def detect_trainer(data: Mapping[str, Any]) -> str | None:
-    """Tell the TRL trainer from keys only it has; None when nothing decides (a plain Trainer or an unknown script)."""
+def detect_trainer(data: Mapping[str, Any], path: str = "") -> tuple[str | None, str]:
+    """Tell the TRL trainer from keys only it has, else from a word in the path of a file that is TRL's by its other keys.
+
+    Returns:
+        The trainer, None when nothing decides (a plain Trainer or an unknown script), and what decided, as a key.
+    """
     scores = {name: len(marks & data.keys()) for name, marks in _TRL_MARKS.items()}
+    if data.get("loss_type") in _PREFERENCE_LOSSES:
+        scores["dpo"] += 1
     best = max(scores, key=lambda name: scores[name])
-    if scores[best] == 0 or list(scores.values()).count(scores[best]) > 1:
-        return None
-    return best
+    if scores[best] and list(scores.values()).count(scores[best]) == 1:
+        return best, "(keys of this trainer)"
+    if scores[best] or _TRL_SHARED & data.keys():
+        words = re.split(r"[^a-z]+", "/".join(path.lower().replace(os.sep, "/").split("/")[-3:]))
+        named = _TRAINER_WORDS.intersection(words)
+        if len(named) == 1:
+            return named.pop(), "(path of this file)"
+    return None, ""
 
 
 def _keys(entry: Key | tuple[Key, ...]) -> tuple[Key, ...]:

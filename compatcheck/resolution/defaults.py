@@ -27,7 +27,7 @@ READERS_BENEATH = {
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
 
-LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate")
+LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers")
 """Libraries beneath the programs, whose defaults come last."""
 
 PROGRAM_NAMES = {
@@ -39,6 +39,7 @@ PROGRAM_NAMES = {
     "llamafactory": "LLaMA-Factory",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
+    "trl_model": "TRL's ModelConfig",
 }
 
 SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -62,8 +63,12 @@ def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[
     keys = {key for document in documents for key in keys_of(document)}
     if "hf_trainer" in chain and "fsdp" in keys:
         chain.insert(chain.index("hf_trainer"), "hf_trainer_fsdp")
+    if "trl" in chain and "model_name_or_path" in keys:
+        chain.insert(chain.index("trl"), "trl_model")
     if "accelerate" in chain and "deepspeed_config" in keys:
         chain.append("accelerate_deepspeed")
+    if "hf_trainer" in chain:
+        chain.append("transformers")
     programs = [reader for reader in chain if reader not in LIBRARIES]
     return [*programs, *(library for library in LIBRARIES if library in chain)]
 
@@ -106,7 +111,9 @@ def apply_defaults(
 
 def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
     """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
-    base = "hf_trainer" if reader == "hf_trainer_fsdp" else "accelerate" if reader == "accelerate_deepspeed" else reader
+    base = {"hf_trainer_fsdp": "hf_trainer", "accelerate_deepspeed": "accelerate", "trl_model": "trl"}.get(
+        reader, reader
+    )
     about = {base, *(above for above, beneath in READERS_BENEATH.items() if base in beneath)}
     found = [keys_of(document) for document in documents if document.reader in about]
     return set().union(*found) if found else None

@@ -75,6 +75,7 @@ model.num_experts | int | | experts per layer
 model.num_experts_per_token | int | | experts each token is routed to
 model.has_conv3d | bool | | the model has a Conv3d (patch embedding of video models)
 model.load_dtype | dtype | | dtype the weights are loaded in
+model.stored_dtype | dtype | | dtype the model's own file states
 model.quantization | str? | int8, nf4, fp4, gptq, awq, fp8, mxfp4, aqlm, hqq, eetq, torchao | weight quantisation of the base model
 model.use_cache | bool | | KV cache kept in forward
 model.output_attentions | bool | | attention weights are returned
