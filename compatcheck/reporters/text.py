@@ -106,7 +106,8 @@ class _Writer:
                 "hardware",
                 f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them",
             )
-        if subject.waiting:
+        configured = any(fact.origin == "configuration" for _, fact in subject.facts)
+        if subject.waiting and not configured:
             yield ""
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
