@@ -104,7 +104,7 @@ class _Writer:
             options = sorted({_hardware_option(need) for finding in waiting for need in finding.needs})
             yield from self.wrapped(
                 "hardware",
-                f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them",
+                f"{count} rule{'s wait' if count > 1 else ' waits'} for {' and '.join(options)}; -v shows them",
             )
         configured = any(fact.origin == "configuration" for _, fact in subject.facts)
         if subject.waiting and not configured:
