@@ -156,7 +156,12 @@ def build(
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
     severity, remark = rate(impact, _integer(device), _integer(host))
     used = _used_facts(rule, decision, facts, scope)
-    assumptions = (*decision.assumptions, *_unchecked(decision, texts, scope), *assumed, *((remark,) if remark and decision.status != SILENT else ()))
+    assumptions = (
+        *decision.assumptions,
+        *_unchecked(decision, texts, scope),
+        *assumed,
+        *((remark,) if remark and decision.status != SILENT else ()),
+    )
     return Finding(
         rule_id=rule.id,
         subject=subject.id,
