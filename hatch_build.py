@@ -24,7 +24,7 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg,misc]  # hatchl
             return
         sys.path.insert(0, str(ROOT))
         try:
-            from compatcheck.rules.compile import compile_directory
+            from compatcheck.rules.compile import compile_directory  # noqa: PLC0415 (the source tree is not on the path before)
         finally:
             sys.path.remove(str(ROOT))
         self.compiled = Path(tempfile.mkdtemp()) / "_database.jsonl"

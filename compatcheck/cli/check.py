@@ -7,20 +7,24 @@ from typing import Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.env import split
+from compatcheck.cli.arguments import split
 from compatcheck.cli.run import FORMATS, execute
 
 
 @click.command("check", cls=options.GroupedCommand, short_help="Check files.")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
 @options.input_options
 @options.check_options
 @options.output_options(FORMATS)
+@click.option(
+    "--hook",
+    is_flag=True,
+    help="PATHs are files a commit touches: check what belongs to them in this directory, pass over all others.",
+)
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check requirement files, locks and training configurations, alone or together; directories are walked.
 
-    Looks at no installed package unless --python or --prefix is given.
+    Without a PATH the runs of the policy are checked. Looks at no installed package unless --python or --prefix is given.
     """
-    request, checks, output = split(given)
-    return execute(request, checks, output)
+    return execute(*split(given, files=True))

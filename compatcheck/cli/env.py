@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.inputs import Request
-from compatcheck.cli.run import DEFAULT_FAIL_ON, FORMATS, Checks, Output, execute
+from compatcheck.cli.arguments import split
+from compatcheck.cli.run import FORMATS, execute
 
 
 @click.command("env", cls=options.GroupedCommand, short_help="Check an installed environment.")
@@ -23,29 +23,20 @@ def command(dump: bool, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's s
     Reads metadata only. Without --python or --prefix: the active virtual or conda environment, else the one compatcheck
     runs in.
     """
-    request, checks, output = split(given)
     if dump:
-        return print_dump(request, output.format_name)
-    return execute(request, checks, output)
+        return print_dump(given)
+    return execute(*split(given, files=False))
 
 
-def split(given: dict[str, Any]) -> tuple[Request, Checks, Output]:
-    """Sort click's parameters into what is read, what is checked and what is written."""
-    request = Request(**{name: given[name] for name in Request._fields if name in given})
-    checks = Checks(**{name: given[name] for name in Checks._fields if name in given and given[name] is not None})
-    output = Output(**{name: given[name] for name in Output._fields if name in given})
-    return request, checks._replace(fail_on=given.get("fail_on") or DEFAULT_FAIL_ON), output
-
-
-def print_dump(request: Request, format_name: str) -> int:
+def print_dump(given: dict[str, Any]) -> int:
     """Print everything known about an environment, as text or JSON."""
     import os  # noqa: PLC0415 (only for the dump)
 
     from compatcheck.collectors.dump import collect_dump, format_dump  # noqa: PLC0415 (only for the dump)
     from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (only for the dump)
 
-    dump = collect_dump(locate(request.python, request.prefix, os.environ), os.environ)
-    if format_name == "json":
+    dump = collect_dump(locate(given["python"], given["prefix"], os.environ), os.environ)
+    if given["format_name"] == "json":
         import json  # noqa: PLC0415 (one format)
 
         click.echo(json.dumps(dump, indent=2, ensure_ascii=False))

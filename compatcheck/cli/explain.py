@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.env import split
-from compatcheck.cli.inputs import gather
+from compatcheck.cli.policy import gather_all, make_plan
 from compatcheck.cli.run import require_rules
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, UsageError
 from compatcheck.rules.locate import open_rules
@@ -33,11 +32,12 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
     from compatcheck.matching.explain import explain  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.explanation import format_explanation  # noqa: PLC0415 (beside its use)
 
-    rules = open_rules(rule_directories)
+    plan = make_plan(given, files=bool(given["paths"] or given["run"]))
+    directories = (*(() if plan.policy is None else plan.policy.rules), *rule_directories)
+    rules = open_rules(directories)
     require_rules(rules)
     rule = find_rule(rule_id, rules)
-    request, _, _ = split(given)
-    gathered = gather(request, rules, os.environ)
+    gathered = gather_all(plan, rules, os.environ)
     explained = False
     for subject in gathered.subjects:
         for explanation in explain(rule, subject, rules, with_line):

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.env import split
-from compatcheck.cli.inputs import gather
+from compatcheck.cli.policy import gather_all, make_plan
 from compatcheck.cli.run import holds_something
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.rules.locate import open_rules
@@ -34,8 +33,8 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
 
         click.echo(reporter.format_names(tuple(vocabulary().values())))
         return EXIT_CLEAN
-    request, _, _ = split(given)
-    gathered = gather(request, open_rules(), os.environ)
+    plan = make_plan(given, files=bool(given["paths"] or given["run"]))
+    gathered = gather_all(plan, open_rules(), os.environ)
     from compatcheck.cli.run import describe_subject  # noqa: PLC0415 (beside its use)
     from compatcheck.configs.lines import with_line  # noqa: PLC0415 (beside its use)
 

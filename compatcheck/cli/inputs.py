@@ -34,6 +34,14 @@ class Request(NamedTuple):
     settings: tuple[str, ...] = ()
     env_file: str | None = None
     strict: bool = False
+    hook: bool = False
+    """Whether the paths are files a commit touches: what belongs to them is read, files of other kinds are passed over."""
+    run: str | None = None
+    """Named run of the policy that fills what the command line leaves open."""
+    run_settings: tuple[str, ...] = ()
+    """The run's own ``NAME=VALUE``; ``settings`` win over them."""
+    sources: Mapping[str, Source] = {}
+    """Where the run's keys stand in the policy, settings as ``set.NAME``."""
 
 
 class Gathered(NamedTuple):
@@ -66,10 +74,10 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
         CompatcheckError: an option makes no sense, or the environment cannot be found.
     """
     shared = _read_shared(request, rules, environ)
-    if request.paths:
-        from compatcheck.cli.paths import gather_paths  # noqa: PLC0415 (only for files)
+    if request.paths or request.hook:
+        from compatcheck.cli.paths import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
-        return gather_paths(request, shared)
+        return gather_touched(request, shared) if request.hook else gather_paths(request, shared)
     return _gather_environment(request, shared)
 
 
@@ -185,7 +193,7 @@ def _read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -
         documents=tuple(documents),
         environments=tuple(environments),
         hardware=_declared_hardware(request),
-        settings=parse_settings(request.settings),
+        settings={**parse_settings(request.run_settings, request.sources), **parse_settings(request.settings)},
         skipped=tuple(skipped),
         variables=variables,
     )
@@ -215,8 +223,14 @@ def as_skipped(error: CompatcheckError, place: str) -> Skipped:
     return Skipped(error.source or Source(place), error.message, error.hint, named=True)
 
 
-def parse_settings(texts: Iterable[str]) -> dict[str, tuple[Value, Source]]:
+def parse_settings(
+    texts: Iterable[str], sources: Mapping[str, Source] | None = None
+) -> dict[str, tuple[Value, Source]]:
     """Parse ``--set NAME=VALUE`` options.
+
+    Args:
+        texts: the options.
+        sources: where settings of a named run stand, as ``set.NAME``.
 
     Raises:
         UsageError: no equals sign, an unknown name, or a value that does not fit.
@@ -229,26 +243,30 @@ def parse_settings(texts: Iterable[str]) -> dict[str, tuple[Value, Source]]:
             raise UsageError(msg, hint="write --set NAME=VALUE")
         from compatcheck.rules.vocabulary import parse_value  # noqa: PLC0415 (only with --set)
 
-        source = Source("--set", name.strip())
+        source = (sources or {}).get(f"set.{name.strip()}") or Source("--set", name.strip())
         settings[name.strip()] = (parse_value(name.strip(), value.strip(), source), source)
     return settings
 
 
 def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
     declared: list[tuple[Hardware, bool]] = []
+
+    def place(option: str) -> Source:
+        return request.sources.get(option) or Source(f"--{option}")
+
     if request.gpu is not None:
         from compatcheck.collectors.gpu import parse_gpu  # noqa: PLC0415 (only with --gpu)
 
-        hardware = parse_gpu(request.gpu, source=Source("--gpu"))
+        hardware = parse_gpu(request.gpu, source=place("gpu"))
         nodes = request.nodes if request.nodes is not None else 1 if hardware.gpus_per_node else None
         declared.append((hardware._replace(nodes=nodes), True))
     elif request.nodes is not None:
-        declared.append((Hardware(Source("--nodes"), nodes=request.nodes), True))
+        declared.append((Hardware(place("nodes"), nodes=request.nodes), True))
     if request.driver is not None:
         from compatcheck.core.versions import parse_version  # noqa: PLC0415 (only with --driver)
 
         if parse_version(request.driver) is None:
             msg = f"--driver {request.driver!r} is not a version"
             raise UsageError(msg, hint="write it as 550.54.15")
-        declared.append((Hardware(Source("--driver"), driver=request.driver), True))
+        declared.append((Hardware(place("driver"), driver=request.driver), True))
     return tuple(declared)

@@ -89,6 +89,16 @@ input_options = _apply(
             help="State a fact; repeatable, wins over files.",
         ),
         _option(INPUTS, "--env-file", metavar="FILE", help="Environment variables of the run, as NAME=VALUE lines."),
+        _option(
+            INPUTS, "--run", metavar="NAME", multiple=True, help="Inputs of a named run of the policy; repeatable."
+        ),
+        _option(
+            INPUTS,
+            "--policy",
+            metavar="FILE",
+            help="Policy file. Default: the nearest compatcheck.toml or pyproject.toml with [tool.compatcheck].",
+        ),
+        _option(INPUTS, "--no-policy", is_flag=True, help="Use no policy."),
     ],
 )
 
@@ -117,7 +127,12 @@ check_options = _apply(
             default=None,
             help="Exit 1 from this severity (info … critical), size (5GiB) or share (10%); never. Default: medium.",
         ),
-        _option(CHECKS, "--strict", is_flag=True, help="Possible findings and unreadable files fail too."),
+        _option(
+            CHECKS,
+            "--strict/--no-strict",
+            default=None,
+            help="Possible findings and unreadable files fail too; waivers need an end.",
+        ),
     ],
 )
 

@@ -21,7 +21,7 @@ from compatcheck.core.errors import InputError, NothingToCheckError
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
 
+POLICY_FILE = "compatcheck.toml"
 _RUN_READERS = {"hf_trainer", "trl", "native"}
 _LIBRARY_READERS = {"deepspeed", "accelerate"}
 
@@ -43,12 +44,14 @@ class Found(NamedTuple):
     """Packages of a requirement or lock file, or those a facts file declares."""
     is_root: bool = False
     """Whether the environment is a lock or requirement root."""
+    kind: str | None = None
+    """``requirements``, ``constraints``, ``pylock``, ``uv_lock`` or ``pyproject`` of a root."""
 
 
 class Run(NamedTuple):
     """Configurations that belong together."""
 
-    name: str
+    paths: tuple[str, ...]
     directory: str
     documents: tuple[Document, ...]
     declared: tuple[Environment, ...]
@@ -66,7 +69,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     for path in request.paths:
         if os.path.isdir(path):
             found = list(_walk(path, skipped))
-            subjects.extend(_subjects(_group(found), [item for item in found if item.is_root], shared))
+            subjects.extend(_subjects(_group(found), _independent([item for item in found if item.is_root]), shared))
         else:
             explicit.extend(_read_file(path, skipped))
     if explicit:
@@ -85,10 +88,38 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         subjects.append(build_subject("command line", None, shared.documents, shared))
     if not subjects and not any(entry.named for entry in skipped):
         named = ", ".join(request.paths)
-        hint = "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, accelerate, trainer arguments"
+        hint = (
+            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, "
+            "accelerate, trainer arguments"
+        )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
     return Gathered(tuple(subjects), tuple(skipped))
+
+
+def gather_touched(request: Request, shared: Shared) -> Gathered:
+    """Read what belongs to the files a commit touches: runs that one of them is part of, with the locks they pair with.
+
+    The working directory is walked, so that the outcome does not depend on which half of a run a commit holds; a policy
+    belongs to everything. Files that are no input are passed over, and finding none is no error.
+    """
+    touched = {os.path.realpath(path) for path in request.paths}
+    everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
+    skipped: list[Skipped] = []
+    found = list(_walk(os.curdir, skipped)) if touched else []
+    roots = [item for item in found if item.is_root]
+    kept: list[Run] = []
+    wanted = [root for root in roots if everything or os.path.realpath(root.path) in touched]
+    for run in _group(found):
+        nearest = _nearest(run.directory, roots)
+        places = {document.source.path for document in run.documents} | {root.path for root in nearest}
+        places |= {_resolve(run.directory, name) for document in run.documents for _, name, _ in document.references}
+        if everything or any(os.path.realpath(place) in touched for place in places):
+            kept.append(run)
+            wanted += [root for root in nearest if root not in wanted]
+    subjects = tuple(_subjects(kept, wanted, shared))
+    unread = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
+    return Gathered(subjects, (*shared.skipped, *unread))
 
 
 def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:
@@ -103,9 +134,15 @@ def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subje
 
 def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
     for file, kind in walk(path):
+        if path == os.curdir:
+            file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                yield Found(file, (), _read_environment(file, kind), is_root=True)
+                environment = _read_environment(file, kind)
+                if environment.packages:
+                    yield Found(file, (), environment, is_root=True, kind=kind)
+                else:
+                    skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
             elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 reading = read_configuration(file, named=False)
                 if reading is not None:
@@ -122,7 +159,7 @@ def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
         if kind is None and path.endswith((".txt", ".in")):
             kind = "requirements"
         if kind is not None:
-            yield Found(path, (), _read_environment(path, kind), is_root=True)
+            yield Found(path, (), _read_environment(path, kind), is_root=True, kind=kind)
             return
         reading = read_configuration(path, named=True)
         if reading is not None:
@@ -199,8 +236,15 @@ def _merge_run(items: Iterable[Found], directory: str) -> Run:
     items = [item for item in items if not item.is_root]
     documents = tuple(document for item in items for document in item.documents)
     declared = tuple(item.environment for item in items if item.environment is not None)
-    name = " + ".join(item.path for item in items)
-    return Run(name, directory, documents, declared)
+    return Run(tuple(item.path for item in items), directory, documents, declared)
+
+
+def name_subject(paths: Sequence[str]) -> str:
+    """Name a subject after its files; a directory they share is written once."""
+    directories = {os.path.dirname(path) for path in paths}
+    if len(paths) > 1 and len(directories) == 1 and directories != {""}:
+        return f"{directories.pop()}: {' + '.join(os.path.basename(path) for path in paths)}"
+    return " + ".join(paths)
 
 
 def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: bool = False) -> Iterator[Subject]:
@@ -212,7 +256,7 @@ def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: 
             environment = root.environment if root is not None else None
             for declared in run.declared:
                 environment = merge_environments(environment, declared)
-            name = run.name if root is None else f"{root.path} + {run.name}"
+            name = name_subject(run.paths if root is None else (root.path, *run.paths))
             if root is not None:
                 used.add(root.path)
             yield build_subject(name, _with_declared(environment, shared), (*run.documents, *shared.documents), shared)
@@ -227,6 +271,25 @@ def _with_declared(environment: Environment | None, shared: Shared) -> Environme
     return with_variables(environment, shared.variables, Source("--env-file"), complete=True)
 
 
+_LOCKS = {"pylock", "uv_lock"}
+_MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
+
+
+def _main(roots: list[Found]) -> list[Found]:
+    """Choose the roots of one directory that runs are paired with: locks, else the main files, else all."""
+    locks = [root for root in roots if root.kind in _LOCKS]
+    return locks or [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES] or roots
+
+
+def _independent(roots: list[Found]) -> list[Found]:
+    """Leave out the requirement files that another one includes: they are checked as part of it."""
+    included: set[str] = set()
+    for root in roots:
+        packages = root.environment.packages.values() if root.environment is not None else ()
+        included |= {os.path.realpath(package.source.path) for package in packages} - {os.path.realpath(root.path)}
+    return [root for root in roots if os.path.realpath(root.path) not in included] or roots
+
+
 def _nearest(directory: str, roots: list[Found]) -> list[Found]:
     by_directory: dict[str, list[Found]] = {}
     for root in roots:
@@ -234,7 +297,7 @@ def _nearest(directory: str, roots: list[Found]) -> list[Found]:
     here = os.path.abspath(directory)
     while True:
         if here in by_directory:
-            return by_directory[here]
+            return _main(by_directory[here])
         above = os.path.dirname(here)
         if above == here:
             return []

@@ -28,7 +28,7 @@ def command() -> None:
 def list_command(
     globs: tuple[str, ...],
     rule_directories: tuple[str, ...],
-    include_inactive: bool,
+    include_inactive: bool,  # noqa: FBT001 (click's signature)
     format_name: str,
 ) -> int:
     """List rules, all of them or those whose id matches a GLOB."""

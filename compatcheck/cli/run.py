@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
-from compatcheck.cli.inputs import Gathered, Request, gather
+from compatcheck.cli.policy import Plan, gather_all
 from compatcheck.core.errors import (
     EXIT_CLEAN,
     EXIT_FINDINGS,
@@ -25,7 +25,10 @@ from compatcheck.matching.engine import match
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
+    from compatcheck.cli.inputs import Gathered
+    from compatcheck.core.policy import Policy
     from compatcheck.core.source import Skipped
+    from compatcheck.matching.waivers import Waivers
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -33,7 +36,7 @@ DEFAULT_FAIL_ON = "medium"
 
 
 class Checks(NamedTuple):
-    """Which rules take part and what makes the run fail."""
+    """Which rules take part, what is waived and what makes the run fail."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -58,8 +61,13 @@ class Output(NamedTuple):
     color: str = "auto"
 
 
-def execute(request: Request, checks: Checks, output: Output) -> int:
+def execute(plan: Plan, checks: Checks, output: Output) -> int:
     """Run a check and write its reports.
+
+    Args:
+        plan: what is read, and the policy behind it.
+        checks: the checks of the command line; what they leave open the policy decides.
+        output: formats and files.
 
     Returns:
         The exit code.
@@ -71,10 +79,19 @@ def execute(request: Request, checks: Checks, output: Output) -> int:
     targets = parse_outputs(output.outputs)
     rules = open_rules(checks.rule_directories)
     require_rules(rules)
+    require_selection(checks, rules, plan.policy)
     threshold = parse_threshold(checks.fail_on)
-    gathered = gather(request, rules, os.environ)
-    report = build_report(gathered, rules, checks, threshold)
-    report = report._replace(seconds=time.perf_counter() - started)
+    hook = any(request.hook for request in plan.requests)
+    gathered = gather_all(plan, rules, os.environ)
+    waivers = open_waivers(plan, checks, rules)
+    report = build_report(gathered, rules, checks, threshold, waivers)
+    report = report._replace(
+        seconds=time.perf_counter() - started,
+        policy=None if plan.policy is None else plan.policy.path,
+        waiver_notes=() if waivers is None else waivers.notes(complete=plan.complete),
+    )
+    if hook and report.exit_code == EXIT_NOTHING_TO_CHECK:
+        report = report._replace(exit_code=EXIT_CLEAN)
     write_reports(report, output, targets)
     return report.exit_code
 
@@ -90,21 +107,74 @@ def require_rules(rules: RuleSet) -> None:
         raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
 
 
-def build_report(gathered: Gathered, rules: RuleSet, checks: Checks, threshold: Threshold) -> Report:
-    """Match every subject and judge the outcome."""
+def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = None) -> None:
+    """Refuse a selection that no rule meets: it would find nothing anywhere.
+
+    Raises:
+        UsageError: a misspelt glob, or everything is ignored.
+    """
+    if not (checks.select or checks.ignore):
+        return
+    ids = [rule.id for rule in rules.all_rules() if rule.status == "active"]
+    for pattern in checks.select:
+        if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):
+            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+            from compatcheck.core.source import Source  # noqa: PLC0415 (only on the way to an error)
+
+            near = get_close_matches(pattern, [*ids, *{f"{name.partition('/')[0]}/*" for name in ids}], n=1)
+            msg = f"no rule matches {pattern!r}"
+            source = Source(policy.path, "select") if policy is not None and checks.select is policy.select else None
+            raise UsageError(
+                msg, source=source, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`"
+            )
+    if not any(map(checks.selects, ids)):
+        msg = "no rule is left to check"
+        raise UsageError(msg, hint="narrow --ignore, or widen --select")
+
+
+def open_waivers(plan: Plan, checks: Checks, rules: RuleSet) -> Waivers | None:
+    """Return the waivers of the policy, None when there are none.
+
+    Raises:
+        UsageError: one without an end under ``--strict``.
+    """
+    if plan.policy is None or not plan.policy.waivers:
+        return None
+    from datetime import date  # noqa: PLC0415 (only with waivers)
+
+    from compatcheck.matching.waivers import Waivers  # noqa: PLC0415 (only with waivers)
+
+    for waiver in plan.policy.waivers:
+        if checks.strict and waiver.expires is None and waiver.until is None:
+            msg = f"the waiver of {waiver.rule} has no end, which --strict asks for"
+            hint = 'add expires = 2027-01-31, or until = "deepspeed>=0.16.8"'
+            raise UsageError(msg, source=waiver.source, hint=hint)
+    return Waivers(plan.policy.waivers, rules, date.today())  # noqa: DTZ011 (a day as the project's people have it)
+
+
+def build_report(
+    gathered: Gathered,
+    rules: RuleSet,
+    checks: Checks,
+    threshold: Threshold,
+    waivers: Waivers | None = None,
+) -> Report:
+    """Match every subject, lay the waivers over the findings and judge the outcome."""
     findings: list[Finding] = []
     skipped = list(gathered.skipped)
     subjects = []
     for subject in gathered.subjects:
         outcome = match(subject, rules, checks.selects)
-        findings.extend(outcome.findings)
+        findings.extend(outcome.findings if waivers is None else waivers.apply(outcome.findings, subject))
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
         subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
     if findings:
         findings = [add_lines(finding) for finding in findings]
     skipped = list(dict.fromkeys(skipped))
-    code = judge(findings, skipped, gathered.subjects, threshold, strict=checks.strict)
+    findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
+    code = judge(findings, skipped, gathered.subjects, strict=checks.strict)
     return Report(
         version=__version__,
         database_id=rules.id,
@@ -119,22 +189,17 @@ def build_report(gathered: Gathered, rules: RuleSet, checks: Checks, threshold: 
     )
 
 
-def judge(
-    findings: Sequence[Finding],
-    skipped: Sequence[Skipped],
-    subjects: Sequence[Subject],
-    threshold: Threshold,
-    *,
-    strict: bool,
-) -> int:
+def mark_failing(finding: Finding, subjects: Sequence[Subject], threshold: Threshold, *, strict: bool) -> Finding:
+    """Mark a finding that counts against ``--fail-on``."""
+    counts = finding.suppressed is None and (strict or finding.status == "affected")
+    fails = counts and threshold.reached_by(finding, _device_bytes(subjects, finding))
+    return finding._replace(fails=True) if fails else finding
+
+
+def judge(findings: Sequence[Finding], skipped: Sequence[Skipped], subjects: Sequence[Subject], *, strict: bool) -> int:
     """Return the exit code: findings win over unreadable inputs, and an empty scan is not clean."""
-    for finding in findings:
-        if (
-            finding.suppressed is None
-            and (strict or finding.status == "affected")
-            and threshold.reached_by(finding, _device_bytes(subjects, finding))
-        ):
-            return EXIT_FINDINGS
+    if any(finding.fails for finding in findings):
+        return EXIT_FINDINGS
     if any(entry.named or strict for entry in skipped):
         return EXIT_UNREADABLE_INPUT
     if not any(holds_something(subject) for subject in subjects):
@@ -222,7 +287,7 @@ def reporter(name: str) -> Reporter:
     return lambda report, _: str(module.format_report(report))
 
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
 
 
 def parse_outputs(texts: Sequence[str]) -> list[tuple[str, str]]:
@@ -259,14 +324,23 @@ def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, s
         )
     else:
         text = reporter(output.format_name)(report, output)
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
     for name, path in targets:
+        content = printable(reporter(name)(report, output).rstrip("\n") + "\n", "utf-8")
         try:
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(reporter(name)(report, output).rstrip("\n") + "\n")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
         except OSError as error:
             msg = f"--output {name}:{path} cannot be written: {error.strerror}"
             raise UsageError(msg) from None
+
+
+def printable(text: str, encoding: str) -> str:
+    """Write what an encoding cannot hold as escapes: names of files in other encodings, signs outside the locale's.
+
+    In JSON these escapes mean the very characters.
+    """
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def wants_color(choice: str, environ: Mapping[str, str]) -> bool:

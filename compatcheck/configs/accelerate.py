@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, none_when_zero, translate
@@ -9,8 +10,6 @@ from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_te
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from compatcheck.core.document import Document
 
 _STRATEGIES = {"1": "full_shard", "2": "shard_grad_op", "3": "no_shard", "4": "hybrid_shard", "5": "hybrid_shard_zero2"}
@@ -56,6 +55,10 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     _FSDP + "fsdp_offload_params": Key("training.fsdp_offload_params"),
     _FSDP + "fsdp_activation_checkpointing": Key("training.fsdp_activation_checkpointing"),
     _FSDP + "fsdp_limit_all_gathers": Key("training.fsdp_limit_all_gathers"),
+    "megatron_lm_config.megatron_lm_tp_degree": Key("training.tensor_parallel"),
+    "megatron_lm_config.megatron_lm_pp_degree": Key("training.pipeline_parallel"),
+    "megatron_lm_config.megatron_lm_context_parallel_size": Key("training.context_parallel"),
+    "megatron_lm_config.megatron_lm_expert_model_parallel_size": Key("training.expert_parallel"),
     "parallelism_config.parallelism_config_tp_size": Key("training.tensor_parallel"),
     "parallelism_config.parallelism_config_cp_size": Key("training.context_parallel"),
 }
@@ -85,16 +88,29 @@ _PLAIN = {
     "use_cpu",
     "num_cpu_threads_per_process",
 }
+_SECTION_NAMES = {
+    "deepspeed_config": (
+        "deepspeed_config_file deepspeed_exclusion_filter deepspeed_hostfile deepspeed_inclusion_filter "
+        "deepspeed_multinode_launcher gradient_clipping offload_optimizer_nvme_path offload_param_nvme_path "
+        "fp16_enabled"
+    ),
+    "fsdp_config": (
+        "fsdp_auto_wrap_policy fsdp_backward_prefetch fsdp_backward_prefetch_policy fsdp_forward_prefetch "
+        "fsdp_ignored_modules fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap"
+    ),
+}
+"""Keys of the sections that decide about memory, which have no bearing on it; any other key there is worth a word."""
+
 _SECTIONS = (
-    "deepspeed_config",
-    "dynamo_config.",
-    "fp8_config.",
-    "fsdp_config",
-    "ipex_config.",
-    "megatron_lm_config.",
-    "mpirun_config.",
-    "parallelism_config.",
-    "tp_config.",
+    "dynamo_config",
+    "fp8_config",
+    "ipex_config",
+    "megatron_lm_config",
+    "mpirun_config",
+    "parallelism_config",
+    "tp_config",
+    "tpu_env",
+    "commands",
 )
 
 
@@ -118,13 +134,20 @@ def read(path: str) -> Document:
     )
     if sharding is not None:
         table["distributed_type"] = Key("training.sharding", lambda _: sharding)
-    if kind == "FSDP" and "fsdp_version" not in (data.get("fsdp_config") or {}):
+    fsdp = data.get("fsdp_config")
+    if kind == "FSDP" and not (isinstance(fsdp, Mapping) and "fsdp_version" in fsdp):
         table["distributed_type"] = (
             Key("training.sharding", lambda _: "fsdp"),
             Key("training.fsdp_version", lambda _: 1),
         )
+    parallelism = data.get("parallelism_config") or {}
+    size = "parallelism_config_sp_size"
+    if isinstance(parallelism, Mapping) and parallelism.get(size) not in (None, 1, "1"):
+        del table["parallelism_config.parallelism_config_cp_size"]
+        table[f"parallelism_config.{size}"] = Key("training.context_parallel")
     references: tuple[tuple[str, str, str], ...] = ()
-    inner = (data.get("deepspeed_config") or {}).get("deepspeed_config_file")
+    section = data.get("deepspeed_config")
+    inner = section.get("deepspeed_config_file") if isinstance(section, Mapping) else None
     if isinstance(inner, str):
         references = (("deepspeed", inner, "deepspeed_config.deepspeed_config_file"),)
     stop = {"fsdp_config.fsdp_transformer_layer_cls_to_wrap", "commands"}
@@ -133,4 +156,7 @@ def read(path: str) -> Document:
 
 
 def _irrelevant(key: str) -> bool:
-    return key in _PLAIN or key.startswith(_SECTIONS)
+    section, _, name = key.partition(".")
+    if section in _SECTION_NAMES:
+        return not name or name in _SECTION_NAMES[section].split()
+    return section in _PLAIN or section in _SECTIONS

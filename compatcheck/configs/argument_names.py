@@ -1,7 +1,7 @@
 """Names of the arguments of the HF Trainer and of TRL's trainers, over their releases: keys a file may hold.
 
-Read from the dataclasses of transformers 4.30.2 to 5.23.0 and of TRL 0.9.6 to 1.16.0. A name that is here and has no row in the key
-table of the reader has no bearing on memory.
+Read from the dataclasses of transformers 4.30.2 to 5.23.0 and of TRL 0.9.6 to 1.16.0. A name that is here and has
+no row in the key table of the reader has no bearing on memory.
 """
 
 ARGUMENT_NAMES = """

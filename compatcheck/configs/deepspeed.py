@@ -53,6 +53,7 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "data_types.grad_accum_dtype": Key("training.grad_accum_dtype", _dtype),
     "torch_autocast.enabled": Key("training.torch_autocast"),
     "bf16.bf16_master_weights_and_grads": Key("training.bf16_master_weights_and_grads"),
+    "tensor_parallel.autotp_size": Key("training.tensor_parallel", lambda value: value or LEAVE),
     "compile.deepcompile": Key("training.deepcompile"),
     _ZERO + "stage": Key("training.zero_stage"),
     _ZERO + "contiguous_gradients": Key("training.contiguous_gradients"),
@@ -89,13 +90,56 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
 }
 """Dotted key → meaning; the names of ``deepspeed/runtime/zero/config.py`` and their ``stage3_`` aliases."""
 
+_SECTION_NAMES = {
+    "activation_checkpointing": {
+        "partition_activations",
+        "contiguous_memory_optimization",
+        "cpu_checkpointing",
+        "number_checkpoints",
+        "synchronize_checkpoint_boundary",
+        "profile",
+    },
+    "bf16": {
+        "bf16_master_weights_and_grads",
+        "bf16_optimizer_states",
+        "check_grad_overflow",
+        "enabled",
+        "immediate_grad_update",
+    },
+    "bfloat16": {"enabled", "immediate_grad_update"},
+    "fp16": {
+        "auto_cast",
+        "consecutive_hysteresis",
+        "enabled",
+        "fp16_master_weights_and_grads",
+        "hysteresis",
+        "initial_scale_power",
+        "loss_scale",
+        "loss_scale_window",
+        "min_loss_scale",
+        "opt_level",
+    },
+    "optimizer": {"type", "params", "legacy_fusion"},
+}
+"""Keys of the sections in which a misspelt key would change memory."""
+_OFFLOAD_PLAIN = {
+    "offload_optimizer": {
+        "buffer_count",
+        "fast_init",
+        "nvme_path",
+        "pipeline",
+        "pipeline_read",
+        "ratio",
+        "super_offload",
+    }
+    | {"cpuadam_cores_perc", "buffer_size", "max_in_cpu"},
+    "offload_param": {"buffer_count", "buffer_size", "max_in_cpu", "nvme_path"},
+}
+
 _SECTIONS = (
-    "activation_checkpointing.",
     "aio.",
     "amp.",
     "autotuning.",
-    "bf16.",
-    "bfloat16.",
     "checkpoint.",
     "comms_logger.",
     "compile.",
@@ -106,11 +150,9 @@ _SECTIONS = (
     "data_types.",
     "elasticity.",
     "flops_profiler.",
-    "fp16.",
     "hybrid_engine.",
     "monitor_config.",
     "nebula.",
-    "optimizer.",
     "pipeline.",
     "progressive_layer_drop.",
     "quantize_training.",
@@ -243,6 +285,9 @@ def _precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _irrelevant(key: str) -> bool:
     if key.startswith(_ZERO):
-        rest = key.removeprefix(_ZERO)
-        return rest.split(".")[0] in _ZERO_PLAIN or rest.startswith(("offload_optimizer.", "offload_param."))
-    return key in _PLAIN or key.startswith(_SECTIONS)
+        section, _, name = key.removeprefix(_ZERO).partition(".")
+        return section in _ZERO_PLAIN or name in _OFFLOAD_PLAIN.get(section, ())
+    section, _, name = key.partition(".")
+    if section in _SECTION_NAMES:
+        return not name or name.split(".")[0] in _SECTION_NAMES[section]
+    return section.startswith("_") or key in _PLAIN or key.startswith(_SECTIONS)

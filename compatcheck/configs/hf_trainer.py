@@ -6,6 +6,8 @@ that ``HfArgumentParser`` and TRL's command line read do.
 
 from __future__ import annotations
 
+import os
+import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +109,8 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "gradient_accumulation_steps": Key("training.gradient_accumulation_steps"),
     "gradient_checkpointing": Key("training.gradient_checkpointing", _boolean),
     "gradient_checkpointing_kwargs.use_reentrant": _REENTRANT,
+    "activation_checkpointing": Key("training.gradient_checkpointing", _boolean),
+    "activation_checkpointing_kwargs.use_reentrant": _REENTRANT,
     "use_reentrant": _REENTRANT,
     "optim": (
         Key("training.optimizer", _optimizer),
@@ -153,6 +157,8 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "fsdp_config.fsdp_cpu_ram_efficient_loading": Key("training.fsdp_cpu_ram_efficient_loading"),
     "fsdp_config.use_orig_params": Key("training.fsdp_use_orig_params"),
     "fsdp_config.fsdp_use_orig_params": Key("training.fsdp_use_orig_params"),
+    "fsdp_config.offload_params": Key("training.fsdp_offload_params"),
+    "fsdp_config.fsdp_offload_params": Key("training.fsdp_offload_params"),
     "fsdp_config.limit_all_gathers": Key("training.fsdp_limit_all_gathers"),
     "fsdp_config.sync_module_states": Key("training.fsdp_sync_module_states"),
     "fsdp_config.state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
@@ -252,7 +258,6 @@ _SECTIONS = (
     "dataset_mixer.",
     "dataset_mixture.",
     "dataset_kwargs.",
-    "fsdp_config.",
     "generation_config.",
     "generation_kwargs.",
     "gradient_checkpointing_kwargs.",
@@ -262,6 +267,8 @@ _SECTIONS = (
     "optim_args.",
     "parallelism_config.",
     "chat_template_kwargs.",
+    "code_",
+    "dataset_",
     "hub_",
     "push_to_hub",
     "wandb_",
@@ -294,16 +301,34 @@ _TRL_MARKS = {
         "completion_only_loss",
         "eval_packing",
     },
-    "dpo": {
-        "precompute_ref_log_probs",
-        "rpo_alpha",
-        "loss_weights",
-        "label_smoothing_dpo",
-        "reference_free",
-        "max_prompt_length",
-    },
+    "dpo": {"rpo_alpha", "loss_weights", "label_smoothing_dpo", "reference_free", "use_weighting", "f_divergence_type"},
     "grpo": {"num_generations", "max_completion_length", "use_vllm", "vllm_mode", "scale_rewards", "reward_funcs"},
 }
+"""Keys that only one trainer has."""
+_TRL_SHARED = {
+    "dataset_mixer",
+    "dataset_mixture",
+    "dataset_train_split",
+    "dataset_test_split",
+    "max_prompt_length",
+    "precompute_ref_log_probs",
+}
+"""Keys that several of TRL's trainers and scripts have and the plain Trainer does not."""
+_PREFERENCE_LOSSES = {
+    "apo_down",
+    "apo_zero",
+    "aot",
+    "aot_pair",
+    "bco_pair",
+    "discopop",
+    "exo_pair",
+    "nca_pair",
+    "robust",
+    "sppo_hard",
+}
+"""Values of ``loss_type`` that only DPO has."""
+_TRAINER_WORDS = {"sft", "dpo", "orpo", "cpo", "kto", "bco", "gkd", "ppo", "rloo", "grpo", "xpo", "prm", "reward"}
+"""Words in the path of a recipe that name its trainer."""
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -327,7 +352,7 @@ def read(path: str) -> tuple[Document, ...]:
 def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     """Translate parsed arguments."""
     source = Source(path)
-    trainer = detect_trainer(data)
+    trainer, place = detect_trainer(data, path)
     leaves = dict(flatten(data, stop={"deepspeed", "dataset_mixer", "dataset_mixture"}))
     table: dict[str, Key | tuple[Key, ...]] = dict(TABLE)
     precision = _precision(data)
@@ -349,10 +374,10 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
         documents.append(deepspeed.read_data(inner, path, "deepspeed."))
     leaves.pop("deepspeed", None)
     if trainer is not None:
-        leaves["(keys of this trainer)"] = trainer
-        table["(keys of this trainer)"] = Key("training.trainer")
+        leaves[place] = trainer
+        table[place] = Key("training.trainer")
     translation = translate(iter(leaves.items()), table, irrelevant=_irrelevant, source=source)
-    reader = "trl" if trainer not in {None, "causal_lm"} else "hf_trainer"
+    reader = "trl" if trainer is not None or _TRL_SHARED & data.keys() else "hf_trainer"
     return (make_document(reader, source, translation, tuple(references)), *documents)
 
 
@@ -360,13 +385,24 @@ def _constant(value: object, _: object) -> object:
     return value
 
 
-def detect_trainer(data: Mapping[str, Any]) -> str | None:
-    """Tell the TRL trainer from keys only it has; None when nothing decides (a plain Trainer or an unknown script)."""
+def detect_trainer(data: Mapping[str, Any], path: str = "") -> tuple[str | None, str]:
+    """Tell the TRL trainer from keys only it has, else from a word in the path of a file that is TRL's by its other keys.
+
+    Returns:
+        The trainer, None when nothing decides (a plain Trainer or an unknown script), and what decided, as a key.
+    """
     scores = {name: len(marks & data.keys()) for name, marks in _TRL_MARKS.items()}
+    if data.get("loss_type") in _PREFERENCE_LOSSES:
+        scores["dpo"] += 1
     best = max(scores, key=lambda name: scores[name])
-    if scores[best] == 0 or list(scores.values()).count(scores[best]) > 1:
-        return None
-    return best
+    if scores[best] and list(scores.values()).count(scores[best]) == 1:
+        return best, "(keys of this trainer)"
+    if scores[best] or _TRL_SHARED & data.keys():
+        words = re.split(r"[^a-z]+", "/".join(path.lower().replace(os.sep, "/").split("/")[-3:]))
+        named = _TRAINER_WORDS.intersection(words)
+        if len(named) == 1:
+            return named.pop(), "(path of this file)"
+    return None, ""
 
 
 def _keys(entry: Key | tuple[Key, ...]) -> tuple[Key, ...]:
@@ -379,7 +415,7 @@ def _precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
             return key, key
     if data.get("bf16") is False and data.get("fp16") in (None, False):
         return "bf16", "no"
-    if data.get("fp16") is False and data.get("bf16") is False:
+    if data.get("fp16") is False and data.get("bf16") is None:
         return "fp16", "no"
     return None
 
@@ -407,6 +443,25 @@ def _argument_names() -> frozenset[str]:
     return frozenset(ARGUMENT_NAMES.split())
 
 
+_FSDP_PLAIN = frozenset(
+    [
+        "auto_wrap_policy",
+        "backward_prefetch",
+        "forward_prefetch",
+        "ignored_modules",
+        "min_num_params",
+        "transformer_layer_cls_to_wrap",
+        "xla",
+        "xla_fsdp_grad_ckpt",
+        "xla_fsdp_settings",
+        "xla_fsdp_v2",
+    ],
+)
+"""Keys of ``fsdp_config``, with or without the prefix ``fsdp_``, that have no bearing on memory by themselves."""
+
+
 def _irrelevant(key: str) -> bool:
-    name = key.split(".", maxsplit=1)[0]
+    name, _, inner = key.partition(".")
+    if name == "fsdp_config" and inner:
+        return inner.removeprefix("fsdp_") in _FSDP_PLAIN
     return key in SCRIPT_KEYS or name in SCRIPT_KEYS or name in _argument_names() or key.startswith(_SECTIONS)

@@ -77,7 +77,9 @@ def _document(config: Mapping[str, Any], path: str, counts: ParameterCounts | No
     source = Source(path)
     statements: list[Statement] = []
     skipped: list[Skipped] = []
-    for fact, (value, key) in dimensions(config).items():
+    for dimension, (value, key) in dimensions(config).items():
+        # a file states how its weights are stored; in which dtype they are loaded is the program's choice
+        fact = "model.stored_dtype" if dimension == "model.load_dtype" else dimension
         try:
             statements.append(Statement(fact, key, parse_value(fact, value, source._replace(key=key))))
         except UsageError as error:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.configs import accelerate, deepspeed, hf_trainer, model, native
+from compatcheck.configs import accelerate, deepspeed, hf_trainer, model, native, other_frameworks
 from compatcheck.configs.text import parse_json_or_yaml, read_text
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
@@ -38,9 +38,14 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         What it says, or None when it was walked into and is no training configuration.
 
     Raises:
-        InputError: not readable, malformed, or (when named) of no known kind.
+        InputError: not readable, malformed, of a program whose files are not read, or (when named) of no known kind.
     """
     kind, data = _classify(path, named=named)
+    framework = None if kind in {"native", "accelerate", "deepspeed"} else other_frameworks.recognise(data)
+    if framework is not None:
+        msg = f"is a configuration of {framework}, which this release does not read"
+        hint = "state what it sets in a facts file (compatcheck: 1), with training.framework"
+        raise InputError(msg, source=Source(path), hint=hint)
     match kind:
         case "native":
             document, environment = native.read(path)
@@ -134,9 +139,21 @@ def _read_named_model(name: str, base: str, rules: RuleSet, environ: Mapping[str
     return model.read(local if os.path.exists(local) else name, rules, environ, place)
 
 
+_MAX_ABOVE = 6
+"""How many directories above a file are tried as the one its program is started in."""
+
+
 def _beside(base: str, name: str) -> str:
-    """Resolve a path the way programs do, from the working directory, and beside the naming file otherwise."""
+    """Resolve a path the way programs do, from the working directory; else beside the naming file or in a directory above."""
     if os.path.isabs(name) or os.path.exists(name):
         return name
-    beside = os.path.join(os.path.dirname(base), name)
-    return beside if os.path.exists(beside) else name
+    directory = os.path.dirname(base)
+    for _ in range(_MAX_ABOVE):
+        file = os.path.normpath(os.path.join(directory, name))
+        if os.path.exists(file):
+            return file
+        above = os.path.dirname(directory) if directory not in {"", ".", ".."} else ""
+        if above == directory or os.path.exists(os.path.join(directory, ".git")):
+            break
+        directory = above
+    return name

@@ -54,6 +54,12 @@ class Suppression(NamedTuple):
 
     reason: str
     expires: str | None
+    """Last day it holds, ``2027-01-31``."""
+    until: str | None = None
+    """Range that ends it once it is satisfied, ``deepspeed>=0.16.8``."""
+    owner: str | None = None
+    source: Source | None = None
+    """Where the waiver stands."""
 
 
 class Finding(NamedTuple):
@@ -81,7 +87,8 @@ class Finding(NamedTuple):
     """(rule id, title) of wrong advice about this finding that people repeat."""
     measured_here: Mapping[str, object] | None = None
     suppressed: Suppression | None = None
-    fingerprint: str = ""
+    fails: bool = False
+    """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
 
 
 class SubjectReport(NamedTuple):
@@ -124,6 +131,9 @@ class Report(NamedTuple):
     waiver_notes: tuple[str, ...] = ()
     """Unused and expired waivers."""
     seconds: float = 0.0
+    """Time from reading the options to the finished report."""
+    policy: str | None = None
+    """Policy file that took part."""
 
 
 def severity_rank(severity: str) -> int:

@@ -83,7 +83,8 @@ def _decide_clause(
 def _uncertainty(name: str, verdict: str, scope: FactScope) -> str | None:
     package = scope.package(name)
     if verdict == "boundary" and package is not None:
-        return f"{name} {package.version} is a pre-release or source build of a release the range ends at: the change may or may not be in it"
+        build = f"{name} {package.version} is a pre-release or source build of a release the range ends at"
+        return f"{build}: the change may or may not be in it"
     if verdict == "some" and package is not None:
         return f"{name}{package.specifier or ' (any release)'} allows affected and unaffected releases"
     if verdict == "unknown" and package is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.summary import place_text, shared_directory, value_text
 from compatcheck.core.units import format_bytes
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def format_explanation(explanation: Any) -> str:  # noqa: ANN401 (matching.expla
 
 def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     rule, decision, texts = explanation.rule, explanation.decision, explanation.texts
+    base = _base(explanation)
     yield f"{rule.id}: {_VERDICTS[decision.status]}"
     yield f"  {rule.title}"
     yield f"  {explanation.subject}" + ("" if explanation.role == "train" else f" ({explanation.role})")
@@ -33,15 +35,15 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
     for index, alternative in enumerate(explanation.alternatives):
         if several:
             yield f"  affected, alternative {index + 1}"
-        yield from _conditions(alternative)
+        yield from _conditions(alternative, base)
     if explanation.conditions:
         yield "  and"
-        yield from _conditions(explanation.conditions)
+        yield from _conditions(explanation.conditions, base)
     if explanation.exceptions:
         yield "  unless"
-        yield from _conditions(explanation.exceptions)
+        yield from _conditions(explanation.exceptions, base)
     yield ""
-    yield from _size(explanation)
+    yield from _size(explanation, base)
     if decision.needs:
         yield f"  would decide it: {', '.join(decision.needs)}"
     blocking = _blocking(explanation)
@@ -55,7 +57,7 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
             yield f"  {heading}"
             for paragraph in text.split("\n\n"):
                 yield from wrap(" ".join(paragraph.split()), _WIDTH, initial_indent="    ", subsequent_indent="    ")
-    yield f"  confidence: {rule.confidence}" + (f"; evidence: {', '.join(texts.evidence)}" if texts.evidence else "")
+    yield f"  confidence: {rule.confidence}" + (f": {_evidence(texts.evidence)}" if texts.evidence else "")
     for reference in texts.references:
         yield f"  {reference['type'].lower():<13} {reference['url']}"
     yield ""
@@ -68,7 +70,7 @@ _VERDICTS = {
 }
 
 
-def _conditions(conditions: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
+def _conditions(conditions: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     for condition in conditions:
         yield from wrap(
             f"{_MARKS[condition.outcome]}  {condition.text}",
@@ -77,23 +79,24 @@ def _conditions(conditions: Any) -> Iterator[str]:  # noqa: ANN401 (see format_e
             subsequent_indent="         ",
         )
         for fact in condition.facts:
-            yield f"           {fact.name} = {_show(fact)}{_place(fact)}"
+            yield f"           {_named(fact)}  [{place_text(fact, base)}]"
         for name in condition.missing:
             yield f"           {name} is unknown"
 
 
-def _size(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
+def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     formula = explanation.texts.formula
     if formula is None:
         yield "  size: no formula is established"
         return
     yield from wrap(f"size: {formula}", _WIDTH, initial_indent="  ", subsequent_indent="        ")
     for fact in explanation.size_facts:
-        yield f"           {fact.name} = {_show(fact)}{_place(fact)}"
+        yield f"           {_named(fact)}  [{place_text(fact, base)}]"
     if explanation.expected_bytes is None:
         yield f"        needs {', '.join(explanation.size_needs)}"
     else:
-        yield f"        = {explanation.expected_bytes:,} bytes = {format_bytes(explanation.expected_bytes)} per {explanation.rule.scope}"
+        size = explanation.expected_bytes
+        yield f"        = {size:,} bytes = {format_bytes(size)} per {explanation.rule.scope}"
 
 
 def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explanation)
@@ -111,21 +114,34 @@ def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explan
 
 
 def _because(condition: Any) -> str:  # noqa: ANN401 (see format_explanation)
-    found = ", ".join(f"{fact.name} {_show(fact)}" for fact in condition.facts)
+    found = ", ".join(f"{_named(fact)}" for fact in condition.facts)
     return f"{condition.text} (found {found})" if found else condition.text
 
 
-def _show(fact: Fact) -> str:
-    if fact.value is None:
-        return "none"
-    if isinstance(fact.value, bool):
-        return "true" if fact.value else "false"
-    if isinstance(fact.value, tuple):
-        return ", ".join(fact.value) or "(none)"
-    return f"{fact.value:,}" if isinstance(fact.value, int) else str(fact.value)
+def _base(explanation: Any) -> str:  # noqa: ANN401 (see format_explanation)
+    """Return the directory, with its slash, that holds every file the explanation points at."""
+    conditions = [
+        *explanation.conditions,
+        *explanation.exceptions,
+        *(part for parts in explanation.alternatives for part in parts),
+    ]
+    facts = [fact for condition in conditions for fact in condition.facts] + list(explanation.size_facts)
+    return shared_directory(source for fact in facts for source in fact.sources)
 
 
-def _place(fact: Fact) -> str:
-    words = [fact.note] if fact.note else []
-    words += [str(fact.sources[0])] if fact.sources else []
-    return f"  [{fact.origin}: {'; '.join(words)}]" if words else f"  [{fact.origin}]"
+def _named(fact: Fact) -> str:
+    """Write a fact with exact numbers: an explanation is arithmetic."""
+    value = (
+        f"{fact.value:,}"
+        if isinstance(fact.value, int) and not isinstance(fact.value, bool)
+        else value_text(fact.value)
+    )
+    return f"{fact.name} {value}" if "." not in fact.name else f"{fact.name} = {value}"
+
+
+def _evidence(names: tuple[str, ...]) -> str:
+    folders: dict[str, int] = {}
+    for name in names:
+        folder = name.rpartition("/")[0]
+        folders[folder] = folders.get(folder, 0) + 1
+    return ", ".join(f"{count} measurement{'s' if count > 1 else ''} in {folder}" for folder, count in folders.items())

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from compatcheck.core.fingerprint import fingerprint
+from compatcheck.core.summary import summarise
+
 if TYPE_CHECKING:
     from compatcheck.core.facts import Fact, Value
     from compatcheck.core.report import Finding, Report, SubjectReport
@@ -20,7 +23,7 @@ def format_report(report: Report) -> str:
 
 def describe_report(report: Report) -> dict[str, object]:
     """Describe a report as plain data."""
-    suppressed = sum(finding.suppressed is not None for finding in report.findings)
+    summary = summarise(report)
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "compatcheck", "version": report.version},
@@ -33,15 +36,18 @@ def describe_report(report: Report) -> dict[str, object]:
             for entry in report.skipped
         ],
         "summary": {
-            "findings": len(report.findings) - suppressed,
-            "affected": sum(finding.suppressed is None and finding.status == "affected" for finding in report.findings),
-            "possible": sum(finding.suppressed is None and finding.status == "possible" for finding in report.findings),
-            "suppressed": suppressed,
-            "not_checked": len(report.skipped),
+            "findings": summary.findings,
+            "affected": summary.affected,
+            "possible": summary.possible,
+            "suppressed": summary.waived,
+            "failing": summary.failing,
+            "not_checked": summary.not_checked,
             "fail_on": report.threshold,
             "strict": report.strict,
             "exit_code": report.exit_code,
             "waivers": list(report.waiver_notes),
+            "policy": report.policy,
+            "seconds": round(report.seconds, 3),
         },
     }
 
@@ -113,8 +119,15 @@ def _finding(finding: Finding) -> dict[str, object]:
         "measured_here": None if finding.measured_here is None else dict(finding.measured_here),
         "suppressed": None
         if finding.suppressed is None
-        else {"reason": finding.suppressed.reason, "expires": finding.suppressed.expires},
-        "fingerprint": finding.fingerprint,
+        else {
+            "reason": finding.suppressed.reason,
+            "expires": finding.suppressed.expires,
+            "until": finding.suppressed.until,
+            "owner": finding.suppressed.owner,
+            "source": None if finding.suppressed.source is None else str(finding.suppressed.source),
+        },
+        "fails": finding.fails,
+        "fingerprint": fingerprint(finding),
     }
 
 

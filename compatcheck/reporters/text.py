@@ -5,16 +5,27 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from compatcheck.core.units import format_bytes
+from compatcheck.core.folding import fold_findings, fold_skips, fold_unknown_versions, shorten
+from compatcheck.core.summary import (
+    closing_line,
+    fact_text,
+    needs_text,
+    place_text,
+    shared_directory,
+    size_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compatcheck.core.facts import Fact, Value
-    from compatcheck.core.report import Finding, FindingImpact, Report, SubjectReport
+    from compatcheck.core.report import Finding, Report, SubjectReport
 
 MAX_POSSIBLE = 5
 """Possible findings shown in full; the rest are counted."""
+
+MAX_SUBJECTS = 3
+"""Subjects reported one by one; what more of them have in common is said once."""
 
 _COLORS = {"critical": "1;31", "high": "31", "medium": "33", "low": "36", "info": "2"}
 _LABEL = 9
@@ -25,7 +36,7 @@ def format_report(report: Report, *, verbose: int, quiet: bool, color: bool, wid
 
     Args:
         report: the report.
-        verbose: 0 to 2; from 1 on every possible finding and unread key is shown.
+        verbose: 0 to 2; from 1 on every subject, possible finding and unread key is shown.
         quiet: one line per finding.
         color: whether to write ANSI colours.
         width: columns.
@@ -46,28 +57,27 @@ class _Writer:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def lines(self, report: Report) -> Iterator[str]:
-        several = len(report.subjects) > 1
-        for subject in report.subjects:
+        fold = len(report.subjects) > MAX_SUBJECTS and not self.verbose and not self.quiet
+        if fold:
+            yield from self.folded(report)
+        for subject in report.subjects if not fold else ():
             findings = [finding for finding in report.findings if finding.subject == subject.id]
             if self.quiet:
                 yield from (self.one_line(finding) for finding in findings)
                 continue
-            self.base = _common_directory(findings)
+            self.base = shared_directory(source for finding in findings for source in finding.locations)
             yield self.paint(
-                subject.id.replace(f" + {self.base}", " + ") if self.base or several else subject.origin,
+                subject.origin if subject.origin.startswith(subject.id) else subject.id,
                 "1",
             )
             yield from self.subject(subject, findings)
         if not self.quiet:
-            for entry in report.skipped:
-                yield from self.wrapped("not read", f"{entry.source}: {entry.reason}", "33")
-                if entry.hint:
-                    yield from self.wrapped("", entry.hint)
+            yield from self.skipped(report)
             for note in report.waiver_notes:
                 yield from self.wrapped("waiver", note)
             if report.skipped or report.waiver_notes:
                 yield ""
-        yield self.closing(report)
+        yield closing_line(report)
 
     def subject(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
         shown = [finding for finding in findings if finding.suppressed is None]
@@ -94,19 +104,30 @@ class _Writer:
             options = sorted({_hardware_option(need) for finding in waiting for need in finding.needs})
             yield from self.wrapped(
                 "hardware",
-                f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them",
+                f"{count} rule{'s wait' if count > 1 else ' waits'} for {' and '.join(options)}; -v shows them",
             )
-        if subject.waiting:
+        configured = any(fact.origin == "configuration" for _, fact in subject.facts)
+        if subject.waiting and not configured:
             yield ""
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
             yield from self.wrapped("waiting", text)
-        if not shown:
+        for finding in findings:
+            if finding.suppressed is not None:
+                end = finding.suppressed.expires or finding.suppressed.until
+                until = f" (until {end})" if end else ""
+                yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
+        if not findings:
             yield f"  no known problem among the rules about {self.covered(subject)}"
+        yield from self.remarks(subject)
+        yield ""
+
+    def remarks(self, subject: SubjectReport) -> Iterator[str]:
+        """Say what could not be decided, filled in or read of a subject."""
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
-                f"{name}: " + "; ".join(f"{_show(value)} at {source}" for value, source in values),
+                f"{name}: " + "; ".join(f"{value_text(value)} at {source}" for value, source in values),
                 "33",
             )
         for name, source, why in subject.unresolved:
@@ -125,7 +146,74 @@ class _Writer:
         if self.verbose:
             for note in subject.notes:
                 yield from self.wrapped("note", note)
+
+    def folded(self, report: Report) -> Iterator[str]:
+        """Report many subjects together, rule by rule."""
+        total = len(report.subjects)
+        folded = fold_findings(report.findings)
+        certain = [entry for entry in folded if entry.finding.status == "affected"]
+        possible = [entry for entry in folded if entry.finding.status == "possible"]
+        waiting = [entry for entry in possible if _needs_only_options(entry.finding)]
+        possible = [entry for entry in possible if entry not in waiting]
+        yield self.paint(f"{total} configurations and environments; -v reports them one by one", "1")
+        for entry in (*certain, *possible[:MAX_POSSIBLE]):
+            yield ""
+            yield from self.finding(entry.finding)
+            names = [_run_of(name) for name in entry.subjects]
+            count = f"{len(names)} of {total}: " if len(names) > 1 else ""
+            yield from self.wrapped("in", count + shorten(dict.fromkeys(names)))
         yield ""
+        if len(possible) > MAX_POSSIBLE:
+            rest = len(possible) - MAX_POSSIBLE
+            text = (
+                f"{rest} more rule{'s depend' if rest > 1 else ' depends'} on facts that are not known; -v shows them"
+            )
+            yield from self.wrapped("possible", text)
+        if waiting:
+            needs = {need for entry in waiting for need in entry.finding.needs}
+            options = sorted({"--model" if need.startswith("model.") else _hardware_option(need) for need in needs})
+            text = f"{len(waiting)} rule{'s wait' if len(waiting) > 1 else ' waits'} for {' and '.join(options)}"
+            yield from self.wrapped("waiting", text)
+        found = {finding.subject for finding in report.findings if finding.suppressed is None}
+        clean = [subject for subject in report.subjects if subject.id not in found]
+        if clean:
+            bare = sum(not subject.packages for subject in clean)
+            limit = f", {bare} of them with no package known" if bare else ""
+            yield from self.wrapped("none", f"no known problem in {len(clean)} of {total}{limit}")
+        for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
+            places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
+            yield from self.wrapped("conflict", f"{name}: {places}", "33")
+        automatic = dict.fromkeys(str(source) for subject in report.subjects for _, source, _ in subject.unresolved)
+        if automatic:
+            text = f"{len(automatic)} values are left to a program that is not known: {shorten(automatic)}"
+            yield from self.wrapped("auto", text, "33")
+        for package, rules, missing in fold_unknown_versions(report):
+            depend = f"{rules} rule{'s depend' if rules != 1 else ' depends'} on it"
+            text = f"{package}: version unknown in {missing} of {total}, {depend}"
+            yield from self.wrapped("unknown", text)
+        near: dict[tuple[str | None, str], list[str]] = {}
+        unread = dict.fromkeys(pair for subject in report.subjects for pair in subject.unread_keys)
+        for source, guess in unread:
+            if guess is not None:
+                near.setdefault((source.key, guess), []).append(source.path)
+        for (key, guess), paths in near.items():
+            yield from self.wrapped("unread", f"{key} in {shorten(paths)}: did you mean {guess}?", "33")
+        far = sum(guess is None for _, guess in unread)
+        if far:
+            yield from self.wrapped("unread", f"{far} key{'s' if far > 1 else ''} no reader knows; -v lists them")
+        yield ""
+
+    def skipped(self, report: Report) -> Iterator[str]:
+        """List what was not read; many inputs with one reason are said once."""
+        for entry in fold_skips(report.skipped):
+            alone = self.verbose or len(entry.others) < MAX_SUBJECTS
+            for skip in (entry.first, *entry.others) if alone else (entry.first,):
+                yield from self.wrapped("not read", f"{skip.source}: {skip.reason}", "33")
+                if skip.hint:
+                    yield from self.wrapped("", skip.hint)
+            if not alone:
+                places = shorten(str(skip.source) for skip in entry.others)
+                yield from self.wrapped("", f"the same for {len(entry.others)} others: {places}; -v lists them")
 
     @staticmethod
     def covered(subject: SubjectReport) -> str:
@@ -134,10 +222,12 @@ class _Writer:
 
     def one_line(self, finding: Finding) -> str:
         label = finding.severity.upper() if finding.status == "affected" else "POSSIBLE"
-        return f"{self.paint(label, _COLORS[finding.severity])} {finding.rule_id} {_size(finding.impact)} {finding.subject}".rstrip()
+        label = label if finding.suppressed is None else "WAIVED"
+        head = f"{self.paint(label, _COLORS[finding.severity])} {finding.rule_id}"
+        return " ".join(part for part in (head, size_text(finding.impact), finding.subject) if part)
 
     def finding(self, finding: Finding) -> Iterator[str]:
-        size = _size(finding.impact)
+        size = size_text(finding.impact)
         label = finding.severity.upper()
         if finding.status == "possible":
             label = f"POSSIBLE ({finding.severity})"
@@ -147,7 +237,7 @@ class _Writer:
         yield from (f"  {line}" for line in wrap(finding.title, self.width - 2))
         compact = finding.status == "possible" and not self.verbose
         if finding.needs:
-            yield from self.wrapped("if", _decide(finding.needs), "33")
+            yield from self.wrapped("if", needs_text(finding.needs), "33")
         if compact:
             uncertain = [assumption for assumption in finding.assumptions if "release" in assumption]
             for assumption in uncertain:
@@ -174,8 +264,8 @@ class _Writer:
     def because(self, finding: Finding) -> Iterator[str]:
         label = "because"
         for fact in finding.facts:
-            text = f"{fact.name} {_show(fact.value)}" if "." not in fact.name else f"{fact.name} = {_show_fact(fact)}"
-            place = _place(fact).removeprefix(self.base)
+            text = fact_text(fact)
+            place = place_text(fact, self.base)
             room = self.width - _LABEL - 2 - len(text) - len(place)
             yield from (
                 self.wrapped(label, text)
@@ -200,42 +290,25 @@ class _Writer:
             yield f"{head}{line}"
             head = " " * (_LABEL + 2)
 
-    def closing(self, report: Report) -> str:
-        certain = [
-            finding for finding in report.findings if finding.suppressed is None and finding.status == "affected"
-        ]
-        possible = sum(finding.suppressed is None and finding.status == "possible" for finding in report.findings)
-        waived = sum(finding.suppressed is not None for finding in report.findings)
-        counts: dict[str, int] = {}
-        for finding in certain:
-            counts[finding.severity] = counts.get(finding.severity, 0) + 1
-        levels = ", ".join(
-            f"{counts[level]} {level}" for level in ("critical", "high", "medium", "low", "info") if level in counts
-        )
-        parts = [f"{len(certain)} finding{'' if len(certain) == 1 else 's'}" + (f" ({levels})" if levels else "")]
-        if possible:
-            parts.append(f"{possible} possible")
-        parts.append(f"{waived} waived")
-        parts.append(f"{len(report.skipped)} not checked")
-        database = f"db {report.database_date} ({report.database_rules} rules, {report.database_id})"
-        return f"compatcheck: {', '.join(parts)} · {database} · {report.seconds:.2f} s"
 
-
-def _common_directory(findings: list[Finding]) -> str:
-    """Return the directory, with its slash, that holds every file the findings point at."""
-    paths = {
-        source.path
-        for finding in findings
-        for source in finding.locations
-        if "/" in source.path and " " not in source.path
-    }
-    directories = {path.rpartition("/")[0] + "/" for path in paths}
-    return directories.pop() if len(directories) == 1 else ""
+def _run_of(subject_id: str) -> str:
+    """Name a subject by its configurations where it has any, without the requirement root before them."""
+    directory, colon, files = subject_id.partition(": ")
+    if not colon:
+        return subject_id.split(" + ", 1)[-1]
+    return f"{directory}/{files.split(' + ', 1)[-1]}"
 
 
 def _needs_only_hardware(finding: Finding) -> bool:
-    """Tell whether only an option about the machine is missing: its devices, driver or variables."""
+    """Tell whether only something about the machine is missing: its devices, driver or variables."""
     return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
+
+
+def _needs_only_options(finding: Finding) -> bool:
+    """Tell whether only the machine or the model is missing, and the size cannot be told without them."""
+    unsized = finding.impact is None or finding.impact.expected_bytes is None
+    others = tuple(need for need in finding.needs if not need.startswith("model."))
+    return unsized and _needs_only_hardware(finding._replace(needs=others))
 
 
 def _hardware_option(need: str) -> str:
@@ -246,54 +319,3 @@ def _hardware_option(need: str) -> str:
 
 def _first_paragraph(text: str) -> str:
     return text.split("\n\n", 1)[0]
-
-
-def _show(value: Value) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _show_fact(fact: Fact) -> str:
-    if fact.name.endswith("_bytes") and isinstance(fact.value, int):
-        return format_bytes(fact.value)
-    if isinstance(fact.value, int) and not isinstance(fact.value, bool) and abs(fact.value) >= 100_000:
-        return f"{fact.value:,}"
-    return _show(fact.value)
-
-
-def _place(fact: Fact) -> str:
-    if fact.origin == "derived":
-        return fact.note or "derived"
-    if not fact.sources:
-        return fact.origin
-    source = fact.sources[0]
-    if source.path.startswith("default of"):
-        return source.path
-    place = source.path if source.line is None else f"{source.path}:{source.line}"
-    if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
-        return place
-    return f"{place} {source.key}"
-
-
-def _size(impact: FindingImpact | None) -> str:
-    if impact is None:
-        return ""
-    if impact.effect == "fails_to_start":
-        return "does not start"
-    if impact.expected_bytes is None:
-        return "size unknown" if impact.effect == "memory" else impact.effect.replace("_", " ")
-    text = format_bytes(impact.expected_bytes)
-    if impact.high_bytes is not None and impact.low_bytes is not None and impact.high_bytes > impact.low_bytes * 1.02:
-        text = f"{format_bytes(impact.low_bytes)} … {format_bytes(impact.high_bytes)}"
-    where = "" if impact.memory == "device" else f" {impact.memory}"
-    return f"{text}{where} per {impact.scope}"
-
-
-def _decide(needs: tuple[str, ...]) -> str:
-    facts = [need for need in needs if "." in need and " " not in need and "[" not in need]
-    others = [need for need in needs if need not in facts]
-    words = [f"--set {name}=…" for name in facts] + others
-    return ", ".join(words)

@@ -1,6 +1,9 @@
 """Defaults of keys that were left out: they belong to the program that reads the configuration, at its release.
 
-A default applies only where a document of that reader is present. Rows are data (``rules/_defaults/<reader>.yaml``).
+A default applies only where a document of that reader is present, or a facts file names the program. Rows are data
+(``rules/_defaults/<reader>.yaml``): a row applies when ``key`` and every key of ``absent`` are left out of the reader's
+documents, every key of ``present`` stands there, the releases fit ``affected`` and ``when`` is true; ``key: null`` stands
+for what the program fixes by itself. A ``forced`` row replaces even a stated value.
 """
 
 from __future__ import annotations
@@ -9,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.rules.expression import Code, Unknown, evaluate
+from compatcheck.rules.expression import Unknown, evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
-    from compatcheck.rules.database import RuleSet
 
 READERS_BENEATH = {
     "trl": ("hf_trainer",),
@@ -24,83 +27,202 @@ READERS_BENEATH = {
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
 
-LIBRARIES = ("deepspeed", "accelerate", "transformers", "torch", "peft")
-"""Libraries whose defaults come after every program's; each applies only when its condition in the rows holds."""
+LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers")
+"""Libraries beneath the programs, whose defaults come last."""
+
+PROGRAM_NAMES = {
+    "accelerate_deepspeed": "accelerate",
+    "axolotl": "axolotl",
+    "deepspeed": "DeepSpeed",
+    "hf_trainer": "the HF Trainer",
+    "hf_trainer_fsdp": "the HF Trainer",
+    "llamafactory": "LLaMA-Factory",
+    "openrlhf": "OpenRLHF",
+    "trl": "TRL",
+    "trl_model": "TRL's ModelConfig",
+}
+
+SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "fsdp_config": ("training.sharding", ("fsdp",)),
+    "deepspeed_config": ("training.sharding", ("zero",)),
+    "zero_optimization.offload_optimizer": ("training.offload_optimizer", ("cpu", "nvme")),
+    "zero_optimization.offload_param": ("training.offload_param", ("cpu", "nvme")),
+}
+"""What a section being there amounts to where no file of that reader was read: a facts file or another program said so."""
+
+_CERTAIN, _MAYBE, _NO = "certain", "maybe", "no"
 
 
-def reader_chain(readers: Iterable[str]) -> list[str]:
-    """Order the readers present: programs first, what they are built on next."""
+def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[str]:
+    """Order the readers whose defaults apply: programs first, what they are built on next, libraries last."""
     chain: list[str] = []
     for reader in readers:
         for name in (reader, *READERS_BENEATH.get(reader, ())):
             if name not in chain:
                 chain.append(name)
-    return chain
+    keys = {key for document in documents for key in keys_of(document)}
+    if "hf_trainer" in chain and "fsdp" in keys:
+        chain.insert(chain.index("hf_trainer"), "hf_trainer_fsdp")
+    if "trl" in chain and "model_name_or_path" in keys:
+        chain.insert(chain.index("trl"), "trl_model")
+    if "accelerate" in chain and "deepspeed_config" in keys:
+        chain.append("accelerate_deepspeed")
+    if "hf_trainer" in chain:
+        chain.append("transformers")
+    programs = [reader for reader in chain if reader not in LIBRARIES]
+    return [*programs, *(library for library in LIBRARIES if library in chain)]
 
 
-def apply_defaults(readers: Iterable[str], scope: FactScope, facts: dict[str, Fact]) -> None:
+def keys_of(document: Document) -> set[str]:
+    """Return every key a document writes, with the sections around it; null and an empty section state nothing."""
+    written = {
+        statement.key.removeprefix("deepspeed.") if document.reader == "deepspeed" else statement.key
+        for statement in document.statements
+        if statement.fact is not None or statement.value not in (None, {}, [])
+    }
+    written.update(key for key, _ in document.unread)
+    written.update(skipped.source.key for skipped in document.skipped if skipped.source.key is not None)
+    keys: set[str] = set()
+    for key in written:
+        parts = key.split(".")
+        keys.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
+    return keys
+
+
+def apply_defaults(
+    readers: Iterable[str], documents: Sequence[Document], scope: FactScope, facts: dict[str, Fact]
+) -> None:
     """Add the default of every fact that no document states.
 
     Args:
         readers: the programs that read this run's configuration, strongest first.
+        documents: their documents; a program that only a facts file names has none.
         scope: a scope over ``facts``.
         facts: grown in place.
     """
-    present = reader_chain(readers)
-    programs = [reader for reader in present if reader not in LIBRARIES]
-    libraries = [library for library in LIBRARIES if library in present or programs]
-    for reader in (*programs, *libraries):
+    chain = reader_chain(readers, documents)
+    undecided = _left_to_trl(chain, documents, scope)
+    for reader in chain:
         rows = scope.rules.section(f"defaults/{reader}")
         if rows:
-            origin = "library-default" if reader in LIBRARIES else "reader-default"
-            _apply_rows(rows, reader, origin, scope, facts)
+            keys = _keys_for(reader, documents)
+            undecided |= _Table(reader, rows, keys, scope, facts).apply(undecided)
 
 
-def _apply_rows(rows: list[list[Any]], reader: str, origin: str, scope: FactScope, facts: dict[str, Fact]) -> None:
-    pending = [row for row in rows if row[0] not in facts]
-    progress = True
-    while progress and pending:
-        progress = False
-        for row in list(pending):
-            name, ranges, condition, value, expression, _ = row
-            if name in facts:
-                pending.remove(row)
-                continue
-            if not _certain(ranges, condition, scope):
-                continue
-            if expression is not None:
-                value = evaluate(expression, scope)
-                if isinstance(value, Unknown):
-                    continue
-            if isinstance(value, list):
-                value = tuple(value)
-            facts[name] = Fact(name, value, origin, (Source(f"default of {_describe(reader, ranges, scope)}"),))
-            pending.remove(row)
-            progress = True
+_SCRIPT_MARKS = {"model_name_or_path", "dataset_name"}
 
 
-def _certain(ranges: dict[str, Any], condition: Code | None, scope: FactScope) -> bool:
-    if any(scope.in_range(name, bounds) != "yes" for name, bounds in ranges.items()):
-        return False
-    if condition is None:
+def _left_to_trl(chain: Sequence[str], documents: Sequence[Document], scope: FactScope) -> set[str]:
+    """Return the facts whose default depends on whether TRL or a script on the plain Trainer reads the file.
+
+    The shortest files of both hold the same keys. Where the environment has TRL, nothing tells which of them it is, so the
+    defaults that TRL changes stay unknown.
+    """
+    if "hf_trainer" not in chain or "trl" in chain or scope.package("trl") is None:
+        return set()
+    keys = set().union(*(keys_of(document) for document in documents if document.reader == "hf_trainer"))
+    rows = scope.rules.section("defaults/trl") or () if keys >= _SCRIPT_MARKS else ()
+    return {row["fact"] for row in rows}
+
+
+def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
+    """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
+    base = {"hf_trainer_fsdp": "hf_trainer", "accelerate_deepspeed": "accelerate", "trl_model": "trl"}.get(
+        reader, reader
+    )
+    about = {base, *(above for above, beneath in READERS_BENEATH.items() if base in beneath)}
+    found = [keys_of(document) for document in documents if document.reader in about]
+    return set().union(*found) if found else None
+
+
+class _Table:
+    """The rows of one reader, over one run."""
+
+    def __init__(
+        self, reader: str, rows: list[dict[str, Any]], keys: set[str] | None, scope: FactScope, facts: dict[str, Fact]
+    ) -> None:
+        self.reader = reader
+        self.rows = rows
+        self.keys = keys
+        self.scope = scope
+        self.facts = facts
+
+    def apply(self, undecided: set[str]) -> set[str]:
+        """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart."""
+        rows = [row for row in self.rows if row["fact"] not in undecided and self.fits_keys(row)]
+        progress = True
+        while progress:
+            settled = [self.settle(row) for row in rows]
+            progress = any(settled)
+        open_rows: dict[str, list[Any]] = {}
+        for row in rows:
+            if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) == _MAYBE:
+                open_rows.setdefault(row["fact"], []).append(self.value(row))
+        left = set()
+        for name, values in open_rows.items():
+            if isinstance(values[0], Unknown) or any(value != values[0] for value in values):
+                left.add(name)
+            else:
+                self.state(name, values[0], "in every release and case that is possible here")
+        return left
+
+    def settle(self, row: Mapping[str, Any]) -> bool:
+        """Apply one row when it certainly applies; tell whether that changed anything."""
+        known = self.facts.get(row["fact"])
+        if (known is not None and not row["forced"]) or self.verdict(row) != _CERTAIN:
+            return False
+        value = self.value(row)
+        if isinstance(value, Unknown) or (known is not None and known.value == value):
+            return False
+        self.state(row["fact"], value, None, known if row["forced"] else None)
         return True
-    decided = evaluate(condition, scope)
-    return not isinstance(decided, Unknown) and bool(decided)
 
+    def fits_keys(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether the documents leave out what the row needs left out, and write what it needs written."""
+        left_out = [*row["absent"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
+        keys = self.keys or set()
+        return not any(key in keys for key in left_out) and all(self.is_there(section) for section in row["present"])
 
-PROGRAM_NAMES = {"hf_trainer": "HF Trainer", "trl": "TRL", "openrlhf": "OpenRLHF", "llamafactory": "LLaMA-Factory"}
+    def is_there(self, section: str) -> bool:
+        """Tell whether a section is in a file of this reader or, without such a file, whether a fact says as much."""
+        if self.keys is not None:
+            return section in self.keys
+        name, values = SECTIONS.get(section, ("", ()))
+        fact = self.facts.get(name)
+        return fact is not None and fact.value in values
 
+    def verdict(self, row: Mapping[str, Any]) -> str:
+        """Tell whether a row's releases and condition hold: certain, maybe or no."""
+        answers = [self.scope.in_range(name, bounds) for name, bounds in row["ranges"].items()]
+        if "no" in answers:
+            return _NO
+        if row["when"] is not None:
+            condition = evaluate(row["when"], self.scope)
+            if isinstance(condition, Unknown):
+                return _MAYBE
+            if not condition:
+                return _NO
+        return _CERTAIN if all(answer == "yes" for answer in answers) else _MAYBE
 
-def _describe(reader: str, ranges: dict[str, Any], scope: FactScope) -> str:
-    versions = []
-    for name in ranges:
-        package = scope.package(name)
-        if package is not None:
-            versions.append(f"{name} {package.version or package.specifier}")
-    program = PROGRAM_NAMES.get(reader, reader)
-    return f"{program} ({', '.join(versions)})" if versions else program
+    def value(self, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 (a vocabulary value, or Unknown)
+        """Return the row's value, or Unknown."""
+        value = row["value"] if row["expression"] is None else evaluate(row["expression"], self.scope)
+        return tuple(value) if isinstance(value, list) else value
 
+    def state(self, name: str, value: Any, note: str | None, replaced: Fact | None = None) -> None:  # noqa: ANN401 (see value)
+        """Add a fact; a replaced value stays visible as an alternative."""
+        origin = "library-default" if self.reader in LIBRARIES else "reader-default"
+        alternatives = () if replaced is None else tuple((replaced.value, source) for source in replaced.sources)
+        self.facts[name] = Fact(name, value, origin, (Source(self.describe(name)),), note, alternatives)
 
-def known_readers(rules: RuleSet) -> list[str]:
-    """List the readers that have default rows."""
-    return [name.removeprefix("defaults/") for database in rules.databases for name in database.sections("defaults/")]
+    def describe(self, name: str) -> str:
+        """Describe whose default it is: ``default of the HF Trainer (transformers 4.48.0)``."""
+        packages = dict.fromkeys(package for row in self.rows if row["fact"] == name for package in row["ranges"])
+        found = [(package, self.scope.package(package)) for package in packages]
+        versions = [
+            f"{label} {package.version or package.specifier}".rstrip()
+            for label, package in found
+            if package is not None
+        ]
+        program = PROGRAM_NAMES.get(self.reader, self.reader)
+        return f"default of {program} ({', '.join(versions)})" if versions else f"default of {program}"

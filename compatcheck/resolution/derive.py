@@ -124,6 +124,10 @@ def derive(facts: dict[str, Fact]) -> None:
             sources = tuple(dict.fromkeys(source for fact in inputs for source in fact.sources))
             facts[derivation.fact] = Fact(derivation.fact, value, "derived", sources, derivation.words)
             progress = True
+    sharding = facts.get("training.sharding")
+    if sharding is not None and sharding.value != "fsdp" and "training.fsdp_version" not in facts:
+        note = f"state is not sharded by FSDP: {sharding.value}"
+        facts["training.fsdp_version"] = Fact("training.fsdp_version", None, "derived", sharding.sources, note)
 
 
 def _apply(derivation: Derivation, facts: Mapping[str, Fact]) -> Value:

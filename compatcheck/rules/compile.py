@@ -187,20 +187,23 @@ def _compile_table(path: Path) -> dict[str, Any]:
     return table
 
 
-def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> list[Any]:
-    """Return fact, ranges, condition, value, expression and source of one default row."""
+def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str, Any]:
+    """Compile one row of a default table; see `compatcheck.resolution.defaults` for what the columns mean."""
     try:
-        ranges = {name: compile_specifier(spec) for name, spec in (row.get("affected") or {}).items()}
-        condition, expression = row.get("when"), row.get("value_expression")
-        codes = [
-            None if condition is None else parse(condition),
-            row.get("value"),
-            None if expression is None else parse(expression),
-        ]
-        return [row["fact"], ranges, *codes, row["source"]]
-    except (KeyError, InvalidSpecifierError) as error:
-        msg = f"malformed default: {error}"
-        raise RuleError(msg, source=Source(str(path), f"rows.{index}")) from None
+        return {
+            "fact": row["fact"],
+            "key": row["key"],
+            "absent": row.get("absent", []),
+            "present": row.get("present", []),
+            "ranges": {name: compile_specifier(text) for name, text in (row.get("affected") or {}).items()},
+            "when": None if row.get("when") is None else parse(row["when"]),
+            "value": row.get("value"),
+            "expression": None if row.get("value_expression") is None else parse(row["value_expression"]),
+            "forced": bool(row.get("forced")),
+        }
+    except (KeyError, InvalidSpecifierError, RuleError) as error:
+        message = f"malformed default: {error}"
+        raise RuleError(message, source=Source(str(path), f"rows.{index}")) from None
 
 
 def _compile_releases(path: Path) -> list[str]:

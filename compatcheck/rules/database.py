@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-from compatcheck.rules.expression import Code
+
+if TYPE_CHECKING:
+    from compatcheck.rules.expression import Code
 
 FORMAT = 1
 INDEPENDENT = "*"

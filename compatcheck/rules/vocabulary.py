@@ -75,6 +75,7 @@ model.num_experts | int | | experts per layer
 model.num_experts_per_token | int | | experts each token is routed to
 model.has_conv3d | bool | | the model has a Conv3d (patch embedding of video models)
 model.load_dtype | dtype | | dtype the weights are loaded in
+model.stored_dtype | dtype | | dtype the model's own file states
 model.quantization | str? | int8, nf4, fp4, gptq, awq, fp8, mxfp4, aqlm, hqq, eetq, torchao | weight quantisation of the base model
 model.use_cache | bool | | KV cache kept in forward
 model.output_attentions | bool | | attention weights are returned
@@ -84,7 +85,7 @@ model.device_map | str? | | device_map given to from_pretrained
 training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, axolotl, torchtune, torchtitan, search-r1, logic-rl, megatron, nemo-rl, lightning, custom | the program that runs the training loop
 training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain | the training algorithm
 training.sharding | str | none, ddp, zero, fsdp, megatron | how state is spread over ranks
-training.fsdp_version | int | 1, 2 | FSDP generation
+training.fsdp_version | int? | 1, 2 | FSDP generation; None when FSDP does not shard the state
 training.fsdp_sharding_strategy | str | full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2 | FSDP1 strategy
 training.fsdp_reshard_after_forward | bool | | parameters are freed between forward and backward
 training.fsdp_cpu_ram_efficient_loading | bool | | only rank 0 loads weights
@@ -347,7 +348,7 @@ def _convert_int(raw: object, *, size: bool) -> int | _Bad:
             raw = float(raw.replace("_", ""))
         except ValueError:
             return _BAD
-    if isinstance(raw, int | float) and raw == int(raw) and raw >= 0:
+    if isinstance(raw, int | float) and math.isfinite(raw) and raw == int(raw) and raw >= 0:
         return int(raw)
     return _BAD
 

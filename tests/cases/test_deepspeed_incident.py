@@ -55,14 +55,22 @@ class Stack:
         lines = ["compatcheck: 1", "model: llama-3-70b"]
         for name, entries in {"training": training, **sections}.items():
             lines.append(f"{name}:")
-            lines += [f"  {key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in entries.items()]
+            lines += [
+                f"  {key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in entries.items()
+            ]
         return self.write("facts.yaml", "\n".join(lines) + "\n")
 
     def deepspeed(self, stage: int = 3) -> Path:
         return self.write("ds.json", f'{{"bf16": {{"enabled": true}}, "zero_optimization": {{"stage": {stage}}}}}')
 
     def trainer(self, *lines: str) -> Path:
-        base = ["output_dir: out", "learning_rate: 1.0e-5", "num_train_epochs: 1", "gradient_checkpointing: true", "bf16: true"]
+        base = [
+            "output_dir: out",
+            "learning_rate: 1.0e-5",
+            "num_train_epochs: 1",
+            "gradient_checkpointing: true",
+            "bf16: true",
+        ]
         return self.write("train.yaml", "\n".join([*base, *lines]) + "\n")
 
 

@@ -19,6 +19,7 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from compatcheck.rules.expression import fact_names
 from compatcheck.rules.vocabulary import vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -342,6 +343,8 @@ def test_rows_are_well_formed(path: Path) -> None:
         assert set(row) <= COLUMNS, row
         assert {"fact", "key", "affected", "source"} <= set(row), row
         assert ("value" in row) != ("value_expression" in row), row
+        for expression in filter(None, (row.get("when"), row.get("value_expression"))):
+            assert fact_names(expression) <= set(terms), row
         term = terms[row["fact"]]
         for specifier in row["affected"].values():
             SpecifierSet(specifier)

@@ -1,0 +1,5 @@
+"""``python -m compatcheck``."""
+
+from compatcheck.cli.__main__ import main
+
+main()

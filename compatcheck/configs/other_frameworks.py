@@ -1,0 +1,99 @@
+"""Configurations of training programs whose files this release does not read, told by their keys.
+
+Their files share many key names with the HF Trainer's, and mean other defaults by leaving them out. Reading them as trainer
+arguments would be a guess, so they are named and not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Marks(NamedTuple):
+    """Keys that tell one program's files."""
+
+    framework: str
+    keys: frozenset[str]
+    """Top-level keys only this program's files hold."""
+    enough: int = 2
+    """How many of them decide."""
+    required: frozenset[str] = frozenset()
+    """Keys that must all be there as well."""
+
+
+PROGRAMS = (
+    Marks(
+        "axolotl",
+        frozenset(
+            [
+                "adapter",
+                "datasets",
+                "deepspeed",
+                "eval_sample_packing",
+                "fsdp",
+                "fsdp_config",
+                "gradient_checkpointing",
+                "load_in_4bit",
+                "load_in_8bit",
+                "micro_batch_size",
+                "num_epochs",
+                "pad_to_sequence_len",
+                "rl",
+                "sample_packing",
+                "sequence_len",
+                "special_tokens",
+                "test_datasets",
+                "val_set_size",
+            ],
+        ),
+        required=frozenset({"base_model"}),
+    ),
+    Marks(
+        "LLaMA-Factory",
+        frozenset(["cutoff_len", "finetuning_type", "lora_target", "plot_loss", "stage", "template"]),
+        required=frozenset({"model_name_or_path"}),
+    ),
+    Marks(
+        "LLaMA-Factory",
+        frozenset(["dist_config", "kernel_config", "model_class", "quant_config", "sample_backend", "train_dataset"]),
+    ),
+    Marks(
+        "ms-swift",
+        frozenset(
+            [
+                "custom_train_dataset_path",
+                "rlhf_type",
+                "sft_type",
+                "split_dataset_ratio",
+                "train_dataset_sample",
+                "tuner_type",
+            ]
+        ),
+        enough=1,
+    ),
+    Marks("ms-swift", frozenset({"train_type"}), enough=1, required=frozenset({"model"})),
+    Marks("verl", frozenset({"actor_rollout_ref"}), enough=1),
+    Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
+    Marks("NeMo RL", frozenset(["cluster", "dpo", "grpo", "loss_fn", "policy", "sft"]), enough=3),
+    Marks(
+        "LLM Foundry",
+        frozenset(["device_train_microbatch_size", "global_train_batch_size", "max_duration", "train_loader"]),
+    ),
+    Marks("LitGPT", frozenset(["checkpoint_dir", "data", "devices", "precision", "train"]), enough=5),
+    Marks(
+        "a script on accelerate without the HF Trainer",
+        frozenset(["checkpointing_steps", "keep_last_n_checkpoints", "use_slow_tokenizer", "with_tracking"]),
+    ),
+)
+"""Strongest marks first; ``_component_`` (torchtune) is found in nested sections as well."""
+
+
+def recognise(data: Mapping[str, Any]) -> str | None:
+    """Name the program a configuration is for, when its files are known but not read."""
+    for program in PROGRAMS:
+        if program.required <= data.keys() and len(program.keys & data.keys()) >= program.enough:
+            return program.framework
+    if any(isinstance(section, Mapping) and "_component_" in section for section in data.values()):
+        return "torchtune"
+    return None

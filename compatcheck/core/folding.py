@@ -1,0 +1,80 @@
+"""Fold what a report says of many subjects: one entry per rule, package, key or reason, with the places it holds for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.report import severity_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from compatcheck.core.report import Finding, Report
+    from compatcheck.core.source import Skipped
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+
+
+class FoldedFinding(NamedTuple):
+    """One rule with every subject it matches alike."""
+
+    finding: Finding
+    """The worst of them."""
+    subjects: tuple[str, ...]
+
+
+class FoldedSkips(NamedTuple):
+    """Inputs that were left out for one reason."""
+
+    first: Skipped
+    others: tuple[Skipped, ...]
+
+
+def fold_findings(findings: Iterable[Finding]) -> list[FoldedFinding]:
+    """Group findings that are not waived by rule, role and status; the worst groups come first."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        if finding.suppressed is None:
+            groups.setdefault((finding.rule_id, finding.role, finding.status), []).append(finding)
+    folded = [
+        FoldedFinding(max(group, key=_weight), tuple(dict.fromkeys(finding.subject for finding in group)))
+        for group in groups.values()
+    ]
+    return sorted(folded, key=_order)
+
+
+def _order(entry: FoldedFinding) -> tuple[int, ...]:
+    severity, size = _weight(entry.finding)
+    return (-severity, -size, len(entry.finding.needs), -len(entry.subjects))
+
+
+def _weight(finding: Finding) -> tuple[int, int]:
+    expected = finding.impact.expected_bytes if finding.impact is not None else None
+    return severity_rank(finding.severity), expected or 0
+
+
+def fold_skips(skipped: Iterable[Skipped]) -> list[FoldedSkips]:
+    """Group inputs by why they were left out; the names that a reason quotes do not count."""
+    groups: dict[tuple[str, str | None], list[Skipped]] = {}
+    for entry in skipped:
+        groups.setdefault((_QUOTED.sub("…", entry.reason), entry.hint and _QUOTED.sub("…", entry.hint)), []).append(
+            entry
+        )
+    return [FoldedSkips(group[0], tuple(group[1:])) for group in groups.values()]
+
+
+def fold_unknown_versions(report: Report) -> list[tuple[str, int, int]]:
+    """List packages of unknown version with the most rules that depend on them and how many subjects that concerns."""
+    counts: dict[str, list[int]] = {}
+    for subject in report.subjects:
+        for package, count in subject.folded:
+            counts.setdefault(package, []).append(count)
+    return [(package, max(values), len(values)) for package, values in sorted(counts.items())]
+
+
+def shorten(names: Iterable[str], limit: int = 3) -> str:
+    """Join names, the first few only."""
+    names = list(names)
+    rest = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,141 @@
+"""What a report comes to, in words and counts that every format shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.report import SEVERITIES, severity_rank
+from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from compatcheck.core.facts import Fact, Value
+    from compatcheck.core.report import Finding, FindingImpact, Report
+    from compatcheck.core.source import Source
+
+
+class Summary(NamedTuple):
+    """Counts of one report; waived findings stand apart."""
+
+    findings: int
+    """Affected and possible ones, waived ones left out."""
+    affected: int
+    possible: int
+    waived: int
+    not_checked: int
+    failing: int
+    """Findings that count against ``--fail-on``."""
+    severities: tuple[tuple[str, int], ...]
+    """Affected findings by severity, worst first, empty ones left out."""
+
+
+def summarise(report: Report) -> Summary:
+    """Count the findings of a report."""
+    open_findings = [finding for finding in report.findings if finding.suppressed is None]
+    affected = [finding for finding in open_findings if finding.status == "affected"]
+    counts = ((level, sum(finding.severity == level for finding in affected)) for level in reversed(SEVERITIES))
+    return Summary(
+        findings=len(open_findings),
+        affected=len(affected),
+        possible=len(open_findings) - len(affected),
+        waived=len(report.findings) - len(open_findings),
+        not_checked=len(report.skipped),
+        failing=sum(finding.fails for finding in open_findings),
+        severities=tuple((level, count) for level, count in counts if count),
+    )
+
+
+def closing_line(report: Report) -> str:
+    """Return the line a report ends with: counts, database, policy, time."""
+    summary = summarise(report)
+    levels = ", ".join(f"{count} {level}" for level, count in summary.severities)
+    parts = [f"{summary.affected} finding{'' if summary.affected == 1 else 's'}" + (f" ({levels})" if levels else "")]
+    if summary.possible:
+        parts.append(f"{summary.possible} possible")
+    parts.append(f"{summary.waived} waived")
+    parts.append(f"{summary.not_checked} not checked")
+    database = f"db {report.database_date} ({report.database_rules} rules, {report.database_id})"
+    policy = f" · policy {report.policy}" if report.policy else ""
+    return f"compatcheck: {', '.join(parts)} · {database}{policy} · {report.seconds:.2f} s"
+
+
+def worst_first(finding: Finding) -> tuple[int, int, int, int, str, str]:
+    """Order findings over all subjects: what fails the run first, then certain before possible, severity, size."""
+    worst = finding.impact.high_bytes if finding.impact is not None and finding.impact.high_bytes else 0
+    return (
+        0 if finding.fails else 1,
+        0 if finding.status == "affected" else 1,
+        -severity_rank(finding.severity),
+        -worst,
+        finding.rule_id,
+        finding.subject,
+    )
+
+
+def size_text(impact: FindingImpact | None) -> str:
+    """Say what a finding costs: ``127.5 GiB per rank``, ``does not start``, ``size unknown``."""
+    if impact is None:
+        return ""
+    if impact.effect == "fails_to_start":
+        return "does not start"
+    if impact.expected_bytes is None:
+        return "size unknown" if impact.effect == "memory" else impact.effect.replace("_", " ")
+    text = format_bytes(impact.expected_bytes)
+    if impact.high_bytes is not None and impact.low_bytes is not None and impact.high_bytes > impact.low_bytes * 1.02:
+        text = f"{format_bytes(impact.low_bytes)} … {format_bytes(impact.high_bytes)}"
+    where = "" if impact.memory == "device" else f" {impact.memory}"
+    return f"{text}{where} per {impact.scope}"
+
+
+def needs_text(needs: tuple[str, ...]) -> str:
+    """Say what would decide a possible finding: the ``--set`` of each fact, then the rest in words."""
+    facts = [need for need in needs if "." in need and " " not in need and "[" not in need]
+    others = [need for need in needs if need not in facts]
+    return ", ".join([f"--set {name}=…" for name in facts] + others)
+
+
+def value_text(value: Value) -> str:
+    """Write a value as a person does."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def fact_text(fact: Fact) -> str:
+    """Write a fact: ``deepspeed 0.16.4``, ``training.zero_stage = 3``; bytes with their unit."""
+    if "." not in fact.name:
+        return f"{fact.name} {value_text(fact.value)}"
+    if fact.name.endswith("_bytes") and isinstance(fact.value, int):
+        return f"{fact.name} = {format_bytes(fact.value)}"
+    if isinstance(fact.value, int) and not isinstance(fact.value, bool) and abs(fact.value) >= 100_000:
+        return f"{fact.name} = {fact.value:,}"
+    return f"{fact.name} = {value_text(fact.value)}"
+
+
+def place_text(fact: Fact, base: str = "") -> str:
+    """Write where a fact comes from: ``train.yaml:7``, a default and its owner, or how it was derived.
+
+    Args:
+        fact: the fact.
+        base: directory, with its slash, to leave out of paths.
+    """
+    if fact.origin == "derived" or not fact.sources:
+        return fact.note or fact.origin
+    source = fact.sources[0]
+    if source.path.startswith("default of"):
+        return source.path + (f" {fact.note}" if fact.note else "")
+    path = source.path.removeprefix(base)
+    place = path if source.line is None else f"{path}:{source.line}"
+    if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
+        return place
+    return f"{place} ({source.key})"
+
+
+def shared_directory(sources: Iterable[Source]) -> str:
+    """Return the directory, with its slash, that holds every file among the sources; empty when there is no such one."""
+    paths = {source.path for source in sources if "/" in source.path and " " not in source.path}
+    directories = {path.rpartition("/")[0] + "/" for path in paths}
+    return directories.pop() if len(directories) == 1 else ""

@@ -1,0 +1,113 @@
+"""The report as workflow commands of GitHub Actions: the worst findings annotate their lines, all others are listed.
+
+GitHub keeps ten annotations of each level per step and drops the rest unseen, so the rest is written as plain lines.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatcheck.core.checkout import find_root, path_in_checkout
+from compatcheck.core.summary import closing_line, needs_text, size_text, worst_first
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.core.report import Finding, Report
+    from compatcheck.core.source import Skipped, Source
+
+MAX_ANNOTATIONS = 10
+LEVELS: Mapping[str, str] = {
+    "critical": "error",
+    "high": "error",
+    "medium": "warning",
+    "low": "notice",
+    "info": "notice",
+}
+
+
+def format_report(report: Report) -> str:
+    """Format a report as workflow commands."""
+    return "\n".join(_lines(report, find_root(os.getcwd()))) + "\n"
+
+
+def _lines(report: Report, root: str) -> Iterator[str]:
+    findings = sorted((item for item in report.findings if item.suppressed is None), key=worst_first)
+    waived = sorted((item for item in report.findings if item.suppressed is not None), key=worst_first)
+    for finding in findings[:MAX_ANNOTATIONS]:
+        yield _annotation(finding, root)
+    rest = findings[MAX_ANNOTATIONS:]
+    if rest:
+        yield f"{len(rest)} more findings without an annotation:"
+        yield from (_plain(f"  {_label(item)} {item.rule_id} {_message(item)}", item.subject) for item in rest)
+    for item in waived:
+        reason = item.suppressed.reason if item.suppressed is not None else ""
+        yield _plain(f"waived {item.rule_id}: {reason}", item.subject)
+    for entry in report.skipped[:MAX_ANNOTATIONS]:
+        yield _skipped(entry, root)
+    yield from (_plain(f"not checked {entry.source}: {entry.reason}") for entry in report.skipped[MAX_ANNOTATIONS:])
+    yield from (_plain(f"waiver {note}") for note in report.waiver_notes)
+    yield _plain(closing_line(report))
+
+
+def _annotation(finding: Finding, root: str) -> str:
+    level = LEVELS[finding.severity] if finding.status == "affected" else "notice"
+    title = f"{_label(finding)} {finding.rule_id}"
+    return _command(level, _message(finding), title, _best_place(finding, root))
+
+
+def _label(finding: Finding) -> str:
+    return finding.severity if finding.status == "affected" else f"possible {finding.severity}"
+
+
+def _message(finding: Finding) -> str:
+    size = size_text(finding.impact)
+    parts = [f"{finding.title}{f' ({size})' if size else ''}."]
+    if finding.needs:
+        parts.append(f"Decided by {needs_text(finding.needs)}.")
+    parts += [
+        f"Fix: {remedy.text}{f': {remedy.command}' if remedy.command else ''}." for remedy in finding.remedies[:1]
+    ]
+    return " ".join(parts)
+
+
+def _best_place(finding: Finding, root: str) -> tuple[str, int | None] | None:
+    """Return the first place inside the checkout, one with a line if there is any."""
+    places = [place for place in (_place(source, root) for source in finding.locations) if place is not None]
+    return next((place for place in places if place[1] is not None), places[0] if places else None)
+
+
+def _place(source: Source, root: str) -> tuple[str, int | None] | None:
+    relative = path_in_checkout(source.path, root)
+    return None if relative is None else (relative, source.line)
+
+
+def _skipped(entry: Skipped, root: str) -> str:
+    message = f"{entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
+    return _command("error" if entry.named else "warning", message, "not checked", _place(entry.source, root))
+
+
+def _command(level: str, message: str, title: str, place: tuple[str, int | None] | None) -> str:
+    properties = {}
+    if place is not None:
+        properties["file"] = place[0]
+        if place[1] is not None:
+            properties["line"] = str(place[1])
+    properties["title"] = title
+    listed = ",".join(f"{name}={_escape_property(value)}" for name, value in properties.items())
+    return f"::{level} {listed}::{_escape_data(message)}"
+
+
+def _escape_data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _plain(text: str, subject: str = "") -> str:
+    """Write a line the runner takes for no command: none of its lines starts with ``::`` or holds ``##[``."""
+    line = " ".join((f"{text} ({subject})" if subject else text).split())
+    return line.replace("##[", "# #[")

@@ -1,0 +1,155 @@
+"""The report as Markdown, for job summaries and comments: a table of what counts, details folded away."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.core.summary import closing_line, fact_text, needs_text, size_text, worst_first
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.core.report import Finding, Report
+
+LIMIT_BYTES = 1024 * 1024
+"""Most that a GitHub job summary takes; more makes the upload fail as a whole."""
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@])")
+_POINTER_BYTES = 1024
+
+
+def format_report(report: Report) -> str:
+    """Format a report as Markdown of at most ``LIMIT_BYTES`` bytes; what is left out is counted and pointed to."""
+    head = _storable("\n".join(_head(report)) + "\n")
+    tail = _storable(f"\n{_escape(closing_line(report))}\n")
+    room = LIMIT_BYTES - _POINTER_BYTES - len(tail.encode())
+    text = head
+    if len(head.encode()) > room:
+        text = head.encode()[:room].decode(errors="ignore").rpartition("\n")[0] + "\n"
+        return f"{text}\nThe table is cut off here; `--output json:FILE` writes all of it.\n{tail}"
+    findings = sorted(report.findings, key=worst_first)
+    size = len(head.encode())
+    for index, finding in enumerate(findings):
+        block = _storable("\n".join(_details(finding)) + "\n")
+        size += len(block.encode())
+        if size > room:
+            left = len(findings) - index
+            text += f"\nThe details of {left} more findings are left out; `--output json:FILE` writes all of them.\n"
+            break
+        text += block
+    return text + tail
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield f"## compatcheck: {_verdict(report)}"
+    yield ""
+    findings = sorted(report.findings, key=worst_first)
+    for title, chosen in (
+        ("Findings", [item for item in findings if item.suppressed is None and item.status == "affected"]),
+        ("Possible", [item for item in findings if item.suppressed is None and item.status == "possible"]),
+        ("Waived", [item for item in findings if item.suppressed is not None]),
+    ):
+        if chosen:
+            yield from _table(title, chosen, several=len(report.subjects) > 1)
+    if report.skipped:
+        yield "### Not checked"
+        yield ""
+        for entry in report.skipped:
+            hint = f" ({entry.hint})" if entry.hint else ""
+            yield f"- {_escape(f'{entry.source}: {entry.reason}{hint}')}"
+        yield ""
+    if report.waiver_notes:
+        yield "### Waivers"
+        yield ""
+        yield from (f"- {_escape(note)}" for note in report.waiver_notes)
+        yield ""
+
+
+def _verdict(report: Report) -> str:
+    if report.exit_code == 1:
+        count = sum(finding.fails for finding in report.findings)
+        return f"{count} finding{'' if count == 1 else 's'} at or above `--fail-on {report.threshold}`"
+    if report.exit_code == 3:
+        return "nothing to check"
+    if report.exit_code == 4:
+        return "an input could not be read"
+    return f"nothing at or above `--fail-on {report.threshold}`"
+
+
+def _table(title: str, findings: list[Finding], *, several: bool) -> Iterator[str]:
+    last = {"Findings": "fix", "Possible": "decided by", "Waived": "reason"}[title]
+    columns = ["severity", "rule", "what", "size", last, *(["where"] if several else [])]
+    yield f"### {title}"
+    yield ""
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + " --- |" * len(columns)
+    for finding in findings:
+        cells = [finding.severity, _rule_link(finding), _escape(finding.title), _escape(size_text(finding.impact))]
+        cells.append(_escape(_last_cell(title, finding)))
+        if several:
+            cells.append(_escape(finding.subject))
+        yield "| " + " | ".join(cells) + " |"
+    yield ""
+
+
+def _last_cell(title: str, finding: Finding) -> str:
+    if title == "Waived":
+        reason = finding.suppressed.reason if finding.suppressed is not None else ""
+        expires = finding.suppressed.expires if finding.suppressed is not None else None
+        return f"{reason} (until {expires})" if expires else reason
+    if title == "Possible":
+        return needs_text(finding.needs)
+    return finding.remedies[0].text if finding.remedies else ""
+
+
+def _rule_link(finding: Finding) -> str:
+    name = _escape(finding.rule_id)
+    return f"[{name}]({_url(finding.references[0].url)})" if finding.references else name
+
+
+def _url(url: str) -> str:
+    return re.sub(r"[\s()<>|\\]", lambda match: f"%{ord(match[0]):02X}", url)
+
+
+def _details(finding: Finding) -> Iterator[str]:
+    state = "" if finding.status == "affected" else " (possible)"
+    yield "<details>"
+    yield f"<summary>{finding.severity}{state}: {_html(finding.rule_id)}, {_html(finding.subject)}</summary>"
+    yield ""
+    yield from (_escape(paragraph) + "\n" for paragraph in finding.message.strip().split("\n\n") if paragraph.strip())
+    for fact in finding.facts:
+        place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
+        yield f"- because {_escape(fact_text(fact))} ({_escape(place)})"
+    yield from (f"- assumed: {_escape(assumption)}" for assumption in finding.assumptions)
+    for remedy in finding.remedies:
+        note = f" ({remedy.note})" if remedy.note else ""
+        yield f"- fix: {_escape(remedy.text + note)}" + (f": {_code(remedy.command)}" if remedy.command else "")
+    yield from (f"- not true: {_escape(title)}" for _, title in finding.folklore)
+    yield from (f"- see <{_url(reference.url)}>" for reference in finding.references)
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _escape(text: str) -> str:
+    """Write a text so that Markdown and HTML show it as it is, on one line; ``@name`` notifies nobody."""
+    return _SPECIAL.sub(lambda match: f"&#{ord(match[1])};", " ".join(text.replace("&", "&amp;").split()))
+
+
+def _storable(text: str) -> str:
+    """Write what is no Unicode (a file name in another encoding) as escapes, so that the size in bytes is known."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _html(text: str) -> str:
+    return " ".join(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
+
+
+def _code(text: str) -> str:
+    """Write a command as code, whatever backticks it holds."""
+    text = " ".join(text.split())
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"

@@ -1,0 +1,137 @@
+"""Reports with texts no one would write, for properties of the formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from compatcheck.core.facts import Fact
+from compatcheck.core.report import (
+    SEVERITIES,
+    Finding,
+    FindingImpact,
+    FindingReference,
+    FindingRemedy,
+    Report,
+    SubjectReport,
+    Suppression,
+)
+from compatcheck.core.source import Skipped, Source
+
+ROOT = Path(__file__).resolve().parents[3]
+CASES = sorted(path for path in (ROOT / "fixtures" / "cases").iterdir() if path.is_dir())
+
+
+nasty = st.text(
+    st.sampled_from("ab1 \t\n\r%:,;|<>&\"'`*_[]{}()#@\\~$\x00\x1b\x7f\ud800\ufffeé×…🎉"),
+    min_size=1,
+    max_size=24,
+).filter(lambda text: text.strip())
+plain = st.text("abc xyz", min_size=1, max_size=12).filter(str.strip)
+texts = st.one_of(plain, nasty)
+sources = st.builds(
+    Source,
+    st.one_of(texts, st.sampled_from(["pyproject.toml", "--gpu", "default of deepspeed 0.16.4", "/no/such/file"])),
+    st.none() | texts,
+    st.none() | st.integers(1, 99),
+)
+sizes = st.none() | st.integers(0, 2**45)
+impacts = st.builds(
+    FindingImpact,
+    sizes,
+    sizes,
+    sizes,
+    st.sampled_from(["memory", "fails_to_start", "slower"]),
+    st.sampled_from(["device", "host"]),
+    st.sampled_from(["rank", "node"]),
+    st.just("whole"),
+)
+facts = st.builds(
+    Fact,
+    st.sampled_from(["deepspeed", "training.zero_stage", "model.expert_bytes"]),
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 10**12), texts, st.lists(texts, max_size=2).map(tuple)),
+    st.sampled_from(["set", "configuration", "derived"]),
+    st.lists(sources, max_size=2).map(tuple),
+)
+REFERENCES = (
+    FindingReference("REPORT", "https://example.org/issues/1", None),
+    FindingReference("FIX", "https://example.org/pull/2", "2025-05-19"),
+)
+
+
+@st.composite
+def reports(draw: st.DrawFn, max_findings: int = 14) -> Report:
+    subjects = [f"{name}/requirements.txt" for name in ("a", "b")][: draw(st.integers(1, 2))]
+    names = draw(
+        st.lists(
+            st.tuples(st.sampled_from(subjects), st.sampled_from([f"pkg{i}/slug-{i}" for i in range(9)])),
+            unique=True,
+            max_size=max_findings,
+        ),
+    )
+    findings = []
+    for subject, rule_id in names:
+        affected = draw(st.booleans())
+        waived = draw(st.booleans()) and draw(st.booleans())
+        findings.append(
+            Finding(
+                rule_id=rule_id,
+                subject=subject,
+                role="train",
+                kind="pitfall",
+                title=draw(texts),
+                status="affected" if affected else "possible",
+                severity=draw(st.sampled_from(SEVERITIES)),
+                confidence=draw(st.sampled_from(["measured", "reported"])),
+                message=draw(texts),
+                impact=draw(st.none() | impacts),
+                needs=() if affected else ("training.zero_stage", *draw(st.lists(texts, max_size=1))),
+                assumptions=tuple(draw(st.lists(texts, max_size=2))),
+                facts=tuple(draw(st.lists(facts, max_size=2))),
+                locations=tuple(draw(st.lists(sources, max_size=3))),
+                remedies=tuple(
+                    FindingRemedy(text, command, "safe", note)
+                    for text, command, note in draw(
+                        st.lists(st.tuples(texts, st.none() | texts, st.none() | texts), max_size=2),
+                    )
+                ),
+                references=REFERENCES[: draw(st.integers(0, 2))],
+                folklore=tuple(("pkg/wrong", text) for text in draw(st.lists(texts, max_size=1))),
+                suppressed=Suppression(draw(texts), draw(st.sampled_from([None, "2027-01-31"]))) if waived else None,
+                fails=affected and not waived and draw(st.booleans()),
+            ),
+        )
+    skipped = tuple(
+        Skipped(source, reason, hint, named)
+        for source, reason, hint, named in draw(
+            st.lists(st.tuples(sources, texts, st.none() | texts, st.booleans()), max_size=3),
+        )
+    )
+    code = 1 if any(finding.fails for finding in findings) else 4 if any(entry.named for entry in skipped) else 0
+    return Report(
+        version="0.1.0",
+        database_id="0123456789ab",
+        database_date="2026-11-21",
+        database_rules=100,
+        subjects=tuple(
+            SubjectReport(
+                id=subject,
+                origin=subject,
+                python=None,
+                packages=(("deepspeed", "0.16.4", subject),),
+                facts=(),
+                unread_keys=(),
+                conflicts=(),
+                unresolved=(),
+                folded=(),
+            )
+            for subject in subjects
+        ),
+        findings=tuple(findings),
+        skipped=skipped,
+        exit_code=code,
+        threshold="medium",
+        waiver_notes=tuple(draw(st.lists(texts, max_size=2))),
+        seconds=0.25,
+    )
