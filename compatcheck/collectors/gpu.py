@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from compatcheck.core.errors import InputError, UsageError
@@ -57,23 +56,19 @@ def build_catalogue(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Gpu]:
 
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
-    """Load the catalogue that comes with the package: JSON in an installation, YAML in a checkout.
+    """Load the catalogue that comes with the rules: compiled in an installation, YAML in a checkout.
 
     Raises:
         InputError: the installation lacks its data.
     """
-    package = Path(__file__).parent.parent
-    compiled = package / "_gpus.json"
-    if compiled.exists():
-        import json  # noqa: PLC0415 (only when a device is named)
+    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only when a device is named)
 
-        return build_catalogue(json.loads(compiled.read_text(encoding="utf-8")))
-    written = package.parent / "rules" / "_gpus.yaml"
-    if not written.exists():
-        raise InputError("the device catalogue is missing", source=Source(str(compiled)), hint="reinstall compatcheck")
-    import yaml  # noqa: PLC0415 (checkouts only)
-
-    return build_catalogue(yaml.safe_load(written.read_text(encoding="utf-8")))
+    rows = open_builtin().section("gpus")
+    if not rows:
+        raise InputError(
+            "the device catalogue is missing", source=Source("rule database"), hint="reinstall compatcheck"
+        )
+    return build_catalogue(rows)
 
 
 def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source | None = None) -> Hardware:
@@ -102,7 +97,7 @@ def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source |
         names = " or ".join(gpu.name for gpu in found)
         raise UsageError(f"{match[2]} comes in several sizes", source=source, hint=f"say {names}")
     near = suggest(match[2], catalogue)
-    hint = "did you mean " + ", ".join(near) + "?" if near else "see rules/_gpus.yaml for the devices that are known"
+    hint = "did you mean " + ", ".join(near) + "?" if near else "state it with --set hardware.memory_bytes=80GiB"
     raise UsageError(f"unknown device {match[2]!r}", source=source, hint=hint)
 
 

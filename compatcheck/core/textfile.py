@@ -36,6 +36,8 @@ def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
             raise InputError(message, source=source, hint="check that this is the file you mean")
         with open(path, "rb") as file:
             data = file.read(limit + 1)
+    except InputError:
+        raise
     except FileNotFoundError:
         message = "no such file"
         raise InputError(message, source=source, hint="check the path") from None

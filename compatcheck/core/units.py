@@ -92,4 +92,5 @@ def parse_bytes(text: str) -> int | None:
     if len(unit) == 1 and unit != "b":
         unit += "ib"
     factor = _UNITS.get(unit if unit.endswith("b") or not unit else unit + "b")
-    return None if factor is None else int(float(number) * factor)
+    size = float(number) * (factor or 0)
+    return None if factor is None or size == float("inf") else int(size)
