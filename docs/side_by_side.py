@@ -259,9 +259,10 @@ def lay_out(root: Path, tools: Environments) -> Workplace:
     return place
 
 
-def run_sound(root: Path, tools: Environments, column: Column) -> set[str]:
+def run_sound(root: Path, tools: Environments, column: Column, defect: str) -> set[str]:
     """Return the lines a tool writes about the sound file."""
-    return set(_lines(lay_out(root, tools).run(column.tool, *column.arguments, repeats=1)))
+    arguments = column.special.get(defect, column.arguments) if defect == BOMB else column.arguments
+    return set(_lines(lay_out(root, tools).run(column.tool, *arguments, repeats=1)))
 
 
 def run_broken(root: Path, tools: Environments, column: Column, defect: str) -> Outcome | None:
@@ -307,8 +308,8 @@ def judge(outcome: Outcome, column: Column, sound: set[str]) -> tuple[str, str]:
 
 
 NAMES = re.compile(r"config\.json|ds_zero3\.json|specification\.json|trainer\.yaml|docker-compose\.yml|never.heard.of")
-COMPLAINT = re.compile(r"error|warn|invalid|cannot|could not|not |unknown", re.IGNORECASE)
-DRIVER_TOOL = re.compile(r"nvidia-smi")
+COMPLAINT = re.compile(r"error|warn|invalid|cannot|could not|unknown", re.IGNORECASE)
+DRIVER_TOOL = re.compile(r"GPU00\d|not read nvidia-smi|nvidia-smi.*(fail|unavailable|timed)")
 DRIVER = re.compile(r"driver.*(detected|found|not)|no .*(driver|GPU)", re.IGNORECASE)
 VARIABLE = re.compile(r"\d+\.\d+ s\b|^ *generated .*")
 """Parts of a line that differ from run to run."""
@@ -349,7 +350,11 @@ def run_drivers(fresh: Callable[[], Path], tools: Environments) -> list[tuple[st
 def tabulate_broken(fresh: Callable[[], Path], tools: Environments) -> tuple[str, str]:
     """Run every tool on every broken input and write the table, and the lines the tools said it in."""
     heads = columns(tools)
-    sound = {column.title: run_sound(fresh(), tools, column) for column in heads}
+    sound = {
+        (column.title, defect == BOMB): run_sound(fresh(), tools, column, defect)
+        for column in heads
+        for defect in ("", BOMB)
+    }
     lines = ["| input | " + " | ".join(column.title for column in heads) + " |", "|---" * (len(heads) + 1) + "|"]
     quotes = ["| input | read by | its line |", "|---|---|---|"]
     for defect in (*inputs.DEFECTS, UNKNOWN, BOMB):
@@ -359,7 +364,7 @@ def tabulate_broken(fresh: Callable[[], Path], tools: Environments) -> tuple[str
             if outcome is None:
                 cells.append("n.a.")
                 continue
-            verdict, quote = judge(outcome, column, sound[column.title])
+            verdict, quote = judge(outcome, column, sound[column.title, defect == BOMB])
             cells.append(f"{verdict}; exit {_exit(outcome)}; {outcome.seconds:.2f} s")
             quotes.append(f"| {defect} | {column.title} | {_cell(quote)} |")
         lines.append(f"| {defect} | " + " | ".join(cells) + " |")
@@ -427,7 +432,8 @@ The sound file is one of the incident's (env-doctor: a specification as its `exp
 the tool does not write about the sound file: *names file, line, key* says which of the three occur in them; *other output* is
 a report with other figures or words that names neither; *silent* is the same report as for the sound file. cuda-doctor reads
 no file. n.a.: the tool reads no such file, or the file has no such value. torch-preflight follows `config="ds_zero3.json"` in the
-script; fitcheck-llm reads `config.json` from the hub cache, offline.
+script; fitcheck-llm reads `config.json` from the hub cache, offline, and says about every such model that it takes it for a
+dense one of Llama's shape.
 
 {broken}
 

@@ -142,7 +142,7 @@ def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
                 if environment.packages:
                     yield Found(file, (), environment, is_root=True, kind=kind)
                 else:
-                    skipped.extend(environment.skipped)
+                    skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
             elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 reading = read_configuration(file, named=False)
                 if reading is not None:

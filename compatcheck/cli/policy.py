@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 POLICY_FILE = "compatcheck.toml"
 PROJECT_FILE = "pyproject.toml"
-_MARK = b"compatcheck"
 
 
 class Plan(NamedTuple):
@@ -32,8 +31,8 @@ class Plan(NamedTuple):
 def find_policy(directory: str, home: str | None) -> str | None:
     """Return the nearest policy file at or above a directory, or None.
 
-    Looks no higher than the root of the git checkout or the home directory. A ``pyproject.toml`` that does not name
-    compatcheck is passed over without being parsed.
+    Looks no higher than the root of the git checkout or the home directory. A ``pyproject.toml`` without the
+    table is passed over without being parsed.
     """
     here = os.path.abspath(directory)
     while True:
@@ -41,7 +40,7 @@ def find_policy(directory: str, home: str | None) -> str | None:
         if os.path.isfile(path):
             return path
         path = os.path.join(here, PROJECT_FILE)
-        if os.path.isfile(path) and _mentions_compatcheck(path):
+        if os.path.isfile(path) and _has_table(path):
             return path
         above = os.path.dirname(here)
         if here in {above, home} or os.path.exists(os.path.join(here, ".git")):
@@ -49,13 +48,16 @@ def find_policy(directory: str, home: str | None) -> str | None:
         here = above
 
 
-def _mentions_compatcheck(path: str) -> bool:
+def _has_table(path: str) -> bool:
+    """Tell whether a file may hold the table, in any way TOML can open it: its header, a dotted key, a header of ``tool``."""
+    import re  # noqa: PLC0415 (only beside a project file)
+
+    table = rb"^[ \t]*(?:\[*[ \t]*tool[ \t]*\.[ \t]*[\"']?compatcheck\b|\[[ \t]*tool[ \t]*\])"
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            return re.search(table, file.read(), re.MULTILINE) is not None
     except OSError:
         return False
-    return any(line.lstrip().startswith(b"[") and _MARK in line for line in data.splitlines())
 
 
 def load_policy(path: str | None, *, disabled: bool) -> Policy | None:

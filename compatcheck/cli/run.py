@@ -26,6 +26,7 @@ from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
     from compatcheck.cli.inputs import Gathered
+    from compatcheck.core.policy import Policy
     from compatcheck.core.source import Skipped, Source
     from compatcheck.matching.waivers import Waivers
     from compatcheck.resolution.subject import Subject
@@ -78,7 +79,7 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     targets = parse_outputs(output.outputs)
     rules = open_rules(checks.rule_directories)
     require_rules(rules)
-    require_selection(checks, rules)
+    require_selection(checks, rules, plan.policy)
     threshold = parse_threshold(checks.fail_on)
     hook = any(request.hook for request in plan.requests)
     gathered = gather_all(plan, rules, os.environ)
@@ -106,7 +107,7 @@ def require_rules(rules: RuleSet) -> None:
         raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
 
 
-def require_selection(checks: Checks, rules: RuleSet) -> None:
+def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = None) -> None:
     """Refuse a selection that no rule meets: it would find nothing anywhere.
 
     Raises:
@@ -119,9 +120,14 @@ def require_selection(checks: Checks, rules: RuleSet) -> None:
         if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):
             from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
+            from compatcheck.core.source import Source  # noqa: PLC0415 (only on the way to an error)
+
             near = get_close_matches(pattern, [*ids, *{f"{name.partition('/')[0]}/*" for name in ids}], n=1)
             msg = f"no rule matches {pattern!r}"
-            raise UsageError(msg, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`")
+            source = Source(policy.path, "select") if policy is not None and checks.select is policy.select else None
+            raise UsageError(
+                msg, source=source, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`"
+            )
     if not any(map(checks.selects, ids)):
         msg = "no rule is left to check"
         raise UsageError(msg, hint="narrow --ignore, or widen --select")

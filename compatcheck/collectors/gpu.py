@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.errors import UsageError
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB, MIB
+from compatcheck.rules.locate import open_builtin
 
 _VENDORS = ("nvidia", "geforce", "tesla", "quadro", "amd", "instinct")
 _DECLARED = r"\s*(?:(\d+)\s*[x×*]\s*)?(\S.*?)\s*"
@@ -56,19 +57,12 @@ def build_catalogue(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Gpu]:
 
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
-    """Load the catalogue that comes with the rules: compiled in an installation, YAML in a checkout.
+    """Load the catalogue that comes with the package's rule database.
 
     Raises:
-        InputError: the installation lacks its data.
+        RuleError: the installation lacks its data.
     """
-    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only when a device is named)
-
-    rows = open_builtin().section("gpus")
-    if not rows:
-        raise InputError(
-            "the device catalogue is missing", source=Source("rule database"), hint="reinstall compatcheck"
-        )
-    return build_catalogue(rows)
+    return build_catalogue(open_builtin().section("gpus") or {})
 
 
 def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source | None = None) -> Hardware:
@@ -97,7 +91,7 @@ def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source |
         names = " or ".join(gpu.name for gpu in found)
         raise UsageError(f"{match[2]} comes in several sizes", source=source, hint=f"say {names}")
     near = suggest(match[2], catalogue)
-    hint = "did you mean " + ", ".join(near) + "?" if near else "state it with --set hardware.memory_bytes=80GiB"
+    hint = "did you mean " + ", ".join(near) + "?" if near else "see rules/_gpus.yaml for the devices that are known"
     raise UsageError(f"unknown device {match[2]!r}", source=source, hint=hint)
 
 

@@ -111,6 +111,8 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "gradient_accumulation_steps": Key("training.gradient_accumulation_steps"),
     "gradient_checkpointing": Key("training.gradient_checkpointing", _boolean),
     "gradient_checkpointing_kwargs.use_reentrant": _REENTRANT,
+    "activation_checkpointing": Key("training.gradient_checkpointing", _boolean),
+    "activation_checkpointing_kwargs.use_reentrant": _REENTRANT,
     "use_reentrant": _REENTRANT,
     "optim": (
         Key("training.optimizer", _optimizer),

@@ -40,9 +40,9 @@ def read_text(path: str) -> str:
             raise InputError(msg, source=place, hint="write its content to a file and name that")
         with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except InputError:
-        raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        if isinstance(error, InputError):
+            raise
         msg = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise InputError(msg, source=place, hint="check the path") from None
     if len(raw) > MAX_BYTES:

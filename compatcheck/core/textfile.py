@@ -36,12 +36,12 @@ def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
             raise InputError(message, source=source, hint="check that this is the file you mean")
         with open(path, "rb") as file:
             data = file.read(limit + 1)
-    except InputError:
-        raise
     except FileNotFoundError:
         message = "no such file"
         raise InputError(message, source=source, hint="check the path") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        if isinstance(error, InputError):
+            raise
         reason = getattr(error, "strerror", None) or str(error)
         message = f"could not be read: {reason}"
         raise InputError(message, source=source, hint="check the path and its permissions") from None

@@ -104,9 +104,10 @@ class _Writer:
             options = sorted({_hardware_option(need) for finding in waiting for need in finding.needs})
             yield from self.wrapped(
                 "hardware",
-                f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them",
+                f"{count} rule{'s wait' if count > 1 else ' waits'} for {' and '.join(options)}; -v shows them",
             )
-        if subject.waiting:
+        configured = any(fact.origin == "configuration" for _, fact in subject.facts)
+        if subject.waiting and not configured:
             yield ""
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
@@ -173,9 +174,12 @@ class _Writer:
             options = sorted({"--model" if need.startswith("model.") else _hardware_option(need) for need in needs})
             text = f"{len(waiting)} rule{'s wait' if len(waiting) > 1 else ' waits'} for {' and '.join(options)}"
             yield from self.wrapped("waiting", text)
-        clean = total - len({finding.subject for finding in report.findings if finding.suppressed is None})
+        found = {finding.subject for finding in report.findings if finding.suppressed is None}
+        clean = [subject for subject in report.subjects if subject.id not in found]
         if clean:
-            yield from self.wrapped("clean", f"no known problem in {clean} of {total}")
+            bare = sum(not subject.packages for subject in clean)
+            limit = f", {bare} of them with no package known" if bare else ""
+            yield from self.wrapped("none", f"no known problem in {len(clean)} of {total}{limit}")
         for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
             places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
             yield from self.wrapped("conflict", f"{name}: {places}", "33")
@@ -289,7 +293,10 @@ class _Writer:
 
 def _run_of(subject_id: str) -> str:
     """Name a subject by its configurations where it has any, without the requirement root before them."""
-    return subject_id.split(" + ", 1)[-1]
+    directory, colon, files = subject_id.partition(": ")
+    if not colon:
+        return subject_id.split(" + ", 1)[-1]
+    return f"{directory}/{files.split(' + ', 1)[-1]}"
 
 
 def _needs_only_hardware(finding: Finding) -> bool:

@@ -105,13 +105,29 @@ def apply_defaults(
         scope: a scope over ``facts``.
         facts: grown in place.
     """
-    undecided: set[str] = set()
     chain = reader_chain(readers, documents)
+    undecided = _left_to_trl(chain, documents, scope)
     for reader in chain:
         rows = scope.rules.section(f"defaults/{reader}")
         if rows:
             keys = _keys_for(reader, documents)
             undecided |= _Table(reader, rows, keys, scope, facts).apply(undecided)
+
+
+_SCRIPT_MARKS = {"model_name_or_path", "dataset_name"}
+
+
+def _left_to_trl(chain: Sequence[str], documents: Sequence[Document], scope: FactScope) -> set[str]:
+    """Return the facts whose default depends on whether TRL or a script on the plain Trainer reads the file.
+
+    The shortest files of both hold the same keys. Where the environment has TRL, nothing tells which of them it is, so the
+    defaults that TRL changes stay unknown.
+    """
+    if "hf_trainer" not in chain or "trl" in chain or scope.package("trl") is None:
+        return set()
+    keys = set().union(*(keys_of(document) for document in documents if document.reader == "hf_trainer"))
+    rows = scope.rules.section("defaults/trl") or () if keys >= _SCRIPT_MARKS else ()
+    return {row["fact"] for row in rows}
 
 
 def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:

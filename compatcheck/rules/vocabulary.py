@@ -85,7 +85,7 @@ model.device_map | str? | | device_map given to from_pretrained
 training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, axolotl, torchtune, torchtitan, search-r1, logic-rl, megatron, nemo-rl, lightning, custom | the program that runs the training loop
 training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain | the training algorithm
 training.sharding | str | none, ddp, zero, fsdp, megatron | how state is spread over ranks
-training.fsdp_version | int | 1, 2 | FSDP generation
+training.fsdp_version | int? | 1, 2 | FSDP generation; None when FSDP does not shard the state
 training.fsdp_sharding_strategy | str | full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2 | FSDP1 strategy
 training.fsdp_reshard_after_forward | bool | | parameters are freed between forward and backward
 training.fsdp_cpu_ram_efficient_loading | bool | | only rank 0 loads weights
