@@ -289,7 +289,7 @@ def parse_value(name: str, text: object, source: Source) -> Value:
         )
     value = _convert(term, text)
     if isinstance(value, _Bad):
-        wanted = " or ".join(term.allowed) if term.allowed else term.type + (" or none" if term.nullable else "")
+        wanted = " or ".join(term.allowed) or _WANTED.get(term.type, term.type) + (" or none" if term.nullable else "")
         msg = f"{name} cannot be {text!r}"
         raise UsageError(msg, source=source, hint=f"expected {wanted}")
     return value
@@ -300,6 +300,17 @@ class _Bad:
 
 
 _BAD = _Bad()
+_LARGEST = 2**63 - 1
+_WANTED = {
+    "int": "a whole number, not negative",
+    "bytes": "a size such as 80GiB or a number of bytes",
+    "float": "a number",
+    "bool": "true or false",
+    "dtype": "a dtype such as bfloat16",
+    "set": "a list of names",
+    "str": "text",
+    "version": "a version such as 12.4",
+}
 _TRUE = {"true", "1", "yes", "on"}
 _FALSE = {"false", "0", "no", "off"}
 _NONE = {"none", "null", ""}
@@ -343,11 +354,11 @@ def _convert_int(raw: object, *, size: bool) -> int | _Bad:
     if isinstance(raw, str):
         if size:
             parsed = parse_bytes(raw)
-            return _BAD if parsed is None else parsed
+            return _BAD if parsed is None or parsed > _LARGEST else parsed
         raw = _parse_number(raw.strip().replace("_", ""))
     if isinstance(raw, float):
-        return int(raw) if raw.is_integer() and raw >= 0 else _BAD
-    return raw if isinstance(raw, int) and raw >= 0 else _BAD
+        return int(raw) if raw.is_integer() and 0 <= raw <= _LARGEST else _BAD
+    return raw if isinstance(raw, int) and 0 <= raw <= _LARGEST else _BAD
 
 
 def _parse_number(text: str) -> float | None:
