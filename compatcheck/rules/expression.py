@@ -85,7 +85,7 @@ def write(code: Code) -> str:
 _LOOSE, _NOT, _COMPARISON, _SIGN, _POWER, _TIGHT = 0, 2, 3, 6, 7, 8
 
 
-def _write(code: Code) -> tuple[str, int]:
+def _write(code: Code) -> tuple[str, int]:  # noqa: PLR0911 (one return per kind of node)
     """Return the text and how tightly it binds."""
     kind, *parts = code
     match kind:
