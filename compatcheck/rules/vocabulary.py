@@ -322,8 +322,8 @@ def _convert(term: Term, raw: object) -> Value | _Bad:
             value = _convert_set(raw)
         case _:
             value = str(raw).strip() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else _BAD
-            if value in (_TRUE | _FALSE) and not term.allowed:
-                return value
+            if term.type == "version" and isinstance(raw, float):
+                return _BAD  # 9.10 has become 9.1 on the way; only quoted text keeps it
     if term.allowed and not isinstance(value, _Bad) and str(value) not in term.allowed:
         lowered = str(value).lower()
         return lowered if term.type == "str" and lowered in term.allowed else _BAD
@@ -344,13 +344,22 @@ def _convert_int(raw: object, *, size: bool) -> int | _Bad:
         if size:
             parsed = parse_bytes(raw)
             return _BAD if parsed is None else parsed
-        try:
-            raw = float(raw.replace("_", ""))
-        except ValueError:
-            return _BAD
-    if isinstance(raw, int | float) and math.isfinite(raw) and raw == int(raw) and raw >= 0:
-        return int(raw)
-    return _BAD
+        raw = _parse_number(raw.strip().replace("_", ""))
+    if isinstance(raw, float):
+        return int(raw) if raw.is_integer() and raw >= 0 else _BAD
+    return raw if isinstance(raw, int) and raw >= 0 else _BAD
+
+
+def _parse_number(text: str) -> float | None:
+    """Read a whole number exactly, anything else as a float."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _convert_float(raw: object) -> float | _Bad:
@@ -358,7 +367,7 @@ def _convert_float(raw: object) -> float | _Bad:
         return _BAD
     try:
         number = float(raw)  # type: ignore[arg-type]  # any other type raises TypeError, caught below
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return _BAD
     return number if math.isfinite(number) else _BAD
 
