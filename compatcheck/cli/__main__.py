@@ -13,6 +13,9 @@ EXIT_BROKEN_PIPE = 141
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of `compatcheck.core.errors`."""
     given = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # names of files in other encodings, signs outside the locale's
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = _check_environment() if given == ["env"] else _run_command(given)
         sys.stdout.flush()
