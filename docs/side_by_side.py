@@ -178,7 +178,9 @@ def tabulate_incident(outcomes: list[Outcome]) -> str:
         "|---|---:|---|---|---|---|---:|",
     ]
     for outcome in outcomes:
-        words = " | ".join("yes" if word in outcome.text else "no" for word in ("deepspeed", "0.16.4", "0.16.8"))
+        words = " | ".join(
+            "yes" if word in outcome.text.lower() else "no" for word in ("deepspeed", "0.16.4", "0.16.8")
+        )
         found = re.search(QUOTES[outcome.command.split()[0]], outcome.text)
         quote = " ".join(found[0].split()) if found else "—"
         lines.append(f"| `{outcome.command}` | {_exit(outcome)} | {words} | {_cell(quote)} | {outcome.seconds:.2f} |")
