@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Source
-from compatcheck.resolution.auto import fill_in
+from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
@@ -74,7 +74,7 @@ def resolve(
                 facts.setdefault(name, fact)
         derive(facts)
         if readers:
-            apply_defaults(readers, documents, scope, facts)
+            apply_defaults(readers, drop_unowned(documents, facts), scope, facts)
         if len(facts) == before:
             break
     pending = tuple((name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts)
