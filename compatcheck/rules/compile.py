@@ -176,7 +176,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     for path in sorted((directory / "_defaults").glob("*.yaml")):
         yield (
             f"defaults/{path.stem}",
-            [_compile_default(row, path, index) for index, row in enumerate(_rows(_data(path, "rows")[0], "rows", path))],
+            [
+                _compile_default(row, path, index)
+                for index, row in enumerate(_rows(_data(path, "rows")[0], "rows", path))
+            ],
         )
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck import __version__
-from compatcheck.cli.__main__ import COMMANDS
+from compatcheck.cli.group import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("compatcheck")
