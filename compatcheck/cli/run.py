@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +27,7 @@ from compatcheck.rules.locate import open_rules
 if TYPE_CHECKING:
     from compatcheck.cli.inputs import Gathered
     from compatcheck.core.policy import Policy
-    from compatcheck.core.source import Skipped
+    from compatcheck.core.source import Skipped, Source
     from compatcheck.matching.waivers import Waivers
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -172,7 +172,7 @@ def build_report(
         subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
     if findings:
         findings = [add_lines(finding) for finding in findings]
-    skipped = list(dict.fromkeys(skipped))
+    skipped = list(place_skipped(skipped))
     findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
     code = judge(findings, skipped, gathered.subjects, strict=checks.strict)
     return Report(
@@ -253,8 +253,7 @@ def describe_subject(
 
 def add_lines(finding: Finding) -> Finding:
     """Find the lines of a finding's facts in their files."""
-    suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
-    if not any(source.key and source.line is None and source.path.endswith(suffixes) for source in finding.locations):
+    if not any(map(needs_line, finding.locations)):
         return finding
     from compatcheck.configs.lines import with_line  # noqa: PLC0415 (only for findings with files)
 
@@ -263,6 +262,27 @@ def add_lines(finding: Finding) -> Finding:
         facts=facts,
         locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources)),
     )
+
+
+def place_skipped(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
+    """Say each thing that was not read once, with its line, and without credentials."""
+    entries = tuple(dict.fromkeys(skipped))
+    if not entries:
+        return ()
+    from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
+
+    entries = tuple(entry._replace(reason=redact(entry.reason)) for entry in entries)
+    if not any(needs_line(entry.source) for entry in entries):
+        return entries
+    from compatcheck.configs.lines import with_line  # noqa: PLC0415 (only for files)
+
+    return tuple(entry._replace(source=with_line(entry.source)) for entry in entries)
+
+
+def needs_line(source: Source) -> bool:
+    """Tell whether a source names a key of a file and no line yet."""
+    suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
+    return bool(source.key) and source.line is None and source.path.endswith(suffixes)
 
 
 Reporter = Callable[[Report, Output], str]
@@ -340,7 +360,15 @@ def printable(text: str, encoding: str) -> str:
 
     In JSON these escapes mean the very characters.
     """
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        from json import dumps  # noqa: PLC0415 (rare)
+
+        kept = text.encode(encoding, "ignore").decode(encoding)
+        escapes = {ord(sign): dumps(sign)[1:-1] for sign in set(text) - set(kept)}
+        return text.translate(escapes)
+    return text
 
 
 def wants_color(choice: str, environ: Mapping[str, str]) -> bool:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs import deepspeed
 from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, only_true, translate
-from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
-from compatcheck.core.source import Source
+from compatcheck.configs.text import expect_mapping, parse_json, parse_json_or_yaml, read_text
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Skipped, Source
+from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -353,6 +355,7 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     """Translate parsed arguments."""
     source = Source(path)
     trainer, place = detect_trainer(data, path)
+    data, skipped = _open_sections(data, source)
     leaves = dict(flatten(data, stop={"deepspeed", "dataset_mixer", "dataset_mixture"}))
     table: dict[str, Key | tuple[Key, ...]] = dict(TABLE)
     precision = _precision(data)
@@ -363,22 +366,61 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
         table["fsdp"] = (*_keys(table["fsdp"]), Key(key, partial(_constant, value)))
     references: list[tuple[str, str, str]] = []
     for key in ("model_name_or_path", "model_name", "model_id"):
-        if isinstance(data.get(key), str):
-            references.append(("model", data[key], key))
+        model = data.get(key)
+        if isinstance(model, str) and model:
+            references.append(("model", model, key))
             break
+        if model:
+            skipped.append(_not_understood(source, key, "the path or hub id of a model"))
     documents: list[Document] = []
     inner = data.get("deepspeed")
     if isinstance(inner, str) and inner:
         references.append(("deepspeed", inner, "deepspeed"))
     elif isinstance(inner, dict):
         documents.append(deepspeed.read_data(inner, path, "deepspeed."))
+    elif inner:
+        skipped.append(_not_understood(source, "deepspeed", "the path of a DeepSpeed configuration, or its content"))
     leaves.pop("deepspeed", None)
     if trainer is not None:
         leaves[place] = trainer
         table[place] = Key("training.trainer")
     translation = translate(iter(leaves.items()), table, irrelevant=_irrelevant, source=source)
     reader = "trl" if trainer is not None or _TRL_SHARED & data.keys() else "hf_trainer"
+    translation = translation._replace(
+        skipped=(*translation.skipped, *skipped),
+        unread=tuple((key, near or nearest(key, list(SCRIPT_KEYS))) for key, near in translation.unread),
+    )
     return (make_document(reader, source, translation, tuple(references)), *documents)
+
+
+_SECTION_KEYS = ("accelerator_config", "deepspeed", "fsdp_config", "gradient_checkpointing_kwargs")
+"""Arguments that may hold a mapping as JSON text, or the path of a JSON file (``TrainingArguments._VALID_DICT_FIELDS``)."""
+
+
+def _open_sections(data: dict[str, Any], source: Source) -> tuple[dict[str, Any], list[Skipped]]:
+    """Parse the arguments whose mapping is written as JSON text, as the HF Trainer does."""
+    opened = dict(data)
+    skipped = []
+    for key in _SECTION_KEYS:
+        text = data.get(key)
+        if not isinstance(text, str) or not text:
+            continue
+        if text.lstrip().startswith("{"):
+            try:
+                opened[key] = expect_mapping(parse_json(text, source.path), source.path, key)
+            except InputError as error:
+                del opened[key]
+                hint = "write a mapping, or its JSON in full"
+                skipped.append(Skipped(source._replace(key=key), f"{key}: {error.message}", hint))
+        elif key == "fsdp_config":
+            del opened[key]
+            reason = f"names {text!r}, which is not read"
+            skipped.append(Skipped(source._replace(key=key), reason, "write its keys under fsdp_config, or --set them"))
+    return opened, skipped
+
+
+def _not_understood(source: Source, key: str, wanted: str) -> Skipped:
+    return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
 
 
 def _constant(value: object, _: object) -> object:

@@ -114,6 +114,8 @@ def _compile_clause(text: str) -> list[list[str]]:
         if re.search(r"[\s;)]", operand):
             raise _invalid(text, "a literal version holds no blank")
         return [["===", operand.lower().partition("+")[0]]]
+    if comparison in _PLAIN_OPERATORS and _plain_release(operand) is not None:
+        return [[comparison, operand]]
     wildcard = operand.endswith(".*")
     try:
         version = _parse(operand.removesuffix(".*"))

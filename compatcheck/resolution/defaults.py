@@ -73,6 +73,10 @@ def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[
     return [*programs, *(library for library in LIBRARIES if library in chain)]
 
 
+_ANYTHING = "*"
+"""Stands for the keys inside a section that was not understood: none of them is known to be left out."""
+
+
 def keys_of(document: Document) -> set[str]:
     """Return every key a document writes, with the sections around it; null and an empty section state nothing."""
     written = {
@@ -81,8 +85,9 @@ def keys_of(document: Document) -> set[str]:
         if statement.fact is not None or statement.value not in (None, {}, [])
     }
     written.update(key for key, _ in document.unread)
-    written.update(skipped.source.key for skipped in document.skipped if skipped.source.key is not None)
-    keys: set[str] = set()
+    not_understood = {skipped.source.key for skipped in document.skipped if skipped.source.key is not None}
+    written.update(not_understood)
+    keys = {f"{key}.{_ANYTHING}" for key in not_understood}
     for key in written:
         parts = key.split(".")
         keys.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
@@ -154,17 +159,23 @@ class _Table:
         while progress:
             settled = [self.settle(row) for row in rows]
             progress = any(settled)
-        open_rows: dict[str, list[Any]] = {}
+        open_rows: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) == _MAYBE:
-                open_rows.setdefault(row["fact"], []).append(self.value(row))
+                open_rows.setdefault(row["fact"], []).append(row)
         left = set()
-        for name, values in open_rows.items():
-            if isinstance(values[0], Unknown) or any(value != values[0] for value in values):
+        for name, candidates in open_rows.items():
+            values = [self.value(row) for row in candidates]
+            differ = isinstance(values[0], Unknown) or any(value != values[0] for value in values)
+            if differ or all(self.depends_on_facts(row) for row in candidates):
                 left.add(name)
             else:
-                self.state(name, values[0], "in every release and case that is possible here")
+                self.state(name, values[0], "in every release that is possible here")
         return left
+
+    def depends_on_facts(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether a row waits for its condition, and not only for a release."""
+        return row["when"] is not None and isinstance(evaluate(row["when"], self.scope), Unknown)
 
     def settle(self, row: Mapping[str, Any]) -> bool:
         """Apply one row when it certainly applies; tell whether that changed anything."""
@@ -180,8 +191,13 @@ class _Table:
     def fits_keys(self, row: Mapping[str, Any]) -> bool:
         """Tell whether the documents leave out what the row needs left out, and write what it needs written."""
         left_out = [*row["absent"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
+        return not any(map(self.may_stand, left_out)) and all(self.is_there(section) for section in row["present"])
+
+    def may_stand(self, key: str) -> bool:
+        """Tell whether a document writes a key, or may write it inside a section that was not understood."""
         keys = self.keys or set()
-        return not any(key in keys for key in left_out) and all(self.is_there(section) for section in row["present"])
+        parts = key.split(".")
+        return key in keys or any(".".join((*parts[:count], _ANYTHING)) in keys for count in range(1, len(parts)))
 
     def is_there(self, section: str) -> bool:
         """Tell whether a section is in a file of this reader or, without such a file, whether a fact says as much."""
