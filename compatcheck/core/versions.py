@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import operator
 import re
-from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -392,43 +391,26 @@ def nearest_releases(
         The highest good release below ``version`` and the lowest good one above it, each None where there is none or
         where ``version`` is not PEP 440.
     """
-    if parse_order(version) is None:
+    here = _order_of(version)
+    if here is None:
         return None, None
-    split = bisect_left(releases, parse_order(version) or ((), 0), key=lambda release: parse_order(release) or ((), 0))
+    finals = [(order, release) for release in releases if (order := _plain_release(release)) is not None]
 
-    def is_good(release: str, side: int) -> bool:
-        return (
-            _is_final_on_side(release, version, side)
-            and contains(bounds, release) == "no"
-            and (allowed is None or contains(allowed, release) == "yes")
-        )
+    def is_good(release: str) -> bool:
+        return contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
 
-    below = next((releases[index] for index in range(split - 1, -1, -1) if is_good(releases[index], -1)), None)
-    above = next((release for release in releases[split:] if is_good(release, 1)), None)
+    below = next((release for order, release in reversed(finals) if order < here and is_good(release)), None)
+    above = next((release for order, release in finals if order > here and is_good(release)), None)
     return below, above
 
 
-def parse_order(text: str) -> tuple[tuple[int, ...], int] | None:
-    """Return a key that orders versions by release and post number; pre-releases stand with their release.
-
-    Returns:
-        The key, or None when the text is not PEP 440.
-    """
+def _order_of(text: str) -> tuple[tuple[int, ...], float] | None:
+    """Return a key that orders a version among final and post releases; a pre-release stands just before its release."""
     plain = _plain_release(text.strip().partition("+")[0])
     if plain is not None:
         return plain
     version = parse_version(text)
     if version is None:
         return None
-    return _padded(version), -1 if version.post is None else version.post
-
-
-def _is_final_on_side(release: str, version: str, side: int) -> bool:
-    """Tell whether a final release lies below (-1) or above (1) a version."""
-    one, other = _plain_release(release), _plain_release(version.strip().partition("+")[0])
-    if one is None:
-        return False  # a pre-release; releases with an epoch do not exist for the packages of the rules
-    if other is None:
-        parsed, here = parse_version(release), parse_version(version)
-        return parsed is not None and here is not None and ((parsed > here) - (parsed < here)) == side
-    return ((one > other) - (one < other)) == side
+    post = -1.0 if version.post is None else float(version.post)
+    return _padded(version), post - 0.5 if version.is_prerelease else post
