@@ -1,22 +1,17 @@
 """Turn what the person named on the command line into subjects."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from compatcheck.core.document import Document
+from compatcheck.core.environment import Environment
 from compatcheck.core.errors import CompatcheckError, InputError, UsageError
+from compatcheck.core.facts import Value
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment
-    from compatcheck.core.facts import Value
-    from compatcheck.resolution.subject import Subject
-    from compatcheck.rules.database import RuleSet
+from compatcheck.resolution.subject import Subject
+from compatcheck.rules.database import RuleSet
 
 
 class Request(NamedTuple):

@@ -4,20 +4,16 @@ A tool that fails, hangs or prints something else than it was asked for is repor
 reads as "no GPU". All of it together costs at most `BUDGET_SECONDS`, and nothing where there is no driver.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.units import GIB, KIB, MIB
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BUDGET_SECONDS = 4.0
 _NVML_SECONDS = 1.5

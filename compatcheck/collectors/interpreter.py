@@ -4,18 +4,14 @@ Everything follows from the layout of files by the rules of CPython's ``getpath`
 run, because it may be broken, foreign to this machine, or older than this tool needs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Patterns are compiled where they are used: most runs need none of them.
 _EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"

@@ -4,18 +4,13 @@ Recorded are the variables of `NAMES` and those that start with one of `PREFIXES
 looked at or shown. Values that look like credentials are hidden.
 """
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
+from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from compatcheck.core.environment import Environment
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """The allocator's variable under its names, the one with precedence first (c10/core/AllocatorConfig.h)."""

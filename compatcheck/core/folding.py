@@ -1,18 +1,12 @@
 """Fold what a report says of many subjects: one entry per rule, package, key or reason, with the places it holds for."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from compatcheck.core.report import severity_rank
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from compatcheck.core.report import Finding, Report
-    from compatcheck.core.source import Skipped
+from compatcheck.core.report import Finding, Report, severity_rank
+from compatcheck.core.source import Skipped
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _GUESS = re.compile(r"(?:; )?did you mean .*")

@@ -1,18 +1,12 @@
 """What a report comes to, in words and counts that every format shares."""
 
-from __future__ import annotations
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from compatcheck.core.report import SEVERITIES, severity_rank
+from compatcheck.core.facts import Fact, Value
+from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, severity_rank
+from compatcheck.core.source import Source
 from compatcheck.core.units import format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from compatcheck.core.facts import Fact, Value
-    from compatcheck.core.report import Finding, FindingImpact, Report
-    from compatcheck.core.source import Source
 
 
 class Summary(NamedTuple):

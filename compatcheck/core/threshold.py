@@ -1,7 +1,5 @@
 """From which finding on a run fails: a severity, a size or a share of the device."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from compatcheck.core.errors import UsageError

@@ -1,7 +1,5 @@
 """Decide one rule over the facts of one role: affected, possible or silent, and why."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from compatcheck.resolution.scope import FactScope, version_need

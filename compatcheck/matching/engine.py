@@ -1,8 +1,7 @@
 """Evaluate the rules over a subject: a pure function of facts, packages and the rule data."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import Fact, Facts
@@ -13,13 +12,9 @@ from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, 
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope, version_need
+from compatcheck.resolution.subject import Subject
+from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from compatcheck.resolution.subject import Subject
-    from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 
 IMPLIED = {
     "deepspeed": ("deepspeed",),

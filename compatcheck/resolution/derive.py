@@ -1,13 +1,9 @@
 """Facts that follow from other facts by arithmetic or by the meaning of a setting; each names what it was derived from."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from compatcheck.core.facts import Fact, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 
 class Derivation(NamedTuple):

@@ -1,17 +1,12 @@
 """Merge what the inputs state: one value per fact by precedence, the others kept as alternatives, clashes kept as conflicts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from compatcheck.core.document import AUTO, Document
 from compatcheck.core.facts import Fact, Value
+from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from compatcheck.core.source import Source
 
 SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED = range(8)
 """Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, a launch script, the framework's

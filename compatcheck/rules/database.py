@@ -5,17 +5,13 @@ rules about one package; texts stand apart and are read only for findings; table
 sections read by name. A rule about a package that is not there costs nothing.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
-
-if TYPE_CHECKING:
-    from compatcheck.rules.expression import Code
+from compatcheck.rules.expression import Code
 
 FORMAT = 1
 INDEPENDENT = "*"
@@ -125,7 +121,7 @@ class Database:
         self.packages: Mapping[str, list[int]] = self._header["packages"]
 
     @classmethod
-    def open(cls, path: str) -> Database:
+    def open(cls, path: str) -> "Database":
         """Open a database file."""
         return cls(lambda: open(path, "rb"), path)
 
