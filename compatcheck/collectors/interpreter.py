@@ -11,7 +11,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
@@ -59,9 +59,10 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], *
 
     Raises:
         InputError: no environment lies there.
+        UsageError: both are given.
     """
     if python is not None and prefix is not None:
-        raise InputError("--python and --prefix name two environments", hint="give one of them")
+        raise UsageError("--python and --prefix name two environments", hint="give one of them")
     if python is not None:
         return _layout_of_executable(_find_executable(python, environ), "--python", environ, user_site=user_site)
     if prefix is not None:
