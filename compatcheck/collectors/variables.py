@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import decode_utf8, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -255,16 +256,7 @@ def read_env_file(path: str) -> dict[str, str]:
     Raises:
         InputError: the file cannot be read, or a line has another form.
     """
-    source = Source(path)
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise InputError(
-            f"could not be read: {error.strerror}", source=source, hint="name a file of NAME=VALUE lines"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError("is not UTF-8 text", source=source, hint="name a file of NAME=VALUE lines") from error
+    text = decode_utf8(read_bytes(path), path)
     variables = {}
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         content = line.strip()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.errors import RuleError
+from compatcheck.core.errors import InputError, RuleError
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import decode_utf8, read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +24,12 @@ _RISKY = re.compile(
     r"[-+]?(\d[\d_]*\.[\d_]*|\.\d+)([eE][-+]?\d+)?|[-+]?\d+[eE][-+]?\d+|0[xob]?[0-9a-fA-F]+|\d{4}-\d\d-\d\d.*|"
     r"(?i:yes|no|on|off|y|n|\.inf|\.nan|-\.inf)",
 )
+
+
+_MAX_DEPTH = 32
+_MAX_DIGITS = 20
+_MAX_OPENINGS = 10_000
+"""Lists and mappings of one file: the C parser recurses, and some ten thousand levels would crash it."""
 
 
 class Lines(dict[tuple[str | int, ...], int]):
@@ -39,14 +46,9 @@ def load_strict(path: Path) -> tuple[Any, Lines]:
         RuleError: naming file, line and key.
     """
     try:
-        raw = path.read_bytes()
-        text = raw.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot be read: {error}"
-        raise RuleError(msg, source=Source(str(path))) from None
-    if len(raw) > MAX_BYTES:
-        msg = f"larger than {MAX_BYTES} bytes"
-        raise RuleError(msg, source=Source(str(path)))
+        text = decode_utf8(read_bytes(str(path), limit=MAX_BYTES), str(path))
+    except InputError as error:
+        raise RuleError(error.message, source=error.source, hint=error.hint) from None
     return parse_strict(text, str(path))
 
 
@@ -55,6 +57,9 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
     import yaml  # noqa: PLC0415 (costs 30 ms; only on the way to rule files)
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if text.count("[") + text.count("{") + text.count("- ") + text.count("? ") > _MAX_OPENINGS:
+        msg = f"opens more than {_MAX_OPENINGS} lists and mappings, which no rule does"
+        raise RuleError(msg, source=Source(path), hint="is this a rule file?")
     try:
         node = yaml.compose(text, Loader=loader)
     except yaml.YAMLError as error:
@@ -69,6 +74,9 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
 
 def _construct(node: Any, where: tuple[str | int, ...], lines: Lines, path: str, seen: set[int]) -> Any:  # noqa: ANN401
     lines[where] = node.start_mark.line + 1
+    if len(where) > _MAX_DEPTH:
+        msg = f"is nested more than {_MAX_DEPTH} levels deep"
+        raise _error(msg, node, where[:2], path)
     if id(node) in seen:
         msg = "anchors and aliases are not used in rule files"
         raise _error(msg, node, where, path)
@@ -98,7 +106,7 @@ def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | f
         return text == "true"
     if text in {"null", "~", ""}:
         return None
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.fullmatch(text) and len(text) <= _MAX_DIGITS:
         return int(text)
     if _DECIMAL.fullmatch(text) and repr(float(text)) == text:
         return float(text)
