@@ -103,4 +103,4 @@ def test_values_of_the_wrong_type_are_said_and_lose_nothing_else() -> None:
         {"optim": [1], "per_device_train_batch_size": 2, "model_name_or_path": 5}, "a.yaml"
     )
     assert facts(document)["training.micro_batch_size"] == 2
-    assert [skipped.source.key for skipped in document.skipped] == ["optim"]
+    assert [skipped.source.key for skipped in document.skipped] == ["optim", "model_name_or_path"]
