@@ -124,12 +124,14 @@ def build_large(uv: str, path: Path, wheel: Path, python: str, count: int) -> No
     """Build the training stack and fill it up to ``count`` distributions.
 
     The filling is generated: wheels with the metadata of the real distributions under new names, so that sizes and
-    requirements are real, one module each, installed by uv like any other wheel.
+    requirements are real, one module each. uv installs them by name from a directory that stands for an index; from
+    their paths it would mark each as a direct reference, which few distributions of a real environment are.
     """
     build_real(uv, path, wheel, python)
     with tempfile.TemporaryDirectory() as directory:
-        wheels = _copy_metadata(site_packages(path), Path(directory), count - count_distributions(path))
-        _install(uv, path, "--compile-bytecode", "--no-deps", "--no-index", *map(str, wheels))
+        names = _copy_metadata(site_packages(path), Path(directory), count - count_distributions(path))
+        source = ("--no-index", "--find-links", directory)
+        _install(uv, path, "--compile-bytecode", "--no-deps", *source, *names)
 
 
 def replace_compatcheck(uv: str, path: Path, wheel: Path) -> None:
@@ -137,13 +139,14 @@ def replace_compatcheck(uv: str, path: Path, wheel: Path) -> None:
     _install(uv, path, "--compile-bytecode", "--no-deps", "--reinstall-package", "compatcheck", str(wheel))
 
 
-def _copy_metadata(packages: Path, directory: Path, wanted: int) -> list[Path]:
-    wheels: list[Path] = []
+def _copy_metadata(packages: Path, directory: Path, wanted: int) -> list[str]:
+    """Write wheels and return their requirements."""
+    names: list[str] = []
     sources = sorted(packages.glob("*.dist-info"))
-    while len(wheels) < wanted:
-        source = sources[len(wheels) % len(sources)]
+    while len(names) < wanted:
+        source = sources[len(names) % len(sources)]
         stem, version = source.name.removesuffix(".dist-info").rsplit("-", 1)
-        name = f"filling_{len(wheels) // len(sources)}_{stem}"
+        name = f"filling_{len(names) // len(sources)}_{stem}"
         text = (source / "METADATA").read_text(encoding="utf-8", errors="replace")
         text = re.sub(r"(?m)^Name: .*$", f"Name: {name.replace('_', '-')}", text, count=1)
         info = f"{name}-{version}.dist-info"
@@ -157,8 +160,8 @@ def _copy_metadata(packages: Path, directory: Path, wanted: int) -> list[Path]:
         with zipfile.ZipFile(wheel, "w") as archive:
             for member, content in members.items():
                 archive.writestr(member, content)
-        wheels.append(wheel)
-    return wheels
+        names.append(f"{name}=={version}")
+    return names
 
 
 def _create(uv: str, path: Path, python: str) -> None:

@@ -178,7 +178,9 @@ def tabulate_incident(outcomes: list[Outcome]) -> str:
         "|---|---:|---|---|---|---|---:|",
     ]
     for outcome in outcomes:
-        words = " | ".join("yes" if word in outcome.text else "no" for word in ("deepspeed", "0.16.4", "0.16.8"))
+        words = " | ".join(
+            "yes" if word in outcome.text.lower() else "no" for word in ("deepspeed", "0.16.4", "0.16.8")
+        )
         found = re.search(QUOTES[outcome.command.split()[0]], outcome.text)
         quote = " ".join(found[0].split()) if found else "—"
         lines.append(f"| `{outcome.command}` | {_exit(outcome)} | {words} | {_cell(quote)} | {outcome.seconds:.2f} |")
@@ -311,7 +313,7 @@ NAMES = re.compile(r"config\.json|ds_zero3\.json|specification\.json|trainer\.ya
 COMPLAINT = re.compile(r"error|warn|invalid|cannot|could not|unknown", re.IGNORECASE)
 DRIVER_TOOL = re.compile(r"GPU00\d|not read nvidia-smi|nvidia-smi.*(fail|unavailable|timed)")
 DRIVER = re.compile(r"driver.*(detected|found|not)|no .*(driver|GPU)", re.IGNORECASE)
-VARIABLE = re.compile(r"\d+\.\d+ s\b|^ *generated .*")
+VARIABLE = re.compile(r" · \d+\.\d+ s$|^ *generated .*")
 """Parts of a line that differ from run to run."""
 
 
@@ -433,7 +435,7 @@ the tool does not write about the sound file: *names file, line, key* says which
 a report with other figures or words that names neither; *silent* is the same report as for the sound file. cuda-doctor reads
 no file. n.a.: the tool reads no such file, or the file has no such value. torch-preflight follows `config="ds_zero3.json"` in the
 script; fitcheck-llm reads `config.json` from the hub cache, offline, and says about every such model that it takes it for a
-dense one of Llama's shape.
+dense one of Llama's shape. To be silent about a YAML bomb is no fault in a tool that takes no longer over it.
 
 {broken}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
 from typing import Any
 
 from compatcheck.core.errors import InputError
@@ -21,24 +21,23 @@ def read_text(path: str) -> str:
     Raises:
         InputError: missing, a directory, a pickle, too large, or not UTF-8; with the remedy.
     """
-    file = Path(path)
     place = Source(path)
-    if file.suffix in PICKLES:
+    if os.path.splitext(path)[1] in PICKLES:
         msg = "is a pickle, which can run code when loaded, so it is not opened"
         raise InputError(
             msg,
             source=place,
             hint='write the arguments as JSON instead: python -c "import json, torch; '
-            f"print(json.dumps(torch.load('{file.name}', weights_only=False).to_dict(), default=str))\"",
+            f"print(json.dumps(torch.load('{os.path.basename(path)}', weights_only=False).to_dict(), default=str))\"",
         )
     try:
-        if file.is_dir():
+        if os.path.isdir(path):
             msg = "is a directory, a file is needed"
             raise InputError(msg, source=place, hint="name a file in it")
-        if file.exists() and not file.is_file():
+        if os.path.exists(path) and not os.path.isfile(path):
             msg = "is not a regular file"
             raise InputError(msg, source=place, hint="write its content to a file and name that")
-        with file.open("rb") as stream:
+        with open(path, "rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         if isinstance(error, InputError):
@@ -285,7 +284,7 @@ def _at(node: Any, path: str, message: str, key: str | None = None, hint: str | 
 
 def parse_json_or_yaml(text: str, path: str) -> Any:  # noqa: ANN401 (JSON or YAML)
     """Parse by suffix: ``.json`` as JSON, ``.yaml``/``.yml`` as YAML, anything else as JSON when it looks like it."""
-    suffix = Path(path).suffix.lower()
+    suffix = os.path.splitext(path)[1].lower()
     if suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip()[:1] in {"{", "["}):
         return parse_json(text, path)
     return parse_yaml(text, path)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import operator
 import re
+from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -114,6 +115,8 @@ def _compile_clause(text: str) -> list[list[str]]:
         if re.search(r"[\s;)]", operand):
             raise _invalid(text, "a literal version holds no blank")
         return [["===", operand.lower().partition("+")[0]]]
+    if comparison in _PLAIN_OPERATORS and _plain_release(operand) is not None:
+        return [[comparison, operand]]
     wildcard = operand.endswith(".*")
     try:
         version = _parse(operand.removesuffix(".*"))
@@ -374,31 +377,58 @@ def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
     return "none" if answers == {"no"} else "some"
 
 
-def nearest_releases(bounds: Bounds, version: str, releases: Sequence[str]) -> tuple[str | None, str | None]:
+def nearest_releases(
+    bounds: Bounds, version: str, releases: Sequence[str], allowed: Bounds | None = None
+) -> tuple[str | None, str | None]:
     """Find the nearest final releases below and above a version that a range does not hold.
 
     Args:
         bounds: the compiled range of a rule.
         version: the version to look around.
         releases: the known releases, oldest first.
+        allowed: a range the found releases must lie in.
 
     Returns:
         The highest good release below ``version`` and the lowest good one above it, each None where there is none or
         where ``version`` is not PEP 440.
     """
-    below = next((release for release in reversed(releases) if _is_good(release, version, bounds, -1)), None)
-    above = next((release for release in releases if _is_good(release, version, bounds, 1)), None)
+    if parse_order(version) is None:
+        return None, None
+    split = bisect_left(releases, parse_order(version) or ((), 0), key=lambda release: parse_order(release) or ((), 0))
+
+    def is_good(release: str, side: int) -> bool:
+        return (
+            _is_final_on_side(release, version, side)
+            and contains(bounds, release) == "no"
+            and (allowed is None or contains(allowed, release) == "yes")
+        )
+
+    below = next((releases[index] for index in range(split - 1, -1, -1) if is_good(releases[index], -1)), None)
+    above = next((release for release in releases[split:] if is_good(release, 1)), None)
     return below, above
 
 
-def _is_good(release: str, version: str, bounds: Bounds, side: int) -> bool:
-    """Tell whether a final release lies below (-1) or above (1) a version and outside a range."""
+def parse_order(text: str) -> tuple[tuple[int, ...], int] | None:
+    """Return a key that orders versions by release and post number; pre-releases stand with their release.
+
+    Returns:
+        The key, or None when the text is not PEP 440.
+    """
+    plain = _plain_release(text.strip().partition("+")[0])
+    if plain is not None:
+        return plain
+    version = parse_version(text)
+    if version is None:
+        return None
+    return _padded(version), -1 if version.post is None else version.post
+
+
+def _is_final_on_side(release: str, version: str, side: int) -> bool:
+    """Tell whether a final release lies below (-1) or above (1) a version."""
     one, other = _plain_release(release), _plain_release(version.strip().partition("+")[0])
-    if one is None or other is None:
+    if one is None:
+        return False  # a pre-release; releases with an epoch do not exist for the packages of the rules
+    if other is None:
         parsed, here = parse_version(release), parse_version(version)
-        if parsed is None or here is None or parsed.is_prerelease:
-            return False
-        order = (parsed > here) - (parsed < here)
-    else:
-        order = (one > other) - (one < other)
-    return order == side and contains(bounds, release) == "no"
+        return parsed is not None and here is not None and ((parsed > here) - (parsed < here)) == side
+    return ((one > other) - (one < other)) == side

@@ -159,17 +159,23 @@ class _Table:
         while progress:
             settled = [self.settle(row) for row in rows]
             progress = any(settled)
-        open_rows: dict[str, list[Any]] = {}
+        open_rows: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) == _MAYBE:
-                open_rows.setdefault(row["fact"], []).append(self.value(row))
+                open_rows.setdefault(row["fact"], []).append(row)
         left = set()
-        for name, values in open_rows.items():
-            if isinstance(values[0], Unknown) or any(value != values[0] for value in values):
+        for name, candidates in open_rows.items():
+            values = [self.value(row) for row in candidates]
+            differ = isinstance(values[0], Unknown) or any(value != values[0] for value in values)
+            if differ or all(self.depends_on_facts(row) for row in candidates):
                 left.add(name)
             else:
-                self.state(name, values[0], "in every release and case that is possible here")
+                self.state(name, values[0], "in every release that is possible here")
         return left
+
+    def depends_on_facts(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether a row waits for its condition, and not only for a release."""
+        return row["when"] is not None and isinstance(evaluate(row["when"], self.scope), Unknown)
 
     def settle(self, row: Mapping[str, Any]) -> bool:
         """Apply one row when it certainly applies; tell whether that changed anything."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Source
-from compatcheck.resolution.auto import fill_in
+from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
@@ -74,7 +74,7 @@ def resolve(
                 facts.setdefault(name, fact)
         derive(facts)
         if readers:
-            apply_defaults(readers, documents, scope, facts)
+            apply_defaults(readers, drop_unowned(documents, facts), scope, facts)
         if len(facts) == before:
             break
     pending = tuple((name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts)
@@ -167,6 +167,9 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
         value = getattr(device, name)
         if value is not None:
             claims.setdefault(f"hardware.{name}", []).append(Claim(rank, "hardware", value, device.source))
+    if rank == DECLARED and device.gpus_per_node and device.nodes:
+        ranks = device.gpus_per_node * device.nodes
+        claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
 
 
 def _claim_environment(environment: Environment, claims: dict[str, list[Claim]]) -> None:

@@ -29,8 +29,8 @@ COMPONENT_FACTS = {
 }
 """Components of ``affected`` and the facts that hold their versions."""
 
-STATED = {"set", "script", "configuration", "declared"}
-"""Origins that mean a person or a file said so."""
+STATED = {"set", "script", "configuration", "declared", "installed", "measured"}
+"""Origins that mean a person, a file or the machine itself said so, as opposed to a default or a derivation."""
 
 
 def version_need(package: str) -> str:
@@ -53,7 +53,7 @@ class FactScope:
         return Unknown(frozenset((name,))) if fact is None else fact.value
 
     def declared(self, name: str) -> bool:
-        """Tell whether a person or a file stated the fact."""
+        """Tell whether a person, a file or the machine stated the fact."""
         fact = self.facts.get(name)
         return fact is not None and fact.origin in STATED
 

@@ -13,7 +13,7 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
-from compatcheck.rules.strict_yaml import load_strict
+from compatcheck.rules.strict_yaml import Lines, load_strict
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from compatcheck.rules.rule import Rule
 
 
+_PROVENANCE_OF_DEVICES = frozenset({"source", "unverified"})
+
+
 def compile_directory(directory: Path) -> bytes:
     """Compile a rule directory: its rules and, where present, ``_tables``, ``_defaults``, ``_releases``, ``_pins``, models, GPUs.
 
@@ -32,6 +35,26 @@ def compile_directory(directory: Path) -> bytes:
         RuleError: a file is malformed; naming file, line and key.
     """
     return compile_database(load_rules(directory), dict(_sections(directory)), _date(directory))
+
+
+def _data(path: Path, *keys: str) -> tuple[dict[str, Any], Lines]:
+    """Read a data file that has these keys."""
+    data, lines = load_strict(path)
+    for key in keys:
+        if not isinstance(data, dict) or data.get(key) is None:
+            msg = f"missing key {key!r}"
+            raise RuleError(msg, source=Source(str(path)))
+    if not isinstance(data, dict):
+        msg = "expected a mapping"
+        raise RuleError(msg, source=Source(str(path)))
+    return data, lines
+
+
+def _rows(data: Mapping[str, Any], key: str, path: Path) -> list[Any]:
+    if not isinstance(data[key], list) and not (key == "releases" and isinstance(data[key], dict)):
+        msg = "expected a list"
+        raise RuleError(msg, source=Source(str(path), key))
+    return list(data[key])
 
 
 def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: str) -> bytes:
@@ -157,7 +180,7 @@ def _date(directory: Path) -> str:
     path = directory / "_database.yaml"
     if not path.exists():
         return "0000-00-00"
-    data, _ = load_strict(path)
+    data, _ = _data(path, "date")
     return str(data["date"])
 
 
@@ -167,7 +190,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     for path in sorted((directory / "_defaults").glob("*.yaml")):
         yield (
             f"defaults/{path.stem}",
-            [_compile_default(row, path, index) for index, row in enumerate(load_strict(path)[0]["rows"])],
+            [
+                _compile_default(row, path, index)
+                for index, row in enumerate(_rows(_data(path, "rows")[0], "rows", path))
+            ],
         )
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)
@@ -176,14 +202,23 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     if (directory / "_models.yaml").exists():
         yield "models", load_strict(directory / "_models.yaml")[0]
     if (directory / "_gpus.yaml").exists():
-        yield "gpus", load_strict(directory / "_gpus.yaml")[0]
+        yield "gpus", _compile_gpus(directory / "_gpus.yaml")
+
+
+def _compile_gpus(path: Path) -> dict[str, Any]:
+    """Compile the devices without where their values are from, which only readers of the YAML file need."""
+    rows: dict[str, dict[str, Any]] = load_strict(path)[0]
+    return {
+        name: {key: value for key, value in row.items() if key not in _PROVENANCE_OF_DEVICES}
+        for name, row in rows.items()
+    }
 
 
 def _compile_table(path: Path) -> dict[str, Any]:
-    data, lines = load_strict(path)
-    width = len(data["keys"])
+    data, lines = _data(path, "keys", "rows")
+    width = len(_rows(data, "keys", path))
     table: dict[str, Any] = {}
-    for index, row in enumerate(data["rows"]):
+    for index, row in enumerate(_rows(data, "rows", path)):
         if not isinstance(row, list) or len(row) != width + 1:
             source = Source(str(path), f"rows.{index}", lines.get(("rows", index)))
             msg = f"a row needs {width} keys and a value"
@@ -212,7 +247,7 @@ def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str
             "expression": None if row.get("value_expression") is None else parse(row["value_expression"]),
             "forced": bool(row.get("forced")),
         }
-    except (KeyError, InvalidSpecifierError, RuleError) as error:
+    except (KeyError, TypeError, AttributeError, InvalidSpecifierError, RuleError) as error:
         message = f"malformed default: {error}"
         raise RuleError(message, source=Source(str(path), f"rows.{index}")) from None
 
@@ -220,9 +255,9 @@ def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str
 def _compile_releases(path: Path) -> list[str]:
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (build time)
 
-    data, _ = load_strict(path)
+    data, _ = _data(path, "releases")
     versions = []
-    for text in data["releases"]:
+    for text in map(str, _rows(data, "releases", path)):
         if text in (data.get("yanked") or ()):
             continue
         try:

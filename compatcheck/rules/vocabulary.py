@@ -333,8 +333,8 @@ def _convert(term: Term, raw: object) -> Value | _Bad:
             value = _convert_set(raw)
         case _:
             value = str(raw).strip() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else _BAD
-            if value in (_TRUE | _FALSE) and not term.allowed:
-                return value
+            if term.type == "version" and isinstance(raw, float):
+                return _BAD  # 9.10 has become 9.1 on the way; only quoted text keeps it
     if term.allowed and not isinstance(value, _Bad) and str(value) not in term.allowed:
         lowered = str(value).lower()
         return lowered if term.type == "str" and lowered in term.allowed else _BAD
@@ -355,13 +355,22 @@ def _convert_int(raw: object, *, size: bool) -> int | _Bad:
         if size:
             parsed = parse_bytes(raw)
             return _BAD if parsed is None or parsed > _LARGEST else parsed
-        try:
-            raw = float(raw.replace("_", ""))
-        except ValueError:
-            return _BAD
-    if isinstance(raw, int | float) and 0 <= raw <= _LARGEST and raw == int(raw):
-        return int(raw)
-    return _BAD
+        raw = _parse_number(raw.strip().replace("_", ""))
+    if isinstance(raw, float):
+        return int(raw) if raw.is_integer() and 0 <= raw <= _LARGEST else _BAD
+    return raw if isinstance(raw, int) and 0 <= raw <= _LARGEST else _BAD
+
+
+def _parse_number(text: str) -> float | None:
+    """Read a whole number exactly, anything else as a float."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _convert_float(raw: object) -> float | _Bad:

@@ -92,12 +92,13 @@ def prefix(tmp_path: Path) -> Path:
     return tmp_path / "env"
 
 
-def run_env(database: Path, *arguments: str) -> tuple[int, set[str]]:
+def run_env(database: Path, *arguments: str, **variables: str) -> tuple[int, set[str]]:
     """Run `env` on a machine without devices and return its exit code and the modules it loaded."""
     environ = {
         "PATH": os.path.join(database.parent, "nothing-here"),
         "PYTHONPATH": str(REPOSITORY),
         "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+        **variables,
     }
     command = [sys.executable, "-c", PROGRAM, str(database), "env", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
@@ -109,6 +110,12 @@ def run_env(database: Path, *arguments: str) -> tuple[int, set[str]]:
 
 
 def test_bare_env_imports_nothing_costly_and_starts_no_process(database: Path, prefix: Path):
+    code, loaded = run_env(database, VIRTUAL_ENV=str(prefix))
+    assert code == 0
+    assert loaded & {*COSTLY, "click"} == set()
+
+
+def test_an_option_costs_the_option_parser_and_no_more(database: Path, prefix: Path):
     code, loaded = run_env(database, "--prefix", str(prefix))
     assert code == 0
     assert loaded & COSTLY == set()

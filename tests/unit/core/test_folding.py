@@ -44,6 +44,14 @@ def test_possible_and_affected_stay_apart_and_waived_ones_are_left_out() -> None
     ]
 
 
+def test_among_equals_the_most_common_questions_are_shown() -> None:
+    odd, usual, again = (
+        finding("a", subject, status="possible", needs=(need,))
+        for subject, need in (("1", "x"), ("2", "y"), ("3", "y"))
+    )
+    assert fold_findings([odd, usual, again])[0].finding.needs == ("y",)
+
+
 def test_fewer_open_questions_come_first() -> None:
     many = finding("a", "one", status="possible", needs=("x", "y"))
     few = finding("b", "one", status="possible", needs=("x",))
@@ -53,7 +61,7 @@ def test_fewer_open_questions_come_first() -> None:
 def test_skips_with_one_reason_fold_whatever_they_quote() -> None:
     skips = [
         Skipped(Source("a"), "names 'x': cannot be read", "did you mean 'y'?"),
-        Skipped(Source("b"), "names 'z': cannot be read", "did you mean 'w'?"),
+        Skipped(Source("b"), "names 'z': cannot be read"),
         Skipped(Source("c"), "is not UTF-8 text"),
     ]
     folded = fold_skips(skips)

@@ -24,6 +24,7 @@ from compatcheck.core.versions import (
     nearest_releases,
 )
 
+LEGACY_PACKAGING = Version(packaging.__version__) < Version("22")  # takes what came before PEP 440
 OLD_PACKAGING = Version(packaging.__version__) < Version("24")  # its prefix matching mixes up epochs
 NUMBERS = st.integers(min_value=0, max_value=3)
 RELEASES = st.lists(NUMBERS, min_size=1, max_size=4).map(lambda numbers: ".".join(map(str, numbers)))
@@ -94,6 +95,7 @@ def test_bounds_survive_json(specifier: str) -> None:
     assert json.loads(json.dumps(compiled)) == compiled
 
 
+@pytest.mark.skipif(LEGACY_PACKAGING, reason="this packaging takes any text as a version")
 @settings(max_examples=400, deadline=None)
 @given(st.text(alphabet="=<>!~.*+0123a-_ rcpost,vd", max_size=12))
 def test_acceptance_agrees_with_packaging(text: str) -> None:
