@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 
-from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, CompatcheckError
+from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CompatcheckError
 
 EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program whose reader went away."""
@@ -13,6 +15,8 @@ EXIT_BROKEN_PIPE = 141
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of `compatcheck.core.errors`."""
     given = sys.argv[1:] if arguments is None else arguments
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (closed by the caller: `>&-`)
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (see above)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # names of files in other encodings, signs outside the locale's
             stream.reconfigure(errors="backslashreplace")
@@ -28,12 +32,30 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = EXIT_BROKEN_PIPE
-    except Exception:  # noqa: BLE001 (the last resort: a log instead of a traceback)
+    except Exception as error:  # noqa: BLE001 (the last resort: a log instead of a traceback)
+        reason = _outside_reason(error)
+        if reason is not None:
+            sys.stderr.write(f"error: {reason}\n")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer is not tried again
+            sys.exit(EXIT_USAGE)
         from compatcheck.cli.crash import report_crash  # noqa: PLC0415 (only after a bug)
 
         report_crash(given)
         code = EXIT_INTERNAL_ERROR
     sys.exit(code)
+
+
+def _outside_reason(error: Exception) -> str | None:
+    """Name what is wrong around the program and not with it: a full disk behind standard output, a deleted directory."""
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in {errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG}:
+        return f"the report could not be written: {error.strerror}"
+    try:
+        os.getcwd()
+    except OSError:
+        return "the working directory does not exist any more; change to one that does"
+    return None
 
 
 def _check_environment(options: list[str]) -> int:

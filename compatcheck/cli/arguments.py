@@ -71,7 +71,9 @@ def split(given: Mapping[str, Any], *, files: bool) -> tuple[Plan, Checks, Outpu
         select=given.get("select") or (() if policy is None else policy.select),
         ignore=given.get("ignore") or (() if policy is None else policy.ignore),
         rule_directories=(*(() if policy is None else policy.rules), *given.get("rule_directories", ())),
-        fail_on=given.get("fail_on") or (policy.fail_on if policy is not None else None) or DEFAULT_FAIL_ON,
+        fail_on=given["fail_on"]
+        if given.get("fail_on") is not None
+        else (policy.fail_on if policy is not None else None) or DEFAULT_FAIL_ON,
         strict=bool((policy.strict if policy is not None else False) if strict is None else strict),
     )
     output = Output(**{name: given[name] for name in Output._fields if name in given})

@@ -227,7 +227,7 @@ def parse_settings(
         sources: where settings of a named run stand, as ``set.NAME``.
 
     Raises:
-        UsageError: no equals sign, an unknown name, or a value that does not fit.
+        UsageError: no equals sign, an unknown name, a value that does not fit, or two values of one fact.
     """
     settings: dict[str, tuple[Value, Source]] = {}
     for text in texts:
@@ -238,7 +238,11 @@ def parse_settings(
         from compatcheck.rules.vocabulary import parse_value  # noqa: PLC0415 (only with --set)
 
         source = (sources or {}).get(f"set.{name.strip()}") or Source("--set", name.strip())
-        settings[name.strip()] = (parse_value(name.strip(), value.strip(), source), source)
+        parsed = parse_value(name.strip(), value.strip(), source)
+        if name.strip() in settings and settings[name.strip()][0] != parsed:
+            msg = f"{name.strip()} is given two values"
+            raise UsageError(msg, source=source, hint="keep one --set of it")
+        settings[name.strip()] = (parsed, source)
     return settings
 
 

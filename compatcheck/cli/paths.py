@@ -66,7 +66,11 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     subjects: list[Subject] = []
     skipped = list(shared.skipped)
     explicit: list[Found] = []
+    seen: set[str] = set()
     for path in request.paths:
+        if os.path.realpath(path) in seen:
+            continue
+        seen.add(os.path.realpath(path))
         if os.path.isdir(path):
             found = list(_walk(path, skipped))
             subjects.extend(_subjects(_group(found), _independent([item for item in found if item.is_root]), shared))
@@ -139,6 +143,8 @@ def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
         try:
             if kind is not None:
                 environment = _read_environment(file, kind)
+                unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
+                environment = environment._replace(skipped=unnamed)
                 if environment.packages:
                     yield Found(file, (), environment, is_root=True, kind=kind)
                 else:

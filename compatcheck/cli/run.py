@@ -78,7 +78,7 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     started = time.perf_counter()
     targets = parse_outputs(output.outputs)
     rules = open_rules(checks.rule_directories)
-    require_rules(rules)
+    require_rules(rules, checks.rule_directories)
     require_selection(checks, rules, plan.policy)
     threshold = parse_threshold(checks.fail_on)
     hook = any(request.hook for request in plan.requests)
@@ -96,12 +96,16 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     return report.exit_code
 
 
-def require_rules(rules: RuleSet) -> None:
+def require_rules(rules: RuleSet, directories: Sequence[str] = ()) -> None:
     """Refuse an empty database: it would find nothing anywhere.
 
     Raises:
-        RuleError: no active rule.
+        RuleError: no active rule, altogether or in one of the person's own directories.
     """
+    for path, database in zip(directories, rules.databases[1:], strict=True):
+        if not database.count:
+            msg = f"{path} holds no active rule"
+            raise RuleError(msg, hint="name the directory that holds PACKAGE/SLUG.yaml, with status: active")
     if not rules.count:
         msg = "the rule database holds no active rule"
         raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
@@ -345,14 +349,17 @@ def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, s
     else:
         text = reporter(output.format_name)(report, output)
     sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
+    failed = []
     for name, path in targets:
         content = printable(reporter(name)(report, output).rstrip("\n") + "\n", "utf-8")
         try:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(content)
         except OSError as error:
-            msg = f"--output {name}:{path} cannot be written: {error.strerror}"
-            raise UsageError(msg) from None
+            failed.append(f"--output {name}:{path} cannot be written: {error.strerror}")
+    if failed:
+        msg = "; ".join(failed)
+        raise UsageError(msg, hint="name a file in a directory that exists and may be written to")
 
 
 def printable(text: str, encoding: str) -> str:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.source import Source
 
 # Patterns are compiled where they are used: most runs need none of them.
@@ -55,9 +55,10 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], *
 
     Raises:
         InputError: no environment lies there.
+        UsageError: both are given.
     """
     if python is not None and prefix is not None:
-        raise InputError("--python and --prefix name two environments", hint="give one of them")
+        raise UsageError("--python and --prefix name two environments", hint="give one of them")
     if python is not None:
         return _layout_of_executable(_find_executable(python, environ), "--python", environ, user_site=user_site)
     if prefix is not None:

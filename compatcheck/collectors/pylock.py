@@ -114,15 +114,17 @@ def _check_python(path: str, environment: MarkerEnvironment, requires: str | Non
 def _read_package(entry: object, source: Source, lines: Mapping[tuple[str, str | None], int]) -> Requirement | Skipped:
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(name, str):
-        return Skipped(source, "an entry of packages has no name", _REMEDY)
+        return Skipped(source, "an entry of packages has no name", _REMEDY, named=True)
     version = entry.get("version")
     line = lines.get((name, version if isinstance(version, str) else None), lines.get((name, None)))
     source = Source(source.path, source.key, line)
     if version is not None and not isinstance(version, str):
-        return Skipped(source, f"the version of {echo(name)} is not a string", _REMEDY)
+        return Skipped(source, f"the version of {echo(name)} is not a string", _REMEDY, named=True)
+    if version is not None and parse_version(version) is None:
+        return Skipped(source, f"{echo(version)}, the version of {name}, is no version", _REMEDY, named=True)
     marker = entry.get("marker")
     if marker is not None and not isinstance(marker, str):
-        return Skipped(source, f"the marker of {echo(name)} is not a string", _REMEDY)
+        return Skipped(source, f"the marker of {echo(name)} is not a string", _REMEDY, named=True)
     requires = entry.get("requires-python")
     details: dict[str, str] = {}
     for kind in ("vcs", "directory", "archive"):

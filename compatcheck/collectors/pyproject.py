@@ -146,18 +146,19 @@ class _Reading:
         if items is None:
             return []
         if not isinstance(items, list):
-            self._skip(self._source(table, key), "is not an array of requirements", f'write {key} = ["name>=1.2"]')
+            hint = f'write {key} = ["name>=1.2"]'
+            self._skip(self._source(table, key), "is not an array of requirements", hint, malformed=True)
             return []
         found = []
         for index, item in enumerate(items):
             source = self._source(table, key, index, item if isinstance(item, str) else None)
             if not isinstance(item, str):
-                self._skip(source, f"{echo(str(item))} is not a requirement string", _FORM)
+                self._skip(source, f"{echo(str(item))} is not a requirement string", _FORM, malformed=True)
                 continue
             try:
                 found.append(parse_requirement(item, source))
             except InvalidRequirementError as error:
-                self._skip(source, str(error), _FORM)
+                self._skip(source, str(error), _FORM, malformed=True)
         return found
 
     def read_groups(self, groups: Mapping[str, Any]) -> dict[str, list[Requirement]]:
@@ -234,7 +235,8 @@ class _Reading:
                 try:
                     found.append(_read_poetry_item(name, item, source))
                 except (InvalidRequirementError, InvalidSpecifierError) as error:
-                    self._skip(source, str(error), 'write it as name = "^1.2" or name = {version = ">=1.2,<2"}')
+                    hint = 'write it as name = "^1.2" or name = {version = ">=1.2,<2"}'
+                    self._skip(source, str(error), hint, malformed=True)
         return found
 
     def report_dynamic(self, project: Mapping[str, Any], tool: Mapping[str, Any]) -> None:
@@ -256,8 +258,8 @@ class _Reading:
         name = f"{table}.{key}" if index is None else f"{table}.{key}[{index}]"
         return Source(self.file.path, name, locate_key(self.file.text, table, key, item))
 
-    def _skip(self, source: Source, reason: str, hint: str) -> None:
-        skipped = Skipped(source, reason, hint)
+    def _skip(self, source: Source, reason: str, hint: str, *, malformed: bool = False) -> None:
+        skipped = Skipped(source, reason, hint, named=malformed)
         if skipped not in self.skipped:
             self.skipped.append(skipped)
 

@@ -82,8 +82,9 @@ class _Reading:
         self.chain: list[tuple[str, str]] = []
         self.done: set[tuple[str, bool]] = set()
 
-    def skip(self, source: Source, reason: str, hint: str) -> None:
-        self.skipped.append(Skipped(source, reason, hint))
+    def skip(self, source: Source, reason: str, hint: str, *, malformed: bool = False) -> None:
+        """Note what is not read; a malformed line makes the file one that could not be read whole."""
+        self.skipped.append(Skipped(source, reason, hint, named=malformed))
 
 
 class _Line(NamedTuple):
@@ -206,7 +207,8 @@ def _read_line(reading: _Reading, line: _Line, source: Source, *, as_constraints
     try:
         parsed = _parse_options(options)
     except ValueError as error:
-        reading.skip(source, f"{echo(line.text)}: {error}", "use an option that pip reads in requirement files")
+        hint = "use an option that pip reads in requirement files"
+        reading.skip(source, f"{echo(line.text)}: {error}", hint, malformed=True)
         return
     target = reading.constraints if as_constraints else reading.requirements
     if requirement:
@@ -288,7 +290,8 @@ def _include(reading: _Reading, value: str, source: Source, *, as_constraints: b
     try:
         _read_file(reading, path, as_constraints=as_constraints)
     except InputError as error:
-        reading.skip(source, f"includes {path}, which {error.message}", error.hint or "mend or remove the line")
+        reason = f"includes {path}: {error.message}"
+        reading.skip(source, reason, error.hint or "mend or remove the line", malformed=True)
 
 
 def _add(reading: _Reading, target: list[Requirement], text: str, source: Source, details: dict[str, str]) -> None:
@@ -299,7 +302,7 @@ def _add(reading: _Reading, target: list[Requirement], text: str, source: Source
     try:
         requirement = _read_requirement(text, source, editable="editable" in details)
     except InvalidRequirementError as error:
-        reading.skip(source, str(error), _remedy(text))
+        reading.skip(source, str(error), _remedy(text), malformed=True)
         return
     target.append(requirement._replace(details={**requirement.details, **details}))
 

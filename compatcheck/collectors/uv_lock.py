@@ -20,7 +20,9 @@ from compatcheck.core.markers import (
 )
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
+from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,17 +119,17 @@ class _Graph:
         for position, entry in enumerate(entries):
             if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
                 source = Source(path, f"package[{position}]")
-                self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY))
+                self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY, named=True))
                 continue
             self.by_name.setdefault(canonical_name(entry["name"]), []).append(len(self.packages))
             self.packages.append(entry)
 
     def roots(self, members: Iterable[str]) -> list[int]:
-        """Find what ``uv sync`` starts from: the project itself, else every member of the workspace."""
+        """Find what ``uv sync`` starts from: the project itself, else every member of the workspace, else all packages."""
         project = [index for index, entry in enumerate(self.packages) if "." in _origin(entry, *_LOCAL)]
         named = [index for member in members for index in self.by_name.get(canonical_name(member), ())]
         local = [index for index, entry in enumerate(self.packages) if _origin(entry, "editable", "virtual")]
-        return project or sorted(set(named)) or local
+        return project or sorted(set(named)) or local or list(range(len(self.packages)))
 
     def selection(self, roots: Iterable[int], extras: Iterable[str], groups: Iterable[str]) -> set[str]:
         """Name the selected extras and groups as uv encodes them in conflict markers: ``extra-4-demo-cpu``."""
@@ -167,6 +169,11 @@ class _Graph:
             details["marker"] = "some Python versions only"
             notes.append(f"{name}: kept without knowing the Python version; some have no need of it")
         source = Source(self.path, f"package.{entry['name']}", line)
+        for version in versions:
+            if parse_version(version) is None:
+                reason = f"{echo(version)}, the version of {name}, is no version"
+                self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
+                return Package(name, None, source, "", details)
         if len(versions) == 1:
             return Package(name, versions[0], source, None, details)
         return Package(name, None, source, " || ".join(f"=={version}" for version in versions), details)

@@ -11,6 +11,7 @@ from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import decode_utf8, read_bytes
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """The allocator's variable under its names, the one with precedence first (c10/core/AllocatorConfig.h)."""
@@ -250,16 +251,7 @@ def read_env_file(path: str) -> dict[str, str]:
     Raises:
         InputError: the file cannot be read, or a line has another form.
     """
-    source = Source(path)
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise InputError(
-            f"could not be read: {error.strerror}", source=source, hint="name a file of NAME=VALUE lines"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError("is not UTF-8 text", source=source, hint="name a file of NAME=VALUE lines") from error
+    text = decode_utf8(read_bytes(path), path)
     variables = {}
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         content = line.strip()

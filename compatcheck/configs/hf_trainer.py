@@ -388,11 +388,15 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     reader = "trl" if trainer is not None or _TRL_SHARED & data.keys() else "hf_trainer"
     translation = translation._replace(
         skipped=(*translation.skipped, *skipped),
-        unread=tuple((key, near or nearest(key, list(SCRIPT_KEYS))) for key, near in translation.unread),
+        unread=tuple(
+            (key, near or (nearest(key, list(SCRIPT_KEYS)) if position < _MAX_GUESSES else None))
+            for position, (key, near) in enumerate(translation.unread)
+        ),
     )
     return (make_document(reader, source, translation, tuple(references)), *documents)
 
 
+_MAX_GUESSES = 100
 _SECTION_KEYS = ("accelerator_config", "deepspeed", "fsdp_config", "gradient_checkpointing_kwargs")
 """Arguments that may hold a mapping as JSON text, or the path of a JSON file (``TrainingArguments._VALID_DICT_FIELDS``)."""
 

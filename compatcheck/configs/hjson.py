@@ -41,6 +41,8 @@ class _Parser:
         self.path = path
         self.at = 0
         self.lines: dict[str, int] = {}
+        self.counted = (0, 0)
+        """How far line ends were counted, and how many there were."""
 
     def error(self, message: str, at: int | None = None) -> InputError:
         at = self.at if at is None else at
@@ -109,7 +111,8 @@ class _Parser:
                 msg = f"expected ':' after {key!r}"
                 raise self.error(msg)
             self.at += 1
-            self.lines[dotted] = self.text.count("\n", 0, start) + 1
+            self.counted = (start, self.counted[1] + self.text.count("\n", self.counted[0], start))
+            self.lines[dotted] = self.counted[1] + 1
             result[key] = self.value(dotted, depth + 1)
             if self.space() == ",":
                 self.at += 1

@@ -22,6 +22,9 @@ class Key(NamedTuple):
     """Turns the file's value into one `parse_value` accepts; None takes it as it is. May raise ValueError."""
 
 
+_MAX_GUESSES = 100
+"""Unread keys of one file for which the nearest known key is searched; each search takes a fraction of a millisecond."""
+
 LEAVE = object()
 """What a conversion returns when the value states nothing about the fact."""
 
@@ -77,7 +80,7 @@ def translate(
             if irrelevant(key):
                 statements.append(Statement(None, key, value))
             else:
-                unread.append((key, nearest(key, list(table))))
+                unread.append((key, nearest(key, list(table)) if len(unread) < _MAX_GUESSES else None))
             continue
         for meaning in (entry,) if isinstance(entry, Key) else entry:
             if auto and value == "auto":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ def with_line(source: Source) -> Source:
     """Return the source with its line, when it names a key of a file that can be read."""
     if source.line is not None or source.key is None:
         return source
-    lines = _lines(source.path)
+    lines = _lines(source.path, _stamp(source.path))
     key = source.key
     while key:
         if key in lines:
@@ -26,8 +27,17 @@ def with_line(source: Source) -> Source:
     return source
 
 
+def _stamp(path: str) -> tuple[str, int, int] | None:
+    """Tell one state of a file from the next: a relative path means another file in another directory."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return os.path.abspath(path), status.st_mtime_ns, status.st_size
+
+
 @lru_cache(maxsize=64)
-def _lines(path: str) -> dict[str, int]:
+def _lines(path: str, stamp: tuple[str, int, int] | None) -> dict[str, int]:  # noqa: ARG001 (part of the cache's key)
     if not path.endswith((".json", ".jsonc", ".hjson", ".yaml", ".yml")):
         return {}
     try:

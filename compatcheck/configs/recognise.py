@@ -75,7 +75,7 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
                 "deepspeed",
                 {},
             )  # Hjson: comments are legal for DeepSpeed; its reader reports what is wrong otherwise
-        if named or os.path.basename(path) == "config.json":
+        if named or os.path.basename(path) == "config.json" or _looks_like_training(path):
             raise
         return None, {}
     if not isinstance(data, Mapping) or not all(isinstance(key, str) for key in data):
@@ -98,6 +98,28 @@ def _looks_like_deepspeed(path: str) -> bool:
     except InputError:
         return False
     return "zero_optimization" in text or "train_micro_batch_size_per_gpu" in text
+
+
+_MARKS = (
+    b"compatcheck:",
+    b"compute_environment",
+    b"gradient_accumulation_steps",
+    b"gradient_checkpointing",
+    b"per_device_train_batch_size",
+    b"zero_optimization",
+)
+"""Keys that tell a broken training configuration from data of other programs."""
+
+
+def _looks_like_training(path: str) -> bool:
+    """Tell whether a file that cannot be parsed was meant as a training configuration: then passing over it would be a guess."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64 * 1024)
+    except OSError:
+        return False
+    head = head.replace(b"\0", b"")  # UTF-16
+    return any(mark in head for mark in _MARKS)
 
 
 def follow_references(

@@ -11,9 +11,11 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
+from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
 from compatcheck.rules.strict_yaml import Lines, load_strict
 from compatcheck.rules.syntax import parse
+from compatcheck.rules.vocabulary import nearest, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -122,10 +124,19 @@ def _matching_part(rule: Rule) -> list[object]:
 
 
 def _code(rule: Rule, text: str | None) -> Code | None:
+    if text is None:
+        return None
     try:
-        return None if text is None else parse(text)
+        code = parse(text)
     except RuleError as error:
-        raise RuleError(error.message, source=Source(rule.path)) from None
+        raise RuleError(error.message, source=Source(rule.path), hint=error.hint) from None
+    for name in sorted(fact_names(code)):
+        if name not in vocabulary():
+            near = nearest(name, list(vocabulary()))
+            hint = f"did you mean {near!r}?" if near else "see `compatcheck facts --names`"
+            msg = f"unknown fact {name!r}"
+            raise RuleError(msg, source=Source(rule.path), hint=hint)
+    return code
 
 
 def _text_part(rule: Rule) -> list[object]:

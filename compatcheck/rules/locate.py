@@ -49,8 +49,8 @@ def open_directory(path: str) -> Database:
     from compatcheck.rules.compile import compile_directory, open_compiled  # noqa: PLC0415 (imports YAML)
 
     if not os.path.isdir(path):
-        msg = "not a directory"
-        raise RuleError(msg, source=Source(path))
+        msg = "is not a directory" if os.path.exists(path) else "does not exist"
+        raise RuleError(msg, source=Source(path), hint="name a directory of rule files")
     return open_compiled(compile_directory(Path(path)), path)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.errors import RuleError
+from compatcheck.core.errors import InputError, RuleError
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import decode_utf8, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,10 @@ _RISKY = re.compile(
 )
 
 
+_MAX_DEPTH = 32
+_MAX_DIGITS = 20
+_MAX_OPENINGS = 10_000
+"""Lists and mappings of one file: the C parser recurses, and some ten thousand levels would crash it."""
 _QUOTED = {"'", '"', "|", ">"}
 _TEXT, _SEQUENCE, _MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 
@@ -44,14 +49,9 @@ def load_strict(path: Path) -> tuple[Any, Lines]:
         RuleError: naming file, line and key.
     """
     try:
-        raw = path.read_bytes()
-        text = raw.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot be read: {error}"
-        raise RuleError(msg, source=Source(str(path))) from None
-    if len(raw) > MAX_BYTES:
-        msg = f"larger than {MAX_BYTES} bytes"
-        raise RuleError(msg, source=Source(str(path)))
+        text = decode_utf8(read_bytes(str(path), limit=MAX_BYTES), str(path))
+    except InputError as error:
+        raise RuleError(error.message, source=error.source, hint=error.hint) from None
     return parse_strict(text, str(path))
 
 
@@ -59,6 +59,9 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
     """Parse YAML text; see `load_strict`."""
     import yaml  # noqa: PLC0415 (costs 30 ms; only on the way to rule files)
 
+    if text.count("[") + text.count("{") + text.count("- ") + text.count("? ") > _MAX_OPENINGS:
+        msg = f"opens more than {_MAX_OPENINGS} lists and mappings, which no rule does"
+        raise RuleError(msg, source=Source(path), hint="is this a rule file?")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     lines = Lines()
     try:
@@ -87,6 +90,9 @@ class _Reader:
 
     def construct(self, node: Any, where: tuple[str | int, ...]) -> Any:  # noqa: ANN401 (YAML)
         self.lines[where] = node.start_mark.line + 1
+        if len(where) > _MAX_DEPTH:
+            msg = f"is nested more than {_MAX_DEPTH} levels deep"
+            raise _error(msg, node, where[:2], self.path)
         if id(node) in self.seen:
             msg = "anchors and aliases are not used in rule files"
             raise _error(msg, node, where, self.path)
@@ -125,7 +131,7 @@ def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | f
         return text == "true"
     if text in {"null", "~", ""}:
         return None
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.fullmatch(text) and len(text) <= _MAX_DIGITS:
         return int(text)
     if _DECIMAL.fullmatch(text) and repr(float(text)) == text:
         return float(text)

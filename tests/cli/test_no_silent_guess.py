@@ -1,0 +1,142 @@
+"""What was not understood is said and never replaced by a default; an empty look is no clean bill."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compatcheck.cli.__main__ import main
+from compatcheck.rules.compile import compile_directory
+
+ROOT = Path(__file__).parents[2]
+RULE = "deepspeed/zero3-params-kept-in-backward"
+TRAINER = {"per_device_train_batch_size": 1, "gradient_checkpointing": True, "bf16": True, "output_dir": "out"}
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.4\ntransformers==4.48.3\n")
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    with pytest.raises(SystemExit) as caught:
+        main(["check", *arguments, "--format", "json"])
+    return int(caught.value.code or 0), json.loads(capsys.readouterr().out)
+
+
+def status(report: dict[str, Any]) -> str:
+    found = [finding["status"] for finding in report["findings"] if finding["rule_id"] == RULE]
+    return found[0] if found else "silent"
+
+
+@pytest.mark.parametrize(
+    ("keywords", "wanted"),
+    [
+        (None, "silent"),
+        ({"use_reentrant": False}, "affected"),
+        ('{"use_reentrant": false}', "affected"),
+        ("use_reentrant=False", "possible"),
+        (["use_reentrant"], "possible"),
+        ({"use_reentrant": "perhaps"}, "possible"),
+    ],
+)
+def test_default_stands_only_for_what_is_known_to_be_left_out(
+    keywords: object, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = (
+        TRAINER | {"deepspeed": "ds.json"} | ({} if keywords is None else {"gradient_checkpointing_kwargs": keywords})
+    )
+    Path("args.json").write_text(json.dumps(trainer))
+    assert status(check(capsys, ".")[1]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("args.json", json.dumps(TRAINER)[:-4]),
+        ("accelerate.yaml", "compute_environment: X\ndistributed_type: DEEPSPEED\ndistributed_type: FSDP\n"),
+        ("facts.yaml", "compatcheck: 1\ntraining: {zero_stage: 3\n"),
+    ],
+)
+def test_broken_training_file_in_a_directory_is_said(
+    name: str, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(name).write_text(content)
+    _, report = check(capsys, ".", "--fail-on", "never")
+    assert any(entry["source"].startswith(f"{name}:") for entry in report["skipped"])
+    assert check(capsys, ".", "--fail-on", "never", "--strict")[0] == 4
+
+
+@pytest.mark.parametrize("value", ["nothere.json", ".", "args.json", [1], 5])
+def test_deepspeed_file_that_cannot_be_read_is_said(value: object, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("args.json").write_text(json.dumps(TRAINER | {"deepspeed": value}))
+    _, report = check(capsys, "requirements.txt", "args.json", "--fail-on", "never")
+    assert any(entry["source"] == "args.json:1 (deepspeed)" for entry in report["skipped"])
+
+
+def test_fsdp_file_that_is_not_read_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("args.json").write_text(json.dumps(TRAINER | {"fsdp": "full_shard", "fsdp_config": "fsdp.json"}))
+    _, report = check(capsys, "requirements.txt", "args.json", "--fail-on", "never")
+    assert any("fsdp.json" in entry["reason"] for entry in report["skipped"])
+
+
+def test_credentials_of_a_named_file_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("args.json").write_text(json.dumps(TRAINER | {"deepspeed": "https://me:secret@example.org/ds.json"}))
+    _, report = check(capsys, "requirements.txt", "args.json", "--fail-on", "never")
+    assert "secret" not in json.dumps(report["skipped"])
+
+
+def test_lock_without_a_project_is_read_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = (
+        '[[package]]\nname = "deepspeed"\nversion = "0.16.4"\nsource = { registry = "https://example.org/simple" }\n'
+    )
+    Path("uv.lock").write_text(f'version = 1\nrequires-python = ">=3.10"\n{entry}')
+    Path("args.json").write_text(json.dumps(TRAINER | {"gradient_checkpointing_kwargs": {"use_reentrant": False}}))
+    assert status(check(capsys, "uv.lock", "args.json", "ds.json")[1]) == "affected"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_json_in_every_locale(encoding: str) -> None:
+    Path("args.json").write_text(json.dumps(TRAINER | {"zörk🔥": 1}))
+    done = subprocess.run(
+        [sys.executable, "-m", "compatcheck", "check", ".", "--format", "json"],
+        env={"PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    report = json.loads(done.stdout.decode(encoding))
+    assert any(entry["key"] == "zörk🔥" for entry in report["subjects"][0]["unread_keys"])
+
+
+def test_an_installation_finds_its_devices_and_takes_no_other_rules_directory(tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    shutil.copytree(ROOT / "compatcheck", site / "compatcheck", ignore=shutil.ignore_patterns("__pycache__"))
+    (site / "compatcheck" / "_database.jsonl").write_bytes(compile_directory(ROOT / "rules"))
+    (site / "rules").mkdir()  # another distribution of that name
+    command = [
+        sys.executable,
+        "-m",
+        "compatcheck",
+        "check",
+        "requirements.txt",
+        "--gpu",
+        "8xH100-80GB",
+        "--format",
+        "json",
+    ]
+    done = subprocess.run(command, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False)
+    facts = {fact["name"]: fact["value"] for fact in json.loads(done.stdout)["subjects"][0]["facts"]}
+    assert facts["hardware.gpu"] == "H100-80GB"
+    lint = [sys.executable, "-m", "compatcheck", "rules", "lint"]
+    done = subprocess.run(lint, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
