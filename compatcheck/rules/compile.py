@@ -46,7 +46,7 @@ def _data(path: Path, *keys: str) -> tuple[dict[str, Any], Lines]:
 
 
 def _rows(data: Mapping[str, Any], key: str, path: Path) -> list[Any]:
-    if not isinstance(data[key], list | dict):
+    if not isinstance(data[key], dict if key == "releases" else list):
         msg = "expected a list"
         raise RuleError(msg, source=Source(str(path), key))
     return list(data[key])
@@ -176,7 +176,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     for path in sorted((directory / "_defaults").glob("*.yaml")):
         yield (
             f"defaults/{path.stem}",
-            [_compile_default(row, path, index) for index, row in enumerate(_rows(_data(path, "rows")[0], "rows", path))],
+            [
+                _compile_default(row, path, index)
+                for index, row in enumerate(_rows(_data(path, "rows")[0], "rows", path))
+            ],
         )
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)

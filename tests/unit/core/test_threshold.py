@@ -14,7 +14,9 @@ from compatcheck.core.units import GIB
 
 def finding(severity: str, size: int | None = None) -> Finding:
     impact = FindingImpact(size, size, size, "memory", "device", "rank", "whole")
-    return Finding("a/b", "s", "train", "regression", "t", "affected", severity, "measured", "m", impact, (), (), (), (), (), ())
+    return Finding(
+        "a/b", "s", "train", "regression", "t", "affected", severity, "measured", "m", impact, (), (), (), (), (), ()
+    )
 
 
 @pytest.mark.parametrize("wanted", SEVERITIES)
@@ -45,7 +47,9 @@ def test_what_does_not_start_fails_every_size_and_never_fails_nothing() -> None:
     assert not parse_threshold("never").reached_by(finding("critical", 2**60), None)
 
 
-@pytest.mark.parametrize("text", ["", "Medium", "5", "0GiB", "0%", "101%", "-1%", "nan%", "inf%", "%", "five", "5 apples", "all"])
+@pytest.mark.parametrize(
+    "text", ["", "Medium", "5", "0GiB", "0%", "101%", "-1%", "nan%", "inf%", "%", "five", "5 apples", "all"]
+)
 def test_other_texts_are_usage_errors_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_threshold(text)

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatcheck.core.units import DTYPE_ALIASES, DTYPE_BYTES, GIB, KIB, MIB, TIB, canonical_dtype, format_bytes, parse_bytes
+from compatcheck.core.units import (
+    DTYPE_ALIASES,
+    DTYPE_BYTES,
+    GIB,
+    KIB,
+    MIB,
+    TIB,
+    canonical_dtype,
+    format_bytes,
+    parse_bytes,
+)
 
 COUNTS = st.one_of(st.integers(0, 2**20), st.integers(0, 2**50))
 
@@ -47,7 +57,9 @@ def test_any_text_is_a_size_or_none(text: str) -> None:
     assert size is None or size >= 0
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-5GiB", "5 apples", "5GiBs", "1e9", "5,5GiB", "nan", "inf", "5i", "٣GiB", "9" * 400 + "GiB"])
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "-5GiB", "5 apples", "5GiBs", "1e9", "5,5GiB", "nan", "inf", "5i", "٣GiB", "9" * 400 + "GiB"]
+)
 def test_other_texts_are_no_sizes(text: str) -> None:
     assert parse_bytes(text) is None
 
@@ -78,7 +90,9 @@ def test_fractions_of_a_unit() -> None:
 
 def test_dtype_names() -> None:
     for alias, name in DTYPE_ALIASES.items():
-        assert canonical_dtype(alias) == canonical_dtype(f"torch.{name}") == canonical_dtype(f" {name.upper()} ") == name
+        assert (
+            canonical_dtype(alias) == canonical_dtype(f"torch.{name}") == canonical_dtype(f" {name.upper()} ") == name
+        )
     for name in DTYPE_BYTES:
         assert canonical_dtype(name) == name
     assert canonical_dtype("bf17") is None

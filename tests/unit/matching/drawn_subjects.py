@@ -24,7 +24,9 @@ def stack(complete: bool = True, **versions: str) -> Environment:
 
 def facts_of(values: dict[str, Any]) -> Facts:
     """Return stated facts."""
-    return Facts({name: Fact(name, value, "configuration", (Source("f.yaml", name),)) for name, value in values.items()})
+    return Facts(
+        {name: Fact(name, value, "configuration", (Source("f.yaml", name),)) for name, value in values.items()}
+    )
 
 
 def subject(values: dict[str, Any] | None = None, environment: Environment | None = None) -> Subject:

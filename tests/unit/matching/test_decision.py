@@ -43,7 +43,11 @@ def test_unknown_facts_are_needs_sorted() -> None:
 
 @pytest.mark.parametrize(
     ("version", "part"),
-    [("0.16.8rc1", "pre-release"), (">=0.15", "affected and unaffected"), ("local-build", "not a version that can be compared")],
+    [
+        ("0.16.8rc1", "pre-release"),
+        (">=0.15", "affected and unaffected"),
+        ("local-build", "not a version that can be compared"),
+    ],
 )
 def test_an_uncertain_release_is_possible_and_says_why(version: str, part: str) -> None:
     decision = decided(rule(), KNOWN, deepspeed=version)
@@ -78,7 +82,9 @@ def test_the_clause_that_is_nearest_to_decided_is_shown() -> None:
 
 
 def test_releases_between_checked_ones_are_only_possible() -> None:
-    written = rule(clauses=(Clause(packages={"deepspeed": ">=0.16.2,<0.16.8"}),), unverified={"deepspeed": ">=0.16.0,<0.16.2"})
+    written = rule(
+        clauses=(Clause(packages={"deepspeed": ">=0.16.2,<0.16.8"}),), unverified={"deepspeed": ">=0.16.0,<0.16.2"}
+    )
     decision = decided(written, KNOWN, deepspeed="0.16.1")
     assert decision.status == "possible"
     assert "not checked" in decision.assumptions[0]
@@ -126,7 +132,9 @@ def test_sizes() -> None:
     assert size(None, scope(rules)) == (None, ())
 
 
-@pytest.mark.parametrize("text", ["training.peft", "model.name", "training.packing", "1e18 * 1e18 ** 17 * 1e18", "env('A')"])
+@pytest.mark.parametrize(
+    "text", ["training.peft", "model.name", "training.packing", "1e18 * 1e18 ** 17 * 1e18", "env('A')"]
+)
 def test_what_is_no_size_is_a_rule_error(text: str) -> None:
     rules = rule_set(rule())
     values = {"training.peft": None, "model.name": "m", "training.packing": True}

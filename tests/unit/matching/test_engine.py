@@ -56,8 +56,16 @@ def test_selection_leaves_rules_out() -> None:
         {"when": "installed('torch', 'nonsense')"},
         {"when": "table('unheard-of', 1) == 1"},
         {"when": "env('A') < 1"},
-        {"impact": Impact(effect="memory", memory="device", scope="rank", phase="whole", expected="model.parameters / 0")},
-        {"impact": Impact(effect="memory", memory="device", scope="rank", phase="whole", expected="training.param_dtype")},
+        {
+            "impact": Impact(
+                effect="memory", memory="device", scope="rank", phase="whole", expected="model.parameters / 0"
+            )
+        },
+        {
+            "impact": Impact(
+                effect="memory", memory="device", scope="rank", phase="whole", expected="training.param_dtype"
+            )
+        },
     ],
 )
 def test_a_rule_that_cannot_be_evaluated_is_said_and_loses_no_other(changes: dict[str, object]) -> None:
@@ -103,7 +111,9 @@ def test_an_implied_package_of_unknown_release_is_folded_into_a_count() -> None:
 
 def test_full_fine_tuning_is_assumed_for_a_size_and_said() -> None:
     made = rule(
-        impact=Impact(effect="memory", memory="device", scope="rank", phase="step", expected="2 * model.trainable_parameters")
+        impact=Impact(
+            effect="memory", memory="device", scope="rank", phase="step", expected="2 * model.trainable_parameters"
+        )
     )
     (finding,) = match(subject(KNOWN), rule_set(made)).findings
     assert finding.impact is not None

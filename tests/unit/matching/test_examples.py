@@ -92,7 +92,10 @@ def test_each_boundary_and_each_atom_needs_its_example(kind: str, index: int, pa
     [
         ({"when": "training.zero_stgae == 3"}, "when: unknown fact"),
         ({"unless": "training.zero_stage"}, "unless: "),
-        ({"clauses": (Clause(packages={"deepspeed": ">=9,<10"}),)}, "affected.deepspeed: >=9,<10 holds no known release"),
+        (
+            {"clauses": (Clause(packages={"deepspeed": ">=9,<10"}),)},
+            "affected.deepspeed: >=9,<10 holds no known release",
+        ),
         ({"clauses": (Clause(packages={"deepspeed": ">=0.16"}),), "checked_through": {}}, "checked_through: "),
         ({"clauses": (Clause(packages={}, when="1 + 1"),)}, "affected.0.when: "),
         ({"title": "x" * 81}, "title: "),
@@ -101,11 +104,24 @@ def test_each_boundary_and_each_atom_needs_its_example(kind: str, index: int, pa
         ({"kind": "folklore"}, "debunks: "),
         ({"debunks": ("a/b",)}, "debunks: "),
         ({"confidence": "measured"}, "evidence: "),
-        ({"remedies": (Remedy(verb="set", target={"training.zero_stgae": 2}, safety="safe"),)}, "remedies.0.set.training.zero_stgae: "),
-        ({"remedies": (Remedy(verb="set", target={"training.zero_stage": 7}, safety="safe"),)}, "remedies.0.set.training.zero_stage: "),
-        ({"remedies": (Remedy(verb="upgrade", target={"deepspeed": "0.17"}, safety="safe"),)}, "remedies.0.upgrade.deepspeed: "),
         (
-            {"impact": Impact(effect="memory", memory="device", scope="rank", phase="whole", expected="training.packing")},
+            {"remedies": (Remedy(verb="set", target={"training.zero_stgae": 2}, safety="safe"),)},
+            "remedies.0.set.training.zero_stgae: ",
+        ),
+        (
+            {"remedies": (Remedy(verb="set", target={"training.zero_stage": 7}, safety="safe"),)},
+            "remedies.0.set.training.zero_stage: ",
+        ),
+        (
+            {"remedies": (Remedy(verb="upgrade", target={"deepspeed": "0.17"}, safety="safe"),)},
+            "remedies.0.upgrade.deepspeed: ",
+        ),
+        (
+            {
+                "impact": Impact(
+                    effect="memory", memory="device", scope="rank", phase="whole", expected="training.packing"
+                )
+            },
             "impact.bytes: ",
         ),
     ],

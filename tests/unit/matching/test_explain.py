@@ -13,7 +13,8 @@ RANGE = {"deepspeed": ">=0.16.0,<0.16.8"}
 
 def test_an_explanation_has_every_condition_with_its_facts_and_outcome() -> None:
     made = rule(
-        clauses=(Clause(packages={**RANGE, "torch": "absent"}, when="training.packing"),), unless="hardware.world_size == 1"
+        clauses=(Clause(packages={**RANGE, "torch": "absent"}, when="training.packing"),),
+        unless="hardware.world_size == 1",
     )
     rules = rule_set(made)
     values = {"training.zero_stage": 2, "training.packing": True, "model.parameters": 3}

@@ -33,7 +33,13 @@ BOUNDS = st.tuples(st.sampled_from(KNOWN), st.sampled_from(KNOWN)).map(lambda pa
 
 
 @settings(max_examples=200, deadline=None)
-@given(BOUNDS, BOUNDS, st.sampled_from(["upgrade", "downgrade"]), st.sampled_from(["", ">=0.16", "<0.17", ">=0.15.3,<0.16.9"]), st.sampled_from(KNOWN))
+@given(
+    BOUNDS,
+    BOUNDS,
+    st.sampled_from(["upgrade", "downgrade"]),
+    st.sampled_from(["", ">=0.16", "<0.17", ">=0.15.3,<0.16.9"]),
+    st.sampled_from(KNOWN),
+)
 def test_the_proposed_release_is_good_allowed_and_in_the_right_direction(
     first: str, second: str, verb: str, allowed: str, current: str
 ) -> None:
@@ -86,7 +92,9 @@ def test_without_a_comparable_release_the_range_is_shown(version: str) -> None:
 
 
 def test_a_release_that_is_not_known_yet_is_shown_as_a_range() -> None:
-    made = rule(clauses=(Clause(packages={"deepspeed": ">=0.16"}),), remedies=(remedy("upgrade", {"deepspeed": ">=0.99"}),))
+    made = rule(
+        clauses=(Clause(packages={"deepspeed": ">=0.16"}),), remedies=(remedy("upgrade", {"deepspeed": ">=0.99"}),)
+    )
     (entry,) = written(made, stack(deepspeed="0.16.4"))
     assert entry.command == "pip install 'deepspeed>=0.99'"
 

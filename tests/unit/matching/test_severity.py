@@ -21,7 +21,9 @@ KINDS = st.sampled_from(["device", "host", "shm"])
 
 
 @given(SIZES, SIZES, MEMORY, MEMORY, KINDS)
-def test_a_larger_cost_is_never_milder(first: int, second: int, device: int | None, host: int | None, memory: str) -> None:
+def test_a_larger_cost_is_never_milder(
+    first: int, second: int, device: int | None, host: int | None, memory: str
+) -> None:
     small, large = sorted((first, second))
     assert severity_rank(rate(impact(small, memory), device, host)[0]) <= severity_rank(
         rate(impact(large, memory), device, host)[0]
@@ -38,7 +40,15 @@ def test_more_memory_is_never_worse(size: int, first: int, second: int, memory: 
 
 @pytest.mark.parametrize(
     ("size", "level"),
-    [(8 * GIB, "high"), (8 * GIB - 1, "medium"), (80 * GIB // 100 + 1, "medium"), (GIB // 2, "low"), (1, "low"), (0, "info"), (-1, "info")],
+    [
+        (8 * GIB, "high"),
+        (8 * GIB - 1, "medium"),
+        (80 * GIB // 100 + 1, "medium"),
+        (GIB // 2, "low"),
+        (1, "low"),
+        (0, "info"),
+        (-1, "info"),
+    ],
 )
 def test_the_steps(size: int, level: str) -> None:
     assert rate(impact(size), 80 * GIB, None) == (level, None)

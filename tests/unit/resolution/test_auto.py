@@ -29,7 +29,11 @@ FACTS = {
     "gradient_accumulation_steps": "training.gradient_accumulation_steps",
     "train_batch_size": "training.global_batch_size",
 }
-PLUGIN = {"training.offload_optimizer": None, "training.offload_param": None, "training.gather_16bit_weights_on_save": False}
+PLUGIN = {
+    "training.offload_optimizer": None,
+    "training.offload_param": None,
+    "training.gather_16bit_weights_on_save": False,
+}
 """Left at auto by the Trainer, then filled in by accelerate's DeepSpeedPlugin."""
 
 
@@ -168,7 +172,9 @@ def test_deepspeed_itself_keeps_its_defaults_inside_zero_optimization(rules: Rul
 
 
 def test_auto_of_accelerate_alone_says_what_is_missing(rules: RuleSet) -> None:
-    accelerate = Document("accelerate", Source("acc.yaml"), (Statement("training.mixed_precision", "mixed_precision", "bf16"),))
+    accelerate = Document(
+        "accelerate", Source("acc.yaml"), (Statement("training.mixed_precision", "mixed_precision", "bf16"),)
+    )
     data = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, **zero("auto")}
     subject = resolve("s", rules=rules, documents=(accelerate, deepspeed_document(data)))
     facts = facts_of(subject)
@@ -179,7 +185,10 @@ def test_auto_of_accelerate_alone_says_what_is_missing(rules: RuleSet) -> None:
 
 
 def test_a_stated_value_wins_over_auto_elsewhere(rules: RuleSet) -> None:
-    documents = (*trainer_documents(per_device_train_batch_size=6), deepspeed_document({"train_micro_batch_size_per_gpu": "auto", **zero()}))
+    documents = (
+        *trainer_documents(per_device_train_batch_size=6),
+        deepspeed_document({"train_micro_batch_size_per_gpu": "auto", **zero()}),
+    )
     subject = resolve("s", rules=rules, documents=documents)
     assert facts_of(subject)["training.micro_batch_size"] == 6
     assert subject.unresolved == ()

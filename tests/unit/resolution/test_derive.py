@@ -99,7 +99,11 @@ def test_arithmetic() -> None:
 
 @pytest.mark.parametrize("name", ["tensor_parallel", "pipeline_parallel", "context_parallel"])
 def test_ranks_that_share_sequences_are_not_multiplied_into_the_batch(name: str) -> None:
-    given_facts = {"training__micro_batch_size": 1, "training__gradient_accumulation_steps": 1, "hardware__world_size": 8}
+    given_facts = {
+        "training__micro_batch_size": 1,
+        "training__gradient_accumulation_steps": 1,
+        "hardware__world_size": 8,
+    }
     assert "training.global_batch_size" not in derived(**given_facts, **{f"training__{name}": 4})
     assert derived(**given_facts, **{f"training__{name}": 1})["training.global_batch_size"] == 8
 

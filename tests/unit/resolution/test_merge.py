@@ -98,7 +98,12 @@ def test_none_is_a_value() -> None:
     merged = merge({"training.peft": [Claim(INSTALLED, "environment", None, Source("env"))]})
     assert merged.facts["training.peft"].value is None
     merged = merge(
-        {"training.peft": [Claim(INSTALLED, "environment", None, Source("env")), Claim(FRAMEWORK, "trl", "lora", Source("t"))]}
+        {
+            "training.peft": [
+                Claim(INSTALLED, "environment", None, Source("env")),
+                Claim(FRAMEWORK, "trl", "lora", Source("t")),
+            ]
+        }
     )
     assert merged.facts["training.peft"].value == "lora"
     assert merged.facts["training.peft"].alternatives == ((None, Source("env")),)
@@ -119,7 +124,9 @@ def test_an_optimizer_section_of_deepspeed_replaces_the_trainers_choice() -> Non
 
 def test_statements_become_claims_with_their_key_and_rank() -> None:
     documents = [
-        Document("deepspeed", Source("ds.json"), (Statement(FACT, "zero_optimization.stage", 3), Statement(None, "x", 1))),
+        Document(
+            "deepspeed", Source("ds.json"), (Statement(FACT, "zero_optimization.stage", 3), Statement(None, "x", 1))
+        ),
         Document("native", Source("f.yaml"), (Statement(FACT, "training.zero_stage", 2),)),
     ]
     ((name, found),) = claims_of(documents).items()

@@ -65,7 +65,10 @@ def test_every_fact_has_an_origin_and_a_place(rules: RuleSet) -> None:
         "s",
         rules=rules,
         environment=environment(transformers="5.3.0", deepspeed="0.16.4", torch="2.8.0"),
-        documents=(document("hf_trainer", "t.json", training__gradient_checkpointing=True), document("deepspeed", "d.json", training__zero_stage=3)),
+        documents=(
+            document("hf_trainer", "t.json", training__gradient_checkpointing=True),
+            document("deepspeed", "d.json", training__zero_stage=3),
+        ),
         hardware=((hardware, True),),
     )
     facts = subject.roles["train"]
@@ -86,7 +89,10 @@ def test_no_document_means_no_default(rules: RuleSet) -> None:
 
 def test_a_package_missing_from_a_complete_environment_is_a_fact(rules: RuleSet) -> None:
     assert values(resolve("s", rules=rules, environment=environment(transformers="4.48.0")))["training.peft"] is None
-    for stack in (environment(complete=False, transformers="4.48.0"), environment(transformers="4.48.0", peft="0.15.0")):
+    for stack in (
+        environment(complete=False, transformers="4.48.0"),
+        environment(transformers="4.48.0", peft="0.15.0"),
+    ):
         assert "training.peft" not in values(resolve("s", rules=rules, environment=stack))
 
 
@@ -103,7 +109,10 @@ def test_conflicts_are_a_fact_that_rules_can_read(rules: RuleSet) -> None:
 def test_damage_and_components_of_an_environment(rules: RuleSet) -> None:
     stack = environment(torch="2.8.0")._replace(
         python="3.11.7",
-        components={"cudnn": Package("cudnn", "9.10.2", Source("c")), "driver": Package("driver", "550.54", Source("d"))},
+        components={
+            "cudnn": Package("cudnn", "9.10.2", Source("c")),
+            "driver": Package("driver", "550.54", Source("d")),
+        },
         damage=(Damage("duplicated", "torch", "2.7 and 2.8", (Source("x"),)),),
         facts={"runtime.torch_cuda": ("12.8", Source("version.py"))},
     )
@@ -128,7 +137,11 @@ def test_the_catalogue_describes_a_named_device_and_a_stated_size_stays(rules: R
 
 def test_a_forced_default_keeps_what_was_stated_in_sight(rules: RuleSet) -> None:
     for reader in ("trl", "openrlhf", "llamafactory", "hf_trainer", "axolotl"):
-        rows = [row for row in rules.section(f"defaults/{reader}") or () if row["forced"] and row["when"] is None and not row["present"]]
+        rows = [
+            row
+            for row in rules.section(f"defaults/{reader}") or ()
+            if row["forced"] and row["when"] is None and not row["present"]
+        ]
         for row in rows[:2]:
             if row["expression"] is not None or not isinstance(row["value"], bool):
                 continue

@@ -62,7 +62,8 @@ def rule_set(*rules: Rule, **sections: Any) -> RuleSet:
 PACKAGES = ("accelerate", "deepspeed", "torch", "cudnn")
 SPECIFIERS = st.sampled_from(["present", "absent", ">=1", "<2,>=1 || ==3.*", "!=1.5", ""])
 CONDITIONS = st.one_of(
-    st.none(), st.sampled_from(["training.zero_stage == 3", "training.packing or not training.compile", "env('A') == '1'"])
+    st.none(),
+    st.sampled_from(["training.zero_stage == 3", "training.packing or not training.compile", "env('A') == '1'"]),
 )
 clauses = st.builds(
     lambda packages, when: Clause(packages=packages, when=when),

@@ -85,7 +85,10 @@ def test_a_former_id_finds_the_rule() -> None:
 
 
 def test_two_databases_read_as_one_and_the_later_wins_for_data() -> None:
-    first, second = rule_set(rule(id="a/x"), **{"tables/t": {"k": 1}}), rule_set(rule(id="a/y", what="mine"), **{"tables/t": {"k": 2}})
+    first, second = (
+        rule_set(rule(id="a/x"), **{"tables/t": {"k": 1}}),
+        rule_set(rule(id="a/y", what="mine"), **{"tables/t": {"k": 2}}),
+    )
     both = RuleSet((*first.databases, *second.databases))
     found = {compiled.id: both.texts(compiled).what for compiled in both.rules_about(["deepspeed"])}
     assert found == {"a/x": "what", "a/y": "mine"}

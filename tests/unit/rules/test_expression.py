@@ -168,9 +168,9 @@ def test_sizes_are_exact_once_every_fact_is_known(code: Any, known: dict[str, An
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 values = st.one_of(
     st.sampled_from(["f.a", "f.b", "f.x"]).map(lambda name: ["fact", name]),
-    st.one_of(
-        st.integers(0, 10**18), st.floats(0, 1e18, allow_nan=False), texts, st.booleans(), st.none()
-    ).map(lambda value: ["value", value]),
+    st.one_of(st.integers(0, 10**18), st.floats(0, 1e18, allow_nan=False), texts, st.booleans(), st.none()).map(
+        lambda value: ["value", value]
+    ),
     texts.map(lambda name: ["call", "env", ["value", name]]),
     st.just(["call", "declared", ["value", "training.zero_stage"]]),
 )

@@ -72,7 +72,23 @@ def test_json_reads_as_json(data: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["2.10", "1e3", "0x1F", "010", "yes", "No", "ON", "n", "True", "FALSE", "Null", ".inf", "2024-01-02", "1_0.5", "+.5"],
+    [
+        "2.10",
+        "1e3",
+        "0x1F",
+        "010",
+        "yes",
+        "No",
+        "ON",
+        "n",
+        "True",
+        "FALSE",
+        "Null",
+        ".inf",
+        "2024-01-02",
+        "1_0.5",
+        "+.5",
+    ],
 )
 def test_scalars_that_yaml_would_change_are_refused_with_file_line_and_key(text: str) -> None:
     with pytest.raises(RuleError) as caught:

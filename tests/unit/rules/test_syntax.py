@@ -15,7 +15,9 @@ from compatcheck.rules.syntax import MAX_INTEGER, MAX_LENGTH, MAX_NODES, dotted_
 
 FRAGMENTS = st.sampled_from(
     "training.zero_stage == 3 and or not in is None True ( ) { } [ ] , . + - * ** / // % < <= 1 2.5 1e400 'a' \"b\" lambda x : "
-    "if else for await yield := f'' b'' ... env declared min max table \n \\ # ; @ ~ & | ^ << 0x1 1_0 1j __import__ é \0".split(" ")
+    "if else for await yield := f'' b'' ... env declared min max table \n \\ # ; @ ~ & | ^ << 0x1 1_0 1j __import__ é \0".split(
+        " "
+    )
 )
 
 

@@ -73,7 +73,9 @@ anything = st.one_of(
     st.integers(),
     st.floats(),
     st.text(max_size=6),
-    st.sampled_from(["inf", "nan", "-1", "1e400", "1_000", "9" * 400 + "GiB", "9" * 5000, "0x10", " true ", "1.5GiB", 10**400]),
+    st.sampled_from(
+        ["inf", "nan", "-1", "1e400", "1_000", "9" * 400 + "GiB", "9" * 5000, "0x10", " true ", "1.5GiB", 10**400]
+    ),
     st.lists(st.one_of(st.text(max_size=3), st.integers()), max_size=3),
     st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
 )
@@ -103,7 +105,9 @@ def test_whole_numbers_keep_every_digit() -> None:
     assert parse("training.reduce_bucket_size", "5_000") == 5000
 
 
-@pytest.mark.parametrize("raw", ["inf", "-inf", "nan", float("inf"), float("nan"), "1e400", 1.5, "1.5", -1, "-1", True, [], {}])
+@pytest.mark.parametrize(
+    "raw", ["inf", "-inf", "nan", float("inf"), float("nan"), "1e400", 1.5, "1.5", -1, "-1", True, [], {}]
+)
 def test_a_count_is_a_finite_whole_number(raw: object) -> None:
     with pytest.raises(UsageError):
         parse("training.micro_batch_size", raw)
