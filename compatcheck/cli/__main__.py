@@ -1,90 +1,66 @@
-"""Entry point: lazy commands, and errors that read as sentences with the exit code of their class."""
+"""Entry point: errors that read as sentences, with the exit code of their class."""
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
-import click
-
-from compatcheck import __version__
 from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, CompatcheckError
 
-COMMANDS = {
-    "env": ("compatcheck.cli.env", "Check an installed environment."),
-    "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
-    "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
-    "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
-    "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
-}
-"""Command → module that defines it, and its line of help, so that help imports nothing."""
-
-
-class LazyGroup(click.Group):
-    """A group that imports a command's module when the command is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
-        """Return the commands in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 (click's signature)
-        """Import and return one command."""
-        entry = COMMANDS.get(name)
-        return None if entry is None else import_module(entry[0]).command
-
-    def resolve_command(
-        self,
-        ctx: click.Context,
-        args: list[str],
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest command when there is none of this name."""
-        if args and args[0] not in COMMANDS:
-            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
-
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's signature)
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="compatcheck", message="%(prog)s %(version)s")
-def group() -> None:
-    """Find known memory regressions in a training stack, sized in GiB for your model.
-
-    Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed, and no
-    command here uses the network.
-    """
+EXIT_BROKEN_PIPE = 141
+"""What a shell reports for a program whose reader went away."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of `compatcheck.core.errors`."""
+    given = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # names of files in other encodings, signs outside the locale's
+            stream.reconfigure(errors="backslashreplace")
     try:
-        code = group.main(arguments, prog_name="compatcheck", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        code = _check_environment(given[1:]) if given[:1] == ["env"] else _run_command(given)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
         code = EXIT_INTERRUPTED
     except CompatcheckError as error:
-        click.echo(click.style("error: ", fg="red", bold=True) + str(error), err=True)
-        if error.hint:
-            click.echo(f"  {error.hint}", err=True)
+        sys.stderr.write(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else ""))
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
-        code = 141
+        code = EXIT_BROKEN_PIPE
     except Exception:  # noqa: BLE001 (the last resort: a log instead of a traceback)
         from compatcheck.cli.crash import report_crash  # noqa: PLC0415 (only after a bug)
 
-        report_crash(arguments if arguments is not None else sys.argv[1:])
+        report_crash(given)
         code = EXIT_INTERNAL_ERROR
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _check_environment(options: list[str]) -> int:
+    """Run `compatcheck env`, without the option parser where its options are plain."""
+    from compatcheck.cli.arguments import parse_plain, split  # noqa: PLC0415 (one command)
+
+    parameters = parse_plain(options)
+    if parameters is None:
+        return _run_command(["env", *options])
+    from compatcheck.cli.run import execute  # noqa: PLC0415 (one command)
+
+    return execute(*split(parameters, files=False))
+
+
+def _run_command(given: list[str]) -> int:
+    import click  # noqa: PLC0415 (20 ms; not for an `env` with plain options)
+
+    from compatcheck.cli.group import group  # noqa: PLC0415 (see above)
+
+    try:
+        code = group.main(given, prog_name="compatcheck", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

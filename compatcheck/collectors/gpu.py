@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.errors import UsageError
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB, MIB
+from compatcheck.rules.locate import open_builtin
 
 _VENDORS = ("nvidia", "geforce", "tesla", "quadro", "amd", "instinct")
 _DECLARED = r"\s*(?:(\d+)\s*[x×*]\s*)?(\S.*?)\s*"
@@ -57,23 +57,12 @@ def build_catalogue(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Gpu]:
 
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
-    """Load the catalogue that comes with the package: JSON in an installation, YAML in a checkout.
+    """Load the catalogue that comes with the package's rule database.
 
     Raises:
-        InputError: the installation lacks its data.
+        RuleError: the installation lacks its data.
     """
-    package = Path(__file__).parent.parent
-    compiled = package / "_gpus.json"
-    if compiled.exists():
-        import json  # noqa: PLC0415 (only when a device is named)
-
-        return build_catalogue(json.loads(compiled.read_text(encoding="utf-8")))
-    written = package.parent / "rules" / "_gpus.yaml"
-    if not written.exists():
-        raise InputError("the device catalogue is missing", source=Source(str(compiled)), hint="reinstall compatcheck")
-    import yaml  # noqa: PLC0415 (checkouts only)
-
-    return build_catalogue(yaml.safe_load(written.read_text(encoding="utf-8")))
+    return build_catalogue(open_builtin().section("gpus") or {})
 
 
 def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source | None = None) -> Hardware:

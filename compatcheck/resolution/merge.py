@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from compatcheck.core.source import Source
 
-SETTING, SCRIPT, FRAMEWORK, LIBRARY, DECLARED, MODEL, INSTALLED, MEASURED = range(8)
-"""Ranks of precedence, strongest first: ``--set``, a launch script, the framework's configuration, a DeepSpeed or accelerate
-file, an option such as ``--gpu``, the model's own files, package metadata, a device query."""
+SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED = range(8)
+"""Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, a launch script, the framework's
+configuration, a DeepSpeed or accelerate file, the model's own files, package metadata, a device query."""
 
-ORIGIN_BY_RANK = ("set", "script", "configuration", "configuration", "declared", "model", "installed", "measured")
+ORIGIN_BY_RANK = ("set", "declared", "script", "configuration", "configuration", "model", "installed", "measured")
 
 RANK_BY_READER = {"script": SCRIPT, "deepspeed": LIBRARY, "accelerate": LIBRARY, "model": MODEL}
 """Readers that are not a framework's own configuration."""

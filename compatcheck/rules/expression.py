@@ -38,10 +38,10 @@ class Scope(Protocol):
     def declared(self, name: str) -> bool:
         """Tell whether an input states the fact, as opposed to a default or nothing."""
 
-    def installed(self, package: str, specifier: str) -> object:
+    def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a package in this range is there: True, False or Unknown."""
 
-    def version_in(self, version: str, specifier: str) -> object:
+    def version_in(self, version: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a version lies in a range: True, False or Unknown."""
 
     def variable(self, name: str) -> object:
@@ -73,7 +73,8 @@ _LEVELS = {"+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5}
 
 Code = list[Any]
 """An expression as nested lists, ready for JSON: ``["and", code…]``, ``["==", left, right]``, ``["fact", name]``,
-``["value", literal]``, ``["set", code…]``, ``["if", test, body, otherwise]``, ``["call", name, code…]``."""
+``["value", literal]``, ``["range", specifier, bounds]``,
+``["set", code…]``, ``["if", test, body, otherwise]``, ``["call", name, code…]``."""
 
 
 def write(code: Code) -> str:
@@ -84,11 +85,11 @@ def write(code: Code) -> str:
 _LOOSE, _NOT, _COMPARISON, _SIGN, _POWER, _TIGHT = 0, 2, 3, 6, 7, 8
 
 
-def _write(code: Code) -> tuple[str, int]:
+def _write(code: Code) -> tuple[str, int]:  # noqa: PLR0911 (one return per kind of node)
     """Return the text and how tightly it binds."""
     kind, *parts = code
     match kind:
-        case "value":
+        case "value" | "range":
             return repr(parts[0]), _TIGHT
         case "fact":
             return str(parts[0]), _TIGHT
@@ -132,7 +133,7 @@ def _names(code: Code) -> Iterator[str]:
         yield code[1]
     elif kind == "call" and code[1] == "declared":
         yield code[2][1]
-    elif kind != "value":
+    elif kind not in {"value", "range"}:
         for part in code[2:] if kind == "call" else code[1:]:
             yield from _names(part)
 
@@ -163,6 +164,8 @@ def _evaluate(code: Code, scope: Scope) -> object:
         return scope.value(code[1])
     if kind == "value":
         return code[1]
+    if kind == "range":
+        return code[2]
     if kind in {"and", "or"}:
         return _combine(code[1:], scope, deciding=kind == "or")
     if kind == "not":
@@ -266,14 +269,14 @@ def _call(name: str, arguments: list[Code], scope: Scope) -> object:
     if name == "env":
         return scope.variable(arguments[0][1])
     if name == "installed":
-        specifier = _evaluate(arguments[1], scope)
-        return specifier if isinstance(specifier, Unknown) else scope.installed(arguments[0][1], str(specifier))
+        bounds = _evaluate(arguments[1], scope)
+        return bounds if isinstance(bounds, Unknown) else scope.installed(arguments[0][1], bounds)
     values = [_evaluate(argument, scope) for argument in arguments]
     needs = _needs(*values)
     if needs is not None:
         return needs
     if name == "version_in":
-        return None if values[0] is None else scope.version_in(str(values[0]), str(values[1]))
+        return None if values[0] is None else scope.version_in(str(values[0]), values[1])
     if name == "table":
         return scope.look_up(str(values[0]), tuple(values[1:]))
     if name == "dtype_bytes":

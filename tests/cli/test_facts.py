@@ -11,8 +11,10 @@ from run_cli import run
 
 FILES = {
     "requirements.txt": "deepspeed==0.16.4\ntransformers==4.48.0\ntorch==2.6.0\n",
-    "ds.json": '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "overlap_comm": "auto"}}',
-    "train.yaml": "output_dir: out\nlearning_rate: 1.0e-5\nbf16: true\ngradient_checkpointing: true\nper_device_train_batch_size: 2\n",
+    "ds.json": '{"bf16": {"enabled": "auto"}, "zero_optimization": '
+    '{"stage": 3, "reduce_bucket_size": "auto", "overlap_comm": "auto"}}',
+    "train.yaml": "output_dir: out\nlearning_rate: 1.0e-5\nbf16: true\ngradient_checkpointing: true\n"
+    "per_device_train_batch_size: 2\n",
 }
 
 
@@ -36,7 +38,7 @@ def test_facts_have_values_origins_and_lines(project: Path) -> None:
     text = run("facts", project, "--model", "llama-3-8b", "--gpu", "8xH100-80GB").out
     assert "train.yaml:4" in text
     assert "default of the HF Trainer (transformers 4.48.0)" in text
-    assert "gpus_per_node × nodes" in text
+    assert "hardware.world_size" in text
     assert "not filled in: training.overlap_comm" in text
     assert "16,777,216" in text
 

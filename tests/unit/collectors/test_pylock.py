@@ -9,6 +9,7 @@ import pytest
 from compatcheck.collectors.pylock import read_pylock
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.toml import parse_toml
 
 PATH = str(Path(__file__).parents[3] / "fixtures" / "environments" / "uv-project" / "pylock.toml")
 
@@ -24,8 +25,7 @@ def _read(tmp_path: Path, text: str, **options: object) -> Environment:
 @pytest.mark.parametrize("python", ["3.10.4", "3.11.7", "3.12.1", "3.14.0"])
 def test_selection_agrees_with_packaging(python: str) -> None:
     pylock = pytest.importorskip("packaging.pylock")
-    tomllib = pytest.importorskip("tomllib")
-    lock = pylock.Pylock.from_dict(tomllib.loads(Path(PATH).read_text()))
+    lock = pylock.Pylock.from_dict(parse_toml(Path(PATH).read_text(), PATH))
     values = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
     machine = {
         **values,

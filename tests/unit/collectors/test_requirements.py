@@ -7,12 +7,14 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import packaging
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from compatcheck.collectors.requirements import decode, logical_lines, read_requirements
 from compatcheck.core.errors import InputError
@@ -289,6 +291,7 @@ def test_logical_lines_agree_with_pip(pip_reader: Any, text: str) -> None:
     assert ours == list(pip_reader.preprocess(text))
 
 
+LEGACY_PACKAGING = Version(packaging.__version__) < Version("22")
 NAMES = st.sampled_from(["a", "Torch", "deep_speed", "x.y", "a[b]", "a [b,c]", "1a", "-", "é", "a b"])
 SPECIFIERS = st.sampled_from(
     [
@@ -350,6 +353,7 @@ OTHERS = st.sampled_from(
 LINES = st.one_of(st.builds("{}{}{}".format, NAMES, SPECIFIERS, TAILS), OTHERS)
 
 
+@pytest.mark.skipif(LEGACY_PACKAGING, reason="this packaging reads === up to the next blank, a marker included")
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(line=LINES)
 def test_lines_agree_with_pip(pip_reader: Any, tmp_path: Path, line: str) -> None:

@@ -24,6 +24,7 @@ from compatcheck.core.versions import (
     nearest_releases,
 )
 
+LEGACY_PACKAGING = Version(packaging.__version__) < Version("22")  # takes what came before PEP 440
 OLD_PACKAGING = Version(packaging.__version__) < Version("24")  # its prefix matching mixes up epochs
 NUMBERS = st.integers(min_value=0, max_value=3)
 RELEASES = st.lists(NUMBERS, min_size=1, max_size=4).map(lambda numbers: ".".join(map(str, numbers)))
@@ -94,6 +95,7 @@ def test_bounds_survive_json(specifier: str) -> None:
     assert json.loads(json.dumps(compiled)) == compiled
 
 
+@pytest.mark.skipif(LEGACY_PACKAGING, reason="this packaging takes any text as a version")
 @settings(max_examples=400, deadline=None)
 @given(st.text(alphabet="=<>!~.*+0123a-_ rcpost,vd", max_size=12))
 def test_acceptance_agrees_with_packaging(text: str) -> None:
@@ -230,15 +232,15 @@ def test_source_builds_are_told_from_flavours(label: str, expected: bool) -> Non
 
 
 DEEPSPEED = [
+    "0.14.5",
     "0.15.4",
     "0.16.0",
     "0.16.1",
-    "0.16.8rc1",
     "0.16.7",
+    "0.16.8rc1",
     "0.16.8",
     "0.16.9",
     "0.17.0",
-    "0.14.5",
 ]
 
 

@@ -12,7 +12,7 @@ from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 
 
-def stack(complete: bool = True, **versions: str) -> Environment:
+def stack(*, complete: bool = True, **versions: str) -> Environment:
     """Return an environment; a version that starts with an operator is a range."""
     packages = {}
     for name, text in versions.items():

@@ -140,8 +140,12 @@ def test_an_open_default_of_a_program_is_not_replaced_by_the_one_beneath() -> No
 
 
 def test_programs_come_before_what_they_are_built_on_and_libraries_last() -> None:
-    assert reader_chain(["deepspeed", "trl"], []) == ["trl", "hf_trainer", "deepspeed"]
-    assert reader_chain(["hf_trainer"], [document("hf_trainer", "fsdp")]) == ["hf_trainer_fsdp", "hf_trainer"]
+    assert reader_chain(["deepspeed", "trl"], []) == ["trl", "hf_trainer", "deepspeed", "transformers"]
+    assert reader_chain(["hf_trainer"], [document("hf_trainer", "fsdp")]) == [
+        "hf_trainer_fsdp",
+        "hf_trainer",
+        "transformers",
+    ]
     assert reader_chain(["accelerate"], [document("accelerate", "deepspeed_config.zero_stage")]) == [
         "accelerate_deepspeed",
         "accelerate",

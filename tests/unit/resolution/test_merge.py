@@ -67,7 +67,7 @@ def test_order_decides_nothing_but_ties(stated: list[Claim], random: Any) -> Non
 
 
 def test_precedence_from_set_to_measured() -> None:
-    order = [SETTING, SCRIPT, FRAMEWORK, LIBRARY, DECLARED, MODEL, INSTALLED, MEASURED]
+    order = [SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED]
     for index, rank in enumerate(order[:-1]):
         weaker = [Claim(other, "r", 0, Source("w")) for other in order[index + 1 :]]
         assert stage(*weaker, Claim(rank, "r", 1, Source("s"))).facts[FACT].value == 1

@@ -28,7 +28,7 @@ def rules() -> RuleSet:
     return open_rules()
 
 
-def environment(complete: bool = True, **versions: str) -> Environment:
+def environment(*, complete: bool = True, **versions: str) -> Environment:
     packages = {name: Package(name, version, Source("env")) for name, version in versions.items()}
     return Environment("env", packages, complete=complete)
 

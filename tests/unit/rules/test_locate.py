@@ -63,6 +63,7 @@ def test_without_any_rules_the_installation_is_broken(checkout: Path) -> None:
 
 
 def test_a_directory_of_ones_own_is_added(checkout: Path, tmp_path: Path) -> None:
+    assert checkout.is_dir()
     mine = tmp_path / "mine"
     (mine / "pkg").mkdir(parents=True)
     shutil.copy(RULE, mine / "pkg" / "other.yaml")

@@ -17,8 +17,41 @@ from compatcheck.rules.strict_yaml import MAX_BYTES, load_strict, parse_strict
 WORDS = st.one_of(
     st.text(string.ascii_letters + string.digits + "._-+:~e", min_size=1, max_size=8),
     st.sampled_from(
-        "2.10 1e3 1.0 0x1F 010 0o7 1_000 yes No ON y True FALSE Null ~ null true false .inf -.INF .nan 2024-01-02 "
-        "1:30 +5 -0 -3 1. .5 0.5 inf nan 1e-05 9007199254740993".split()
+        [
+            "2.10",
+            "1e3",
+            "1.0",
+            "0x1F",
+            "010",
+            "0o7",
+            "1_000",
+            "yes",
+            "No",
+            "ON",
+            "y",
+            "True",
+            "FALSE",
+            "Null",
+            "~",
+            "null",
+            "true",
+            "false",
+            ".inf",
+            "-.INF",
+            ".nan",
+            "2024-01-02",
+            "1:30",
+            "+5",
+            "-0",
+            "-3",
+            "1.",
+            ".5",
+            "0.5",
+            "inf",
+            "nan",
+            "1e-05",
+            "9007199254740993",
+        ]
     ),
 )
 

@@ -34,7 +34,7 @@ def values_of(term: Term) -> st.SearchStrategy[Any]:
         )
         plain = {
             "bool": st.booleans(),
-            "int": st.integers(0, 2**63),
+            "int": st.integers(0, 2**63 - 1),
             "bytes": st.integers(0, 2**50),
             "float": st.floats(allow_nan=False, allow_infinity=False),
             "dtype": st.sampled_from(sorted(DTYPE_BYTES)),
