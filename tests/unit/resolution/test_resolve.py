@@ -197,6 +197,12 @@ def test_a_facts_file_with_a_broken_range_is_an_input_error(text: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("name", [None, 1, True])
+def test_a_package_that_has_no_name_is_an_input_error(name: object) -> None:
+    with pytest.raises(InputError):
+        native.read_data({"packages": {name: "1.0"}}, "f.yaml")
+
+
 def test_package_names_of_a_facts_file_are_normalised() -> None:
     _, stack = native.read_data({"packages": {"Flash__Attn": "2.7.4"}}, "f.yaml")
     assert stack is not None
