@@ -10,7 +10,9 @@ from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_te
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
+from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Source
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.vocabulary import vocabulary
 
 VERSION = 1
@@ -92,11 +94,15 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
     components: dict[str, Package] = {}
     python = None
     for name, text in packages.items():
+        if not isinstance(name, str):
+            msg = f"{name!r} is not the name of a package"
+            raise InputError(msg, source=Source(path, "packages"))
         if not isinstance(text, str):
             hint = f'write {name}: "{text}"' if isinstance(text, int | float) else None
             msg = "a version must be quoted text"
             raise InputError(msg, source=Source(path, f"packages.{name}"), hint=hint)
         package = _package(name, text.strip(), Source(path, f"packages.{name}"))
+        _check_package(package)
         if name == "python":
             python = text.strip()
         (components if name in COMPONENTS or name == "python" else distributions)[package.name] = package
@@ -114,8 +120,25 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
     )
 
 
+def _check_package(package: Package) -> None:
+    """Refuse what is neither a version nor a range; a version that is not PEP 440 is kept as it is.
+
+    Raises:
+        InputError: naming the package.
+    """
+    hint = 'write a version ("0.16.4"), a range (">=0.15"), present or absent'
+    if package.version == "":
+        msg = f"{package.name} has an empty version"
+        raise InputError(msg, source=package.source, hint=hint)
+    if package.specifier and package.specifier != "absent":
+        try:
+            compile_specifier(package.specifier)
+        except InvalidSpecifierError as error:
+            raise InputError(str(error), source=package.source, hint=hint) from None
+
+
 def _package(name: str, text: str, source: Source) -> Package:
-    canonical = name.lower().replace("_", "-").replace(".", "-")
+    canonical = canonical_name(name)
     if text in {"absent", "present"} or text[:1] in set("<>=!~"):
         return Package(canonical, None, source, "" if text == "present" else text)
     return Package(canonical, text, source)

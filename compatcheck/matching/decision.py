@@ -1,7 +1,9 @@
 """Decide one rule over the facts of one role: affected, possible or silent, and why."""
 
+import math
 from typing import Any, NamedTuple
 
+from compatcheck.core.errors import RuleError
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.rules.database import CompiledClause, CompiledRule
 from compatcheck.rules.expression import Code, Unknown, evaluate, write
@@ -100,10 +102,16 @@ def size(expression: Code | None, scope: FactScope) -> tuple[int | None, tuple[s
 
     Returns:
         Bytes, or None with the facts that would give them.
+
+    Raises:
+        RuleError: the expression gives no finite number.
     """
     if expression is None:
         return None, ()
     value: Any = evaluate(expression, scope)
     if isinstance(value, Unknown):
         return None, tuple(sorted(value.needs))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        msg = f"`{write(expression)}` is {value!r}, which is no size"
+        raise RuleError(msg)
     return round(value), ()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
-from compatcheck.core.versions import compile_specifier, nearest_releases
+from compatcheck.core.versions import compile_specifier, contains, nearest_releases, parse_version
 from compatcheck.resolution.defaults import READERS_BENEATH
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from compatcheck.rules.database import CompiledRule, Texts
 
@@ -73,6 +73,8 @@ def _change_release(
         package = scope.package(name)
         current = package.version if package is not None else None
         nearest = _nearest(rule, name, str(specifier), verb, current, scope)
+        if nearest is None and _leads_back(str(specifier), verb, current, scope.rules.releases(name)):
+            return None
         if nearest is None:
             words.append(f"{name} to {specifier}" if name in COMPONENT_FACTS else f"{name}{specifier}")
             pins.append(f"'{name}{specifier}'")
@@ -84,6 +86,20 @@ def _change_release(
     installers = {package.details.get("installer") for package in map(scope.package, target) if package is not None}
     tool = "uv pip install" if installers == {"uv"} else "pip install"
     return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"
+
+
+def _leads_back(specifier: str, verb: str, current: str | None, releases: Iterable[str]) -> bool:
+    """Tell whether every known release that a remedy allows lies on the other side of the installed one, or is it."""
+    here = None if current is None else parse_version(current)
+    try:
+        allowed = compile_specifier(specifier)
+    except ValueError:
+        return False
+    known = [parse_version(release) for release in releases if contains(allowed, release) == "yes"]
+    found = [version for version in known if version is not None]
+    if here is None or not found:
+        return False
+    return all(version <= here if verb == "upgrade" else version >= here for version in found)
 
 
 def _nearest(

@@ -34,6 +34,9 @@ def _precision_of(dtype: str, sharding: str) -> Value:
     return {"bfloat16": "bf16", "float16": "fp16", "float32": "no"}.get(dtype)
 
 
+SPLIT_SEQUENCES = ("training.tensor_parallel", "training.pipeline_parallel", "training.context_parallel")
+"""Ranks that work on the same sequences; with several of them a rank is not a data-parallel rank."""
+
 DERIVATIONS = (
     Derivation(
         "hardware.world_size",
@@ -133,5 +136,9 @@ def derive(facts: dict[str, Fact]) -> None:
 
 def _apply(derivation: Derivation, facts: Mapping[str, Fact]) -> Value:
     if any(name not in facts for name in derivation.inputs):
+        return None
+    if derivation.fact == "training.global_batch_size" and any(
+        facts[name].value not in {1, None} for name in SPLIT_SEQUENCES if name in facts
+    ):
         return None
     return derivation.formula(*(facts[name].value for name in derivation.inputs))

@@ -333,6 +333,8 @@ def _convert(term: Term, raw: object) -> Value | _Bad:
             value = _convert_set(raw)
         case _:
             value = str(raw).strip() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else _BAD
+            if raw is False and "no" in term.allowed:
+                return "no"  # YAML 1.1 has made the word a boolean
             if term.type == "version" and isinstance(raw, float):
                 return _BAD  # 9.10 has become 9.1 on the way; only quoted text keeps it
     if term.allowed and not isinstance(value, _Bad) and str(value) not in term.allowed:

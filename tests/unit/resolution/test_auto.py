@@ -193,3 +193,13 @@ def test_a_stated_value_wins_over_auto_elsewhere(rules: RuleSet) -> None:
     assert facts_of(subject)["training.micro_batch_size"] == 6
     assert subject.unresolved == ()
     assert not any(fact.value is AUTO for fact in subject.roles["train"].values())
+
+
+def test_an_optimizer_section_leaves_the_trainers_kernels_out_of_it(rules: RuleSet) -> None:
+    stack = installed(transformers="4.48.0", torch="2.6.0", deepspeed="0.16.4")
+    plain = facts_of(resolve("s", rules=rules, environment=stack, documents=trainer_documents()))
+    assert (plain["training.optimizer"], plain["training.optimizer_implementation"]) == ("adamw", "foreach")
+    section = deepspeed_document({"optimizer": {"type": "AdamW"}, **zero(1)})
+    facts = facts_of(resolve("s", rules=rules, environment=stack, documents=(*trainer_documents(), section)))
+    assert facts["training.optimizer"] == "adamw"
+    assert "training.optimizer_implementation" not in facts

@@ -31,7 +31,10 @@ def test_data_sections(tmp_path: Path) -> None:
                     '  - {fact: training.packing, key: null, value_expression: "training.zero_stage == 0", '
                     'when: "training.zero_stage >= 0", affected: {deepspeed: ">=1"}, forced: true}\n'
                 ),
-                _releases__deepspeed='releases: ["1.10", "1.9", "nonsense", "1.9rc1", "1.8"]\nyanked: ["1.8"]\n',
+                _releases__deepspeed=(
+                    'releases: {"1.10": "2024-02-01", "1.9": null, nonsense: null, 1.9rc1: null, "1.8": null}\n'
+                    'yanked: ["1.8"]\n'
+                ),
                 _database='date: "2026-11-21"\n',
             )
         ),

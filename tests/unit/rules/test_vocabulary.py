@@ -120,6 +120,14 @@ def test_a_version_that_lost_its_zero_is_refused() -> None:
     assert parse("runtime.python", 3) == "3"
 
 
+def test_the_word_no_survives_yaml() -> None:
+    assert parse("training.mixed_precision", False) == "no"
+    with pytest.raises(UsageError):
+        parse("training.mixed_precision", True)
+    with pytest.raises(UsageError):
+        parse("training.peft", False)
+
+
 def test_sizes_take_units() -> None:
     assert parse("hardware.memory_bytes", "80GiB") == 80 * 2**30
     assert parse("hardware.memory_bytes", "80GB") == 80 * 10**9

@@ -1,0 +1,80 @@
+"""`compatcheck env`: one installed environment, judged from metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from run_cli import run
+
+RULE = "deepspeed/zero3-params-kept-in-backward"
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    root = tmp_path / "venv"
+    site = root / "lib/python3.11/site-packages"
+    for name, version in (("deepspeed", "0.16.4"), ("torch", "2.6.0"), ("transformers", "4.48.0")):
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    (root / "bin").mkdir()
+    (root / "pyvenv.cfg").write_text("version = 3.11.7\nhome = /usr/bin\n", encoding="utf-8")
+    return root
+
+
+def test_an_environment_alone_leaves_the_configuration_open(prefix: Path) -> None:
+    ran = run("env", "--prefix", prefix, "--format", "json", "--select", RULE)
+    data = json.loads(ran.out)
+    assert ran.code == 0
+    (finding,) = data["findings"]
+    assert finding["status"] == "possible"
+    assert {package["name"] for package in data["subjects"][0]["environment"]["packages"]} == {
+        "deepspeed",
+        "torch",
+        "transformers",
+    }
+
+
+def test_settings_decide(prefix: Path) -> None:
+    settings = ["training.zero_stage=3", "training.gradient_checkpointing=true", "training.use_reentrant=false"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    model = ("--model", "llama-3-8b", "--set", "training.param_dtype=bf16", "--gpu", "8xH100-80GB")
+    ran = run("env", "--prefix", prefix, "--select", RULE, *options, *model)
+    assert ran.code == 1
+    assert "0.16.8" in ran.out
+    assert run("env", "--prefix", prefix, "--select", RULE, *options, "--set", "training.zero_stage=2").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--prefix", "nowhere"], {2, 4}),
+        (["--python", "nowhere"], {2, 4}),
+        (["--model", "unheard-of-model"], {4}),
+        (["--training", "missing.json"], {4}),
+        (["--env-file", "missing.env"], {4}),
+        (["--gpu", "8xQ9000"], {2}),
+        (["--driver", "new"], {2}),
+    ],
+)
+def test_inputs_that_are_not_there_are_told(prefix: Path, options: list[str], code: set[int]) -> None:
+    given = options if {"--prefix", "--python"} & set(options) else ["--prefix", str(prefix), *options]
+    ran = run("env", "--select", RULE, *given)
+    assert ran.code in code, ran
+    assert options[-1].removeprefix("8x") in ran.out + ran.err
+
+
+def test_an_empty_environment_is_not_fine(tmp_path: Path) -> None:
+    (tmp_path / "venv/lib/python3.11/site-packages").mkdir(parents=True)
+    (tmp_path / "venv/pyvenv.cfg").write_text("version = 3.11.7\nhome = /usr/bin\n", encoding="utf-8")
+    assert run("env", "--prefix", tmp_path / "venv").code == 3
+
+
+def test_commands_that_do_not_exist_are_told_the_nearest() -> None:
+    ran = run("chek")
+    assert ran.code == 2
+    assert "check" in ran.err
+    assert run("--version").code == 0
+    assert "check" in run("--help").out

@@ -1,0 +1,48 @@
+"""`compatcheck explain`: why, or which fact rules it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from run_cli import run
+
+RULE = "deepspeed/zero3-params-kept-in-backward"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "facts.yaml"
+    path.write_text(
+        'compatcheck: 1\npackages: {deepspeed: "0.16.4"}\nmodel: llama-3-8b\n'
+        "training: {zero_stage: 3, gradient_checkpointing: true, use_reentrant: false, param_dtype: bfloat16}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_why(file: Path) -> None:
+    ran = run("explain", RULE, file)
+    assert ran.code == 0
+    for part in ("deepspeed", "training.zero_stage == 3", "not training.use_reentrant", "GiB"):
+        assert part in ran.out
+
+
+def test_why_not(file: Path) -> None:
+    ran = run("explain", RULE, file, "--set", "training.zero_stage=2")
+    assert ran.code == 0
+    assert "training.zero_stage" in ran.out
+    assert ran.out != run("explain", RULE, file).out
+
+
+def test_an_end_of_the_id_will_do_and_a_slip_is_told_the_nearest(file: Path) -> None:
+    assert run("explain", "zero3-params-kept-in-backward", file).out == run("explain", RULE, file).out
+    ran = run("explain", "deepspeed/zero3-params-kept-in-bakward", file)
+    assert ran.code == 2
+    assert RULE in ran.err
+
+
+def test_nothing_to_explain_on(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert run("explain", RULE, empty).code == 3

@@ -1,0 +1,59 @@
+"""`compatcheck rules`: list, show, lint and start rules."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from run_cli import run
+
+ROOT = Path(__file__).resolve().parents[2]
+RULE = "deepspeed/zero3-params-kept-in-backward"
+
+
+def test_list() -> None:
+    everything, active = run("rules", "list", "--all", "--format", "json"), run("rules", "list", "--format", "json")
+    assert everything.code == active.code == 0
+    rows = json.loads(active.out)
+    assert RULE in [row["id"] for row in rows]
+    assert {row["status"] for row in rows} == {"active"}
+    assert len(json.loads(everything.out)) >= len(rows)
+    only = json.loads(run("rules", "list", "deepspeed/*", "--format", "json").out)
+    assert {row["id"].partition("/")[0] for row in only} == {"deepspeed"}
+    assert RULE in run("rules", "list").out
+
+
+def test_show() -> None:
+    ran = run("rules", "show", RULE)
+    assert ran.code == 0
+    for part in (">=0.16.0,<0.16.8", "training.zero_stage == 3", "https://"):
+        assert part in ran.out
+    assert run("rules", "show", "deepspeed/unheard-of").code == 2
+
+
+def test_new_then_lint(tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    ran = run("rules", "new", "deepspeed/bad-pattern", "--directory", rules)
+    assert ran.code == 0
+    assert Path(ran.out.strip()) == rules / "deepspeed/bad-pattern.yaml"
+    assert run("rules", "new", "deepspeed/bad-pattern", "--directory", rules).code == 2
+    assert run("rules", "new", "bad pattern", "--directory", rules).code == 2
+    assert run("rules", "new", "../../etc/passwd", "--directory", rules).code == 2
+    assert "1 rules" in run("rules", "lint", rules).err
+
+
+def test_lint_of_ones_own_rules(tmp_path: Path) -> None:
+    path = tmp_path / "rules/mine/copied.yaml"
+    path.parent.mkdir(parents=True)
+    shutil.copy(ROOT / f"rules/{RULE}.yaml", path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("training.zero_stage == 3 and", "training.zero_stgae == 3 and"), encoding="utf-8")
+    ran = run("rules", "lint", path)
+    assert ran.code == 1
+    assert "did you mean 'training.zero_stage'" in ran.out
+    path.write_text(text.replace("kind: regression", "kind: regresion"), encoding="utf-8")
+    ran = run("rules", "lint", path)
+    assert ran.code == 1
+    assert "copied.yaml:" in ran.out
+    assert run("rules", "lint", tmp_path / "nothing").code == 2

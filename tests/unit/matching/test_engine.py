@@ -1,0 +1,131 @@
+"""Every rule that concerns a subject is evaluated; what cannot be evaluated or decided is said."""
+
+from __future__ import annotations
+
+import pytest
+from drawn_rules import rule, rule_set
+from drawn_subjects import stack, subject
+
+from compatcheck.core.document import Document
+from compatcheck.core.source import Source
+from compatcheck.matching.engine import match
+from compatcheck.rules.rule import Clause, Impact
+
+KNOWN = {
+    "training.zero_stage": 3,
+    "training.gradient_checkpointing": True,
+    "training.param_dtype": "bfloat16",
+    "model.parameters": 5 * 2**30,
+    "hardware.memory_bytes": 80 * 2**30,
+}
+
+
+def test_a_finding_carries_its_size_facts_places_and_remedy() -> None:
+    (finding,) = match(subject(KNOWN), rule_set(rule())).findings
+    assert (finding.status, finding.severity, finding.needs) == ("affected", "high", ())
+    assert finding.impact is not None
+    assert finding.impact.expected_bytes == 10 * 2**30
+    assert finding.impact.low_bytes == finding.impact.high_bytes == 10 * 2**30
+    names = [fact.name for fact in finding.facts]
+    assert names[0] == "deepspeed"
+    assert set(names) == {"deepspeed", *KNOWN} - {"hardware.memory_bytes"}
+    assert {source.path for source in finding.locations} == {"env", "f.yaml"}
+    assert "0.16.8" in finding.remedies[0].text
+
+
+def test_findings_come_worst_first_and_certain_before_possible() -> None:
+    rules = rule_set(
+        rule(id="a/possible", when="training.packing and training.zero_stage == 3"),
+        rule(id="a/small", impact=Impact(effect="memory", memory="device", scope="rank", phase="whole", expected="5")),
+        rule(id="a/large"),
+        rule(id="a/stops", impact=Impact(effect="fails_to_start", memory="device", scope="rank", phase="whole")),
+    )
+    found = [finding.rule_id for finding in match(subject(KNOWN), rules).findings]
+    assert found == ["a/stops", "a/large", "a/small", "a/possible"]
+
+
+def test_selection_leaves_rules_out() -> None:
+    rules = rule_set(rule(id="a/x"), rule(id="a/y"))
+    assert [finding.rule_id for finding in match(subject(KNOWN), rules, lambda name: name == "a/y").findings] == ["a/y"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"when": "model.parameters / 0 > 1"},
+        {"when": "table('unheard-of', 1) == 1"},
+        {"when": "env('A') < 1"},
+        {
+            "impact": Impact(
+                effect="memory", memory="device", scope="rank", phase="whole", expected="model.parameters / 0"
+            )
+        },
+        {
+            "impact": Impact(
+                effect="memory", memory="device", scope="rank", phase="whole", expected="training.param_dtype"
+            )
+        },
+    ],
+)
+def test_a_rule_that_cannot_be_evaluated_is_said_and_loses_no_other(changes: dict[str, object]) -> None:
+    environment = stack(deepspeed="0.16.4", torch="2.8")._replace(variables={"A": "x"})
+    outcome = match(subject(KNOWN, environment), rule_set(rule(id="a/broken", **changes), rule(id="a/sound")))
+    assert [finding.rule_id for finding in outcome.findings] == ["a/sound"]
+    assert [str(entry.source) for entry in outcome.skipped] == ["a/broken"]
+
+
+def test_drafts_and_withdrawn_rules_never_match() -> None:
+    rules = rule_set(rule(id="a/draft", status="draft", reason="r"), rule(id="a/gone", status="withdrawn", reason="r"))
+    assert match(subject(KNOWN), rules).findings == ()
+
+
+def test_folklore_shows_only_beside_what_it_debunks() -> None:
+    folklore = rule(id="a/myth", kind="folklore", debunks=("a/real",), title="Use 0.15.0")
+    (finding,) = match(subject(KNOWN), rule_set(folklore, rule(id="a/real"))).findings
+    assert finding.folklore == (("a/myth", "Use 0.15.0"),)
+    assert match(subject(KNOWN), rule_set(folklore)).findings == ()
+
+
+def test_a_pitfall_of_every_release_waits_until_something_speaks_for_it() -> None:
+    pitfall = rule(kind="pitfall", clauses=(Clause(packages={"deepspeed": "present"}),))
+    outcome = match(subject(), rule_set(pitfall))
+    assert (outcome.findings, outcome.waiting) == ((), 1)
+    (finding,) = match(subject({"training.zero_stage": 3}), rule_set(pitfall)).findings
+    assert finding.status == "possible"
+    (finding,) = match(subject(), rule_set(rule())).findings  # a release known to be bad speaks for itself
+    assert finding.needs == ("training.gradient_checkpointing", "training.zero_stage")
+
+
+def test_an_implied_package_of_unknown_release_is_folded_into_a_count() -> None:
+    named = subject(KNOWN, stack(complete=False, torch="2.8"))._replace(
+        documents=(Document("deepspeed", Source("ds.json"), ()),)
+    )
+    outcome = match(named, rule_set(rule(id="a/x"), rule(id="a/y")))
+    assert outcome.findings == ()
+    assert outcome.folded == (("deepspeed", 2),)
+    assert match(named._replace(documents=()), rule_set(rule())).folded == ()
+    complete = named._replace(environment=stack(torch="2.8"))
+    assert match(complete, rule_set(rule())).folded == ()
+
+
+def test_full_fine_tuning_is_assumed_for_a_size_and_said() -> None:
+    made = rule(
+        impact=Impact(
+            effect="memory", memory="device", scope="rank", phase="step", expected="2 * model.trainable_parameters"
+        )
+    )
+    (finding,) = match(subject(KNOWN), rule_set(made)).findings
+    assert finding.impact is not None
+    assert finding.impact.expected_bytes == 10 * 2**30
+    assert any("every parameter is trained" in assumption for assumption in finding.assumptions)
+    (finding,) = match(subject({**KNOWN, "training.peft": "lora"}), rule_set(made)).findings
+    assert finding.impact is not None
+    assert finding.impact.expected_bytes is None
+    assert finding.impact.needs == ("model.trainable_parameters",)
+
+
+def test_every_role_is_judged_on_its_own_facts() -> None:
+    made = subject(KNOWN)
+    other = subject({**KNOWN, "training.zero_stage": 2})
+    both = made._replace(roles={"actor": made.roles["train"], "critic": other.roles["train"]})
+    assert [finding.role for finding in match(both, rule_set(rule())).findings] == ["actor"]

@@ -1,0 +1,127 @@
+"""A remedy leads out of the rule, in the direction it says, or is not shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from drawn_rules import RELEASES, rule, rule_set
+from drawn_subjects import scope, stack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compatcheck.core.environment import Environment
+from compatcheck.core.report import FindingRemedy
+from compatcheck.core.versions import compile_specifier, contains, parse_version
+from compatcheck.matching.remedies import write_remedies
+from compatcheck.rules.rule import Clause, Remedy, Rule
+
+KNOWN = RELEASES["releases/deepspeed"]
+
+
+def written(made: Rule, environment: Environment | None = None) -> tuple[FindingRemedy, ...]:
+    rules = rule_set(made)
+    compiled = next(rules.all_rules())
+    return write_remedies(compiled, rules.texts(compiled), scope(rules, {}, environment))
+
+
+def remedy(verb: str, target: dict[str, Any], note: str | None = None) -> Remedy:
+    return Remedy(verb=verb, target=target, safety="safe", note=note)
+
+
+BOUNDS = st.tuples(st.sampled_from(KNOWN), st.sampled_from(KNOWN)).map(lambda pair: f">={min(pair)},<{max(pair)}")
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    BOUNDS,
+    BOUNDS,
+    st.sampled_from(["upgrade", "downgrade"]),
+    st.sampled_from(["", ">=0.16", "<0.17", ">=0.15.3,<0.16.9"]),
+    st.sampled_from(KNOWN),
+)
+def test_the_proposed_release_is_good_allowed_and_in_the_right_direction(
+    first: str, second: str, verb: str, allowed: str, current: str
+) -> None:
+    made = rule(
+        clauses=(Clause(packages={"deepspeed": first}), Clause(packages={"deepspeed": second})),
+        remedies=(remedy(verb, {"deepspeed": allowed}),),
+    )
+    here = parse_version(current)
+    assert here is not None
+    for entry in written(made, stack(deepspeed=current)):
+        if "nearest good release" not in entry.text:
+            continue
+        assert entry.command is not None
+        proposed = entry.command.partition("==")[2].rstrip("'")
+        version = parse_version(proposed)
+        assert version is not None
+        assert all(contains(compile_specifier(text), proposed) == "no" for text in (first, second))
+        assert contains(compile_specifier(allowed), proposed) == "yes"
+        assert (version > here) == (verb == "upgrade")
+
+
+def test_the_nearest_good_release_with_the_installer_of_the_environment() -> None:
+    (entry,) = written(rule(), stack(deepspeed="0.16.4"))
+    assert entry.text == "upgrade deepspeed to 0.16.8 (nearest good release)"
+    assert entry.command == "pip install 'deepspeed==0.16.8'"
+    environment = stack(deepspeed="0.16.4")
+    package = environment.packages["deepspeed"]._replace(details={"installer": "uv"})
+    (entry,) = written(rule(), environment._replace(packages={"deepspeed": package}))
+    assert entry.command == "uv pip install 'deepspeed==0.16.8'"
+
+
+def test_a_change_that_leads_nowhere_new_is_left_out() -> None:
+    made = rule(
+        clauses=(Clause(packages={"deepspeed": "<0.16 || >=0.17"}),),
+        remedies=(remedy("upgrade", {"deepspeed": ">=0.16,<0.17"}), remedy("downgrade", {"deepspeed": ">=0.16,<0.17"})),
+    )
+    assert [entry.text for entry in written(made, stack(deepspeed="0.15.4"))] == [
+        "upgrade deepspeed to 0.16.0 (nearest good release)"
+    ]
+    assert [entry.text for entry in written(made, stack(deepspeed="0.17.4"))] == [
+        "downgrade deepspeed to 0.16.9 (nearest good release)"
+    ]
+
+
+@pytest.mark.parametrize("version", [">=0.15", "local-build"])
+def test_without_a_comparable_release_the_range_is_shown(version: str) -> None:
+    (entry,) = written(rule(), stack(deepspeed=version))
+    assert entry.command == "pip install 'deepspeed>=0.16.8'"
+    assert "nearest" not in entry.text
+
+
+def test_a_release_that_is_not_known_yet_is_shown_as_a_range() -> None:
+    made = rule(
+        clauses=(Clause(packages={"deepspeed": ">=0.16"}),), remedies=(remedy("upgrade", {"deepspeed": ">=0.99"}),)
+    )
+    (entry,) = written(made, stack(deepspeed="0.16.4"))
+    assert entry.command == "pip install 'deepspeed>=0.99'"
+
+
+def test_components_have_no_pip_line() -> None:
+    made = rule(clauses=(Clause(packages={"cudnn": "<9.2"}),), remedies=(remedy("upgrade", {"cudnn": ">=9.2"}),))
+    (entry,) = written(made)
+    assert entry.command is None
+    assert entry.text == "upgrade cudnn to >=9.2"
+
+
+def test_settings_variables_and_notes() -> None:
+    made = rule(
+        remedies=(
+            remedy("set", {"training.use_reentrant": True, "training.peft": None}, "costs a little"),
+            remedy("env", {"NCCL_CUMEM_ENABLE": "0"}),
+            remedy("note", {}, "do without"),
+        )
+    )
+    first, second, third = written(made)
+    assert (first.text, first.command, first.note) == (
+        "set training.use_reentrant to true, training.peft to none",
+        None,
+        "costs a little",
+    )
+    assert (second.text, second.command) == (
+        "set NCCL_CUMEM_ENABLE=0 in the environment",
+        "export NCCL_CUMEM_ENABLE=0",
+    )
+    assert (third.text, third.command, third.note) == ("do without", None, None)

@@ -1,0 +1,132 @@
+"""Deriving only adds, and adds the same whatever the order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compatcheck.core.facts import Fact
+from compatcheck.core.source import Source
+from compatcheck.resolution.derive import DERIVATIONS, derive
+from compatcheck.rules.vocabulary import parse_value, vocabulary
+
+
+def values_of(name: str) -> st.SearchStrategy[Any]:
+    term = vocabulary()[name]
+    plain: st.SearchStrategy[Any]
+    if term.allowed:
+        plain = st.sampled_from([int(value) if term.type == "int" else value for value in term.allowed])
+    else:
+        plain = {
+            "bool": st.booleans(),
+            "int": st.integers(1, 64),
+            "dtype": st.sampled_from(["bfloat16", "float16", "float32"]),
+            "str": st.sampled_from(["chunked_nll", "nll"]),
+        }[term.type]
+    return st.one_of(st.none(), plain) if term.nullable else plain
+
+
+NAMES = sorted({name for entry in DERIVATIONS for name in (entry.fact, *entry.inputs)})
+stated = st.fixed_dictionaries({}, optional={name: values_of(name) for name in NAMES})
+
+
+def facts_from(values: dict[str, Any]) -> dict[str, Fact]:
+    return {name: Fact(name, value, "configuration", (Source("f.yaml", name),)) for name, value in values.items()}
+
+
+def derived(**values: Any) -> dict[str, Any]:
+    facts = facts_from({name.replace("__", "."): value for name, value in values.items()})
+    derive(facts)
+    return {name: fact.value for name, fact in facts.items()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(stated, st.randoms(use_true_random=False))
+def test_stated_values_stay_and_order_does_not_matter(values: dict[str, Any], random: Any) -> None:
+    facts = facts_from(values)
+    before = dict(facts)
+    derive(facts)
+    assert {name: facts[name] for name in before} == before
+    again = dict(facts)
+    derive(again)
+    assert again == facts
+    names = list(values)
+    random.shuffle(names)
+    other = facts_from({name: values[name] for name in names})
+    derive(other)
+    assert other == facts
+
+
+@settings(max_examples=200, deadline=None)
+@given(stated)
+def test_what_is_derived_says_from_what_and_is_a_value_of_the_vocabulary(values: dict[str, Any]) -> None:
+    facts = facts_from(values)
+    derive(facts)
+    for name in facts.keys() - values.keys():
+        fact = facts[name]
+        assert fact.origin == "derived"
+        assert fact.note
+        assert fact.sources
+        assert parse_value(name, fact.value, Source("test")) == fact.value
+
+
+@settings(max_examples=200, deadline=None)
+@given(stated)
+def test_what_is_derived_reads_back_as_a_stated_value(values: dict[str, Any]) -> None:
+    facts = facts_from(values)
+    derive(facts)
+    again = facts_from({name: fact.value for name, fact in facts.items()})
+    derive(again)
+    assert {name: fact.value for name, fact in again.items()} == {name: fact.value for name, fact in facts.items()}
+
+
+def test_arithmetic() -> None:
+    found = derived(
+        hardware__gpus_per_node=8,
+        hardware__nodes=2,
+        training__micro_batch_size=3,
+        training__gradient_accumulation_steps=4,
+        training__max_prompt_length=100,
+        training__max_response_length=28,
+    )
+    assert found["hardware.world_size"] == 16
+    assert found["training.global_batch_size"] == 192
+    assert found["training.sequence_length"] == 128
+
+
+@pytest.mark.parametrize("name", ["tensor_parallel", "pipeline_parallel", "context_parallel"])
+def test_ranks_that_share_sequences_are_not_multiplied_into_the_batch(name: str) -> None:
+    given_facts = {
+        "training__micro_batch_size": 1,
+        "training__gradient_accumulation_steps": 1,
+        "hardware__world_size": 8,
+    }
+    assert "training.global_batch_size" not in derived(**given_facts, **{f"training__{name}": 4})
+    assert derived(**given_facts, **{f"training__{name}": 1})["training.global_batch_size"] == 8
+
+
+def test_sharding_and_dtypes() -> None:
+    found = derived(training__zero_stage=3, training__mixed_precision="bf16")
+    assert found["training.sharding"] == "zero"
+    assert found["training.param_dtype"] == found["training.compute_dtype"] == "bfloat16"
+    assert found["training.fsdp_version"] is None
+    assert "training.param_dtype" not in derived(training__sharding="ddp", training__mixed_precision="bf16")
+    assert "training.sharding" not in derived(training__zero_stage=0)
+    assert derived(training__fsdp_version=2)["training.sharding"] == "fsdp"
+    assert "training.sharding" not in derived(training__fsdp_version=None)
+
+
+def test_full_fine_tuning_trains_every_parameter_and_an_adapter_says_nothing() -> None:
+    assert derived(model__parameters=7, training__peft=None)["model.trainable_parameters"] == 7
+    assert "model.trainable_parameters" not in derived(model__parameters=7, training__peft="lora")
+    assert "model.trainable_parameters" not in derived(model__parameters=7)
+
+
+def test_the_loss() -> None:
+    assert derived(training__use_liger_kernel=True)["training.loss_implementation"] == "fused_linear"
+    found = derived(training__use_liger_kernel=False, training__trainer="causal_lm")
+    assert found["training.loss_implementation"] == "cross_entropy"
+    assert "training.loss_implementation" not in derived(training__use_liger_kernel=False, training__trainer="grpo")

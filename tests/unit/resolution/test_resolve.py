@@ -1,0 +1,209 @@
+"""Inputs become one subject: precedence over defaults, origins everywhere, and the facts file reads back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compatcheck.configs import native
+from compatcheck.configs.recognise import follow_references, read_configuration
+from compatcheck.core.document import Document, Statement
+from compatcheck.core.environment import Damage, Environment, Package
+from compatcheck.core.errors import CompatcheckError, InputError
+from compatcheck.core.facts import ORIGINS
+from compatcheck.core.hardware import Hardware
+from compatcheck.core.source import Source
+from compatcheck.resolution.resolve import resolve
+from compatcheck.resolution.subject import Subject
+from compatcheck.rules.database import RuleSet
+from compatcheck.rules.locate import open_rules
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def rules() -> RuleSet:
+    return open_rules()
+
+
+def environment(*, complete: bool = True, **versions: str) -> Environment:
+    packages = {name: Package(name, version, Source("env")) for name, version in versions.items()}
+    return Environment("env", packages, complete=complete)
+
+
+def document(reader: str, path: str, **facts: Any) -> Document:
+    statements = tuple(Statement(name.replace("__", "."), name, value) for name, value in facts.items())
+    return Document(reader, Source(path), statements)
+
+
+def values(subject: Subject) -> dict[str, Any]:
+    return {name: fact.value for name, fact in subject.roles["train"].items()}
+
+
+def test_set_beats_configuration_beats_default(rules: RuleSet) -> None:
+    stack = environment(transformers="4.48.0")
+    trainer = document("hf_trainer", "t.json", training__packing=False)
+
+    def micro(*documents: Document, **settings: int) -> Any:
+        given = {f"training.{name}": (value, Source("--set")) for name, value in settings.items()}
+        subject = resolve("s", rules=rules, environment=stack, documents=documents, settings=given)
+        fact = subject.roles["train"].get("training.micro_batch_size")
+        return None if fact is None else (fact.value, fact.origin)
+
+    stated = trainer._replace(statements=(Statement("training.micro_batch_size", "per_device_train_batch_size", 4),))
+    assert micro() is None
+    assert micro(trainer) == (8, "reader-default")
+    assert micro(stated) == (4, "configuration")
+    assert micro(stated, micro_batch_size=2) == (2, "set")
+
+
+def test_every_fact_has_an_origin_and_a_place(rules: RuleSet) -> None:
+    hardware = Hardware(Source("--gpu"), gpu="H100-80GB", memory_bytes=80 * 2**30, gpus_per_node=8, nodes=2)
+    subject = resolve(
+        "s",
+        rules=rules,
+        environment=environment(transformers="5.3.0", deepspeed="0.16.4", torch="2.8.0"),
+        documents=(
+            document("hf_trainer", "t.json", training__gradient_checkpointing=True),
+            document("deepspeed", "d.json", training__zero_stage=3),
+        ),
+        hardware=((hardware, True),),
+    )
+    facts = subject.roles["train"]
+    assert len(facts) > 30
+    for name, fact in facts.items():
+        assert fact.name == name
+        assert fact.origin in ORIGINS
+        assert fact.sources or name == "configuration.conflicts"
+    assert facts["hardware.world_size"].value == 16
+    assert facts["training.use_reentrant"].value is False
+    assert facts["training.framework"].value == "hf_trainer"
+
+
+def test_no_document_means_no_default(rules: RuleSet) -> None:
+    found = values(resolve("s", rules=rules, environment=environment(transformers="4.48.0", deepspeed="0.16.4")))
+    assert not any(name.startswith(("training.", "model.")) and name != "training.peft" for name in found)
+
+
+def test_a_package_missing_from_a_complete_environment_is_a_fact(rules: RuleSet) -> None:
+    assert values(resolve("s", rules=rules, environment=environment(transformers="4.48.0")))["training.peft"] is None
+    for stack in (
+        environment(complete=False, transformers="4.48.0"),
+        environment(transformers="4.48.0", peft="0.15.0"),
+    ):
+        assert "training.peft" not in values(resolve("s", rules=rules, environment=stack))
+
+
+def test_conflicts_are_a_fact_that_rules_can_read(rules: RuleSet) -> None:
+    trainer = document("hf_trainer", "t.json", training__micro_batch_size=4)
+    other = document("deepspeed", "d.json", training__micro_batch_size=2)
+    subject = resolve("s", rules=rules, documents=(trainer, other))
+    assert [conflict.fact for conflict in subject.conflicts] == ["training.micro_batch_size"]
+    assert values(subject)["configuration.conflicts"] == ("training.micro_batch_size",)
+    assert values(resolve("s", rules=rules, documents=(trainer,)))["configuration.conflicts"] == ()
+    assert "configuration.conflicts" not in values(resolve("s", rules=rules, environment=environment(torch="2.8.0")))
+
+
+def test_damage_and_components_of_an_environment(rules: RuleSet) -> None:
+    stack = environment(torch="2.8.0")._replace(
+        python="3.11.7",
+        components={
+            "cudnn": Package("cudnn", "9.10.2", Source("c")),
+            "driver": Package("driver", "550.54", Source("d")),
+        },
+        damage=(Damage("duplicated", "torch", "2.7 and 2.8", (Source("x"),)),),
+        facts={"runtime.torch_cuda": ("12.8", Source("version.py"))},
+    )
+    found = values(resolve("s", rules=rules, environment=stack))
+    assert found["environment.duplicated"] == ("torch",)
+    assert found["environment.mismatched"] == ()
+    assert (found["runtime.python"], found["runtime.cudnn"], found["hardware.driver"]) == ("3.11.7", "9.10.2", "550.54")
+    assert found["runtime.torch_cuda"] == "12.8"
+    assert "environment.mismatched" not in values(resolve("s", rules=rules, environment=environment(complete=False)))
+
+
+def test_the_catalogue_describes_a_named_device_and_a_stated_size_stays(rules: RuleSet) -> None:
+    named = document("native", "f.yaml", hardware__gpu="H100-80GB")
+    found = values(resolve("s", rules=rules, documents=(named,)))
+    assert found["hardware.compute_capability"] == 9.0
+    assert found["hardware.memory_bytes"] > 70 * 2**30
+    stated = document("native", "f.yaml", hardware__gpu="H100-80GB", hardware__memory_bytes=5)
+    assert values(resolve("s", rules=rules, documents=(stated,)))["hardware.memory_bytes"] == 5
+    unheard = document("native", "f.yaml", hardware__gpu="Q9000")
+    assert "hardware.memory_bytes" not in values(resolve("s", rules=rules, documents=(unheard,)))
+
+
+def test_a_forced_default_keeps_what_was_stated_in_sight(rules: RuleSet) -> None:
+    for reader in ("trl", "openrlhf", "llamafactory", "hf_trainer", "axolotl"):
+        rows = [
+            row
+            for row in rules.section(f"defaults/{reader}") or ()
+            if row["forced"] and row["when"] is None and not row["present"]
+        ]
+        for row in rows[:2]:
+            if row["expression"] is not None or not isinstance(row["value"], bool):
+                continue
+            package = next(iter(row["ranges"]))
+            version = rules.releases(package)[-1]
+            stated = document(reader, "t.json", **{row["fact"].replace(".", "__"): not row["value"]})
+            subject = resolve("s", rules=rules, environment=environment(**{package: version}), documents=(stated,))
+            fact = subject.roles["train"][row["fact"]]
+            if fact.origin == "configuration":
+                continue  # this release is not in the row's range
+            assert fact.value == row["value"]
+            assert (not row["value"]) in [value for value, _ in fact.alternatives]
+
+
+CASES = sorted((ROOT / "fixtures/cases").iterdir())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_facts_written_as_a_facts_file_read_back_the_same(case: Path, rules: RuleSet, tmp_path: Path) -> None:
+    from compatcheck.cli.run import describe_subject
+    from compatcheck.reporters.facts import format_yaml
+
+    documents: list[Document] = []
+    for path in sorted(case.rglob("*")):
+        try:
+            reading = read_configuration(str(path), named=False) if path.suffix in {".json", ".yaml"} else None
+        except InputError:
+            continue
+        documents += reading.documents if reading is not None else ()
+    if not documents:
+        pytest.skip("no configuration")
+    stack = environment(transformers="4.48.0", deepspeed="0.16.4", torch="2.6.0")
+    first = resolve("s", rules=rules, environment=stack, documents=follow_references(tuple(documents), rules, {}))
+    file = tmp_path / "facts.yaml"
+    file.write_text(format_yaml((describe_subject(first, (), None),), ()), encoding="utf-8")
+    document, declared = native.read(str(file))
+    assert document.unread == ()
+    assert document.skipped == ()
+    second = resolve("s", rules=rules, environment=declared, documents=(document,))
+    wanted, found = values(first), values(second)
+    assert {name: found[name] for name in wanted} == wanted
+    assert declared is not None
+    assert {name: package.version for name, package in declared.packages.items()} == {
+        name: package.version for name, package in stack.packages.items()
+    }
+
+
+@pytest.mark.parametrize("text", [">=abc", "", "=> 1", "~1"])
+def test_a_facts_file_with_a_broken_range_is_an_input_error(text: str) -> None:
+    with pytest.raises(CompatcheckError) as caught:
+        native.read_data({"packages": {"deepspeed": text}}, "f.yaml")
+    assert str(caught.value.source) == "f.yaml (packages.deepspeed)"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", [None, 1, True])
+def test_a_package_that_has_no_name_is_an_input_error(name: object) -> None:
+    with pytest.raises(InputError):
+        native.read_data({"packages": {name: "1.0"}}, "f.yaml")
+
+
+def test_package_names_of_a_facts_file_are_normalised() -> None:
+    _, stack = native.read_data({"packages": {"Flash__Attn": "2.7.4"}}, "f.yaml")
+    assert stack is not None
+    assert list(stack.packages) == ["flash-attn"]

@@ -1,0 +1,74 @@
+"""The built-in rules are opened wherever they are; a checkout is compiled once per change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from drawn_rules import rule
+
+from compatcheck.core.errors import RuleError
+from compatcheck.rules import locate
+from compatcheck.rules.compile import compile_database
+
+RULE = Path(__file__).resolve().parents[3] / "rules/deepspeed/zero3-params-kept-in-backward.yaml"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rules = tmp_path / "rules"
+    (rules / "deepspeed").mkdir(parents=True)
+    shutil.copy(RULE, rules / "deepspeed")
+    monkeypatch.setattr(locate, "CHECKOUT", str(rules))
+    monkeypatch.setattr(locate, "COMPILED", str(tmp_path / "missing.jsonl"))
+    return rules
+
+
+def cached(checkout: Path) -> list[str]:
+    return sorted(path.name for path in (checkout.parent / ".cache").iterdir())
+
+
+def test_a_checkout_is_compiled_once_and_again_after_a_change(checkout: Path) -> None:
+    first = locate.open_builtin()
+    assert first.count == 1
+    (before,) = cached(checkout)
+    assert locate.open_builtin().id == first.id
+    assert cached(checkout) == [before]
+    path = checkout / "deepspeed" / RULE.name
+    path.write_text(path.read_text(encoding="utf-8").replace("zero_stage == 3", "zero_stage == 2"), encoding="utf-8")
+    assert locate.open_builtin().id != first.id
+    (after,) = cached(checkout)
+    assert after != before
+
+
+def test_a_checkout_that_cannot_be_written_to_is_still_read(checkout: Path) -> None:
+    (checkout.parent / ".cache").write_text("in the way", encoding="utf-8")
+    assert locate.open_builtin().count == 1
+
+
+def test_a_compiled_file_wins_over_a_checkout(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = checkout.parent / "db.jsonl"
+    compiled.write_bytes(compile_database([rule(id="a/x"), rule(id="a/y")], {}, "2026-01-01"))
+    monkeypatch.setattr(locate, "COMPILED", str(compiled))
+    assert locate.open_builtin().count == 2
+
+
+def test_without_any_rules_the_installation_is_broken(checkout: Path) -> None:
+    shutil.rmtree(checkout)
+    with pytest.raises(RuleError) as caught:
+        locate.open_builtin()
+    assert caught.value.hint == "reinstall compatcheck"
+
+
+def test_a_directory_of_ones_own_is_added(checkout: Path, tmp_path: Path) -> None:
+    assert checkout.is_dir()
+    mine = tmp_path / "mine"
+    (mine / "pkg").mkdir(parents=True)
+    shutil.copy(RULE, mine / "pkg" / "other.yaml")
+    opened = locate.open_rules((str(mine),))
+    assert {found.id for found in opened.all_rules()} == {f"deepspeed/{RULE.stem}", "pkg/other"}
+    for path in (os.path.join(mine, "nothing"), str(RULE)):
+        with pytest.raises(RuleError):
+            locate.open_rules((path,))
