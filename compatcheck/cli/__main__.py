@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
@@ -18,6 +19,8 @@ COMMANDS = {
     "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""
+_ASCII = {"ascii", "us-ascii", "646", "ansi_x3.4-1968"}
+"""What Python calls the encoding of a machine without a locale; its terminals show UTF-8 all the same."""
 
 
 class LazyGroup(click.Group):
@@ -61,8 +64,17 @@ def group() -> None:
     """
 
 
+def prepare_output() -> None:
+    """Let every text be written: UTF-8 into files and pipes, and escapes for what a terminal or a file name cannot say."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            limited = stream.encoding.lower() in _ASCII or not stream.isatty()
+            stream.reconfigure(encoding="utf-8" if limited else None, errors="backslashreplace")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of `compatcheck.core.errors`."""
+    prepare_output()
     try:
         code = group.main(arguments, prog_name="compatcheck", standalone_mode=False)
     except click.ClickException as error:
