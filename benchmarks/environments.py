@@ -15,6 +15,19 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 TORCH = "torch==2.13.0+cpu"
 DEEPSPEED = "deepspeed==0.16.4"
+DEEPSPEED_NEEDS = (
+    "einops",
+    "hjson",
+    "msgpack",
+    "ninja",
+    "numpy",
+    "packaging",
+    "psutil",
+    "py-cpuinfo",
+    "pydantic",
+    "setuptools",
+)
+"""What its build and its metadata ask for besides torch."""
 
 
 def find_uv() -> str:
@@ -75,10 +88,7 @@ def build_real(uv: str, path: Path, wheel: Path, python: str) -> None:
     requirements = ["-r", str(HERE / "inputs" / "requirements.txt")]
     if _resolves(uv, path, TORCH):
         _install(uv, path, TORCH, *requirements)
-        environment = {**os.environ, "DS_BUILD_OPS": "0"}
-        _run(
-            uv, "pip", "install", "--quiet", "-p", interpreter(path), "--no-build-isolation", DEEPSPEED, env=environment
-        )
+        _build_deepspeed(uv, path)
     else:
         print(f"{TORCH} is not to be had; the stack goes without torch", file=sys.stderr)
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as excludes:
@@ -88,16 +98,40 @@ def build_real(uv: str, path: Path, wheel: Path, python: str) -> None:
     _install(uv, path, "--compile-bytecode", str(wheel))
 
 
+def build_tool(uv: str, path: Path, python: str, requirement: str, *, inside: bool) -> None:
+    """Build an environment for another tool.
+
+    Args:
+        uv: its binary.
+        path: where.
+        python: interpreter to build it with.
+        requirement: the tool and its release.
+        inside: put torch (CPU build) and deepspeed beside it, for a tool that looks at the environment it lives in.
+    """
+    _create(uv, path, python)
+    if inside:
+        _install(uv, path, TORCH, *DEEPSPEED_NEEDS)
+        _build_deepspeed(uv, path)
+    _install(uv, path, "--compile-bytecode", requirement)
+
+
+def _build_deepspeed(uv: str, path: Path) -> None:
+    command = [uv, "pip", "install", "--quiet", "-p", interpreter(path), "--no-build-isolation", DEEPSPEED]
+    _run(*command, env={**os.environ, "DS_BUILD_OPS": "0"})
+
+
 def build_large(uv: str, path: Path, wheel: Path, python: str, count: int) -> None:
     """Build the training stack and fill it up to ``count`` distributions.
 
     The filling is generated: wheels with the metadata of the real distributions under new names, so that sizes and
-    requirements are real, one module each, installed by uv like any other wheel.
+    requirements are real, one module each. uv installs them by name from a directory that stands for an index; from
+    their paths it would mark each as a direct reference, which few distributions of a real environment are.
     """
     build_real(uv, path, wheel, python)
     with tempfile.TemporaryDirectory() as directory:
-        wheels = _copy_metadata(site_packages(path), Path(directory), count - count_distributions(path))
-        _install(uv, path, "--compile-bytecode", "--no-deps", "--no-index", *map(str, wheels))
+        names = _copy_metadata(site_packages(path), Path(directory), count - count_distributions(path))
+        source = ("--no-index", "--find-links", directory)
+        _install(uv, path, "--compile-bytecode", "--no-deps", *source, *names)
 
 
 def replace_compatcheck(uv: str, path: Path, wheel: Path) -> None:
@@ -105,13 +139,14 @@ def replace_compatcheck(uv: str, path: Path, wheel: Path) -> None:
     _install(uv, path, "--compile-bytecode", "--no-deps", "--reinstall-package", "compatcheck", str(wheel))
 
 
-def _copy_metadata(packages: Path, directory: Path, wanted: int) -> list[Path]:
-    wheels: list[Path] = []
+def _copy_metadata(packages: Path, directory: Path, wanted: int) -> list[str]:
+    """Write wheels and return their requirements."""
+    names: list[str] = []
     sources = sorted(packages.glob("*.dist-info"))
-    while len(wheels) < wanted:
-        source = sources[len(wheels) % len(sources)]
+    while len(names) < wanted:
+        source = sources[len(names) % len(sources)]
         stem, version = source.name.removesuffix(".dist-info").rsplit("-", 1)
-        name = f"filling_{len(wheels) // len(sources)}_{stem}"
+        name = f"filling_{len(names) // len(sources)}_{stem}"
         text = (source / "METADATA").read_text(encoding="utf-8", errors="replace")
         text = re.sub(r"(?m)^Name: .*$", f"Name: {name.replace('_', '-')}", text, count=1)
         info = f"{name}-{version}.dist-info"
@@ -125,8 +160,8 @@ def _copy_metadata(packages: Path, directory: Path, wanted: int) -> list[Path]:
         with zipfile.ZipFile(wheel, "w") as archive:
             for member, content in members.items():
                 archive.writestr(member, content)
-        wheels.append(wheel)
-    return wheels
+        names.append(f"{name}=={version}")
+    return names
 
 
 def _create(uv: str, path: Path, python: str) -> None:

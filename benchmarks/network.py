@@ -52,8 +52,9 @@ def main() -> None:
     probe = "import socket; s = socket.socket(); s.settimeout(1); s.connect_ex(('127.0.0.1', 9))"
     rows = {
         "control: a script that connects to a closed local port": [python, "-c", probe],
-        "`compatcheck env`": [ours, "env", "--python", python],
-        "`compatcheck env --model --training --training`": [ours, "env", "--python", python, *CONFIGURED],
+        "`compatcheck env`": [str(targets[150] / "bin" / "compatcheck"), "env"],
+        "`compatcheck env --python`": [ours, "env", "--python", python],
+        "`compatcheck env --python --model --training --training`": [ours, "env", "--python", python, *CONFIGURED],
         "`compatcheck check DIRECTORY`": [ours, "check", str(MODEL.parent)],
         "`compatcheck facts --model --training --training`": [ours, "facts", *CONFIGURED],
         "`compatcheck env --model` with a hub id that is not cached": [

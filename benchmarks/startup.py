@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import environments
-from cpu import Run, run
+from cpu import Run, clean_environment, run
 
 INPUTS = environments.HERE / "inputs"
 MODEL = environments.REPOSITORY / "fixtures" / "cases" / "openrlhf-llama3-70b" / "config.json"
@@ -29,8 +29,8 @@ CONFIGURED = [
     *("--training", str(INPUTS / "trainer.yaml")),
 ]
 
-BARE, FULL = "`compatcheck env`", "`compatcheck env --model --training --training`"
-INSIDE = "`compatcheck env`, installed inside"
+BARE, ACTIVE = "`compatcheck env`", "`compatcheck env`, installed elsewhere, environment active"
+POINTED, FULL = "`compatcheck env --python`", "`compatcheck env --python --model --training --training`"
 TERMINAL = ", on a terminal"
 PIP_CHECK, UV_CHECK = "`pip check`", "`uv pip check`"
 
@@ -46,43 +46,56 @@ class Target(NamedTuple):
 
 
 TARGETS = (
-    Target(BARE, PIP_CHECK, 1 / 7, 150),
-    Target(BARE, PIP_CHECK, 1 / 9, 500),
-    Target(BARE, UV_CHECK, 6, 150),
-    Target(BARE, UV_CHECK, 3, 500),
+    *(Target(subject, PIP_CHECK, 1 / 7, 150) for subject in (BARE, ACTIVE, POINTED)),
+    *(Target(subject, PIP_CHECK, 1 / 9, 500) for subject in (BARE, ACTIVE, POINTED)),
+    *(Target(subject, UV_CHECK, 6, 150) for subject in (BARE, ACTIVE, POINTED)),
+    *(Target(subject, UV_CHECK, 3, 500) for subject in (BARE, ACTIVE, POINTED)),
     Target(FULL, PIP_CHECK, 1 / 4),
     Target(BARE + TERMINAL, BARE, 1.3),
     Target(FULL + TERMINAL, FULL, 1.3),
 )
 
 
-def commands(target: Path, own: Path, uv: str) -> dict[str, tuple[list[str], bool]]:
-    """Return each command, and whether it gets a terminal."""
+class Command(NamedTuple):
+    """What is run, and how."""
+
+    arguments: list[str]
+    terminal: bool = False
+    active: Path | None = None
+    """Environment that is active, as its activation script leaves it."""
+
+
+def commands(target: Path, own: Path, uv: str) -> dict[str, Command]:
+    """Return each command under its name in the table."""
     python = environments.interpreter(target)
-    ours = [str(own / "bin" / "compatcheck"), "env", "--python", python]
+    inside = [str(target / "bin" / "compatcheck"), "env"]
+    outside = [str(own / "bin" / "compatcheck"), "env"]
+    pointed = [*outside, "--python", python]
     return {
-        "`python -c pass`": ([python, "-c", "pass"], False),
-        PIP_CHECK: ([python, "-m", "pip", "check"], False),
-        "`pip inspect`": ([python, "-m", "pip", "inspect"], False),
-        UV_CHECK: ([uv, "pip", "check", "--python", python], False),
-        "`pip-audit --dry-run`": ([python, "-m", "pip_audit", "--dry-run"], False),
-        BARE: (ours, False),
-        BARE + TERMINAL: (ours, True),
-        INSIDE: ([str(target / "bin" / "compatcheck"), "env"], False),
-        FULL: ([*ours, *CONFIGURED], False),
-        FULL + TERMINAL: ([*ours, *CONFIGURED], True),
+        "`python -c pass`": Command([python, "-c", "pass"]),
+        PIP_CHECK: Command([python, "-m", "pip", "check"]),
+        "`pip inspect`": Command([python, "-m", "pip", "inspect"]),
+        UV_CHECK: Command([uv, "pip", "check", "--python", python]),
+        "`pip-audit --dry-run`": Command([python, "-m", "pip_audit", "--dry-run"]),
+        BARE: Command(inside),
+        BARE + TERMINAL: Command(inside, terminal=True),
+        ACTIVE: Command(outside, active=target),
+        POINTED: Command(pointed),
+        FULL: Command([*pointed, *CONFIGURED]),
+        FULL + TERMINAL: Command([*pointed, *CONFIGURED], terminal=True),
     }
 
 
-def measure(table: dict[str, tuple[list[str], bool]], rounds: int) -> dict[str, list[Run]]:
+def measure(table: dict[str, Command], rounds: int) -> dict[str, list[Run]]:
     """Run every command once per round, after one round that only warms up."""
     runs: dict[str, list[Run]] = {name: [] for name in table}
     names = list(table)
     for index in range(-1, rounds):
         shift = index % len(names)
         for name in names[shift:] + names[:shift]:
-            command, terminal = table[name]
-            result = run(command, terminal=terminal)
+            command = table[name]
+            environ = clean_environment() | ({"VIRTUAL_ENV": str(command.active)} if command.active else {})
+            result = run(command.arguments, terminal=command.terminal, environ=environ)
             if index >= 0:
                 runs[name].append(result)
         print(f"round {index + 1} of {rounds}", file=sys.stderr)

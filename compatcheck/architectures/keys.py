@@ -13,6 +13,10 @@ from compatcheck.core.source import Source
 
 CLASS_DEFAULT = "class default"
 """Where a value came from that the file does not hold."""
+MAX_LAYERS = 10_000
+"""Most layers that are counted one by one; the deepest models have some hundred."""
+MAX_DIMENSION = 2**40
+"""Largest dimension that is taken for one."""
 DATA = os.path.join(os.path.dirname(__file__), "data", "class_defaults.jsonl")
 """One line per model type, ``"TYPE" {…}``, written by ``tests/unit/architectures/generate_class_defaults.py``."""
 
@@ -105,7 +109,7 @@ class Keys:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or (value < 1 and key != CLASS_DEFAULT):
             raise self.error(name, "a positive integer")
-        return value
+        return self.bounded(name, value)
 
     def size(self, name: str) -> int:
         """Return a positive integer."""
@@ -120,6 +124,13 @@ class Keys:
         value = default if value is None else value
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise self.error(name, "an integer of at least 0")
+        return self.bounded(name, value)
+
+    def bounded(self, name: str, value: int) -> int:
+        """Return the value when it is no larger than a model can be."""
+        largest = MAX_LAYERS if "layer" in name else MAX_DIMENSION
+        if value > largest:
+            raise self.error(name, f"an integer of at most {largest}")
         return value
 
     def number(self, name: str) -> float:

@@ -1,102 +1,71 @@
-"""Entry point: lazy commands, and errors that read as sentences with the exit code of their class."""
+"""Entry point: errors that read as sentences, with the exit code of their class."""
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from io import TextIOWrapper
 
-import click
-
-from compatcheck import __version__
 from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, CompatcheckError
 
-COMMANDS = {
-    "env": ("compatcheck.cli.env", "Check an installed environment."),
-    "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
-    "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
-    "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
-    "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
-}
-"""Command → module that defines it, and its line of help, so that help imports nothing."""
+EXIT_BROKEN_PIPE = 141
+"""What a shell reports for a program whose reader went away."""
 _ASCII = {"ascii", "us-ascii", "646", "ansi_x3.4-1968"}
 """What Python calls the encoding of a machine without a locale; its terminals show UTF-8 all the same."""
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command's module when the command is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
-        """Return the commands in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 (click's signature)
-        """Import and return one command."""
-        entry = COMMANDS.get(name)
-        return None if entry is None else import_module(entry[0]).command
-
-    def resolve_command(
-        self,
-        ctx: click.Context,
-        args: list[str],
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest command when there is none of this name."""
-        if args and args[0] not in COMMANDS:
-            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
-
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's signature)
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="compatcheck", message="%(prog)s %(version)s")
-def group() -> None:
-    """Find known memory regressions in a training stack, sized in GiB for your model.
-
-    Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed, and no
-    command here uses the network.
-    """
-
-
 def prepare_output() -> None:
-    """Let every text be written: UTF-8 into files and pipes, and escapes for what a terminal or a file name cannot say."""
+    """Let every text be written: UTF-8 into files and pipes (JSON is nothing else), escapes for what cannot be said."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            limited = stream.encoding.lower() in _ASCII or not stream.isatty()
-            stream.reconfigure(encoding="utf-8" if limited else None, errors="backslashreplace")
+            plain = stream.encoding.lower() in _ASCII or not stream.isatty()
+            stream.reconfigure(encoding="utf-8" if plain else None, errors="backslashreplace")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of `compatcheck.core.errors`."""
+    given = sys.argv[1:] if arguments is None else arguments
     prepare_output()
     try:
-        code = group.main(arguments, prog_name="compatcheck", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        code = _check_environment() if given == ["env"] else _run_command(given)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
         code = EXIT_INTERRUPTED
     except CompatcheckError as error:
-        click.echo(click.style("error: ", fg="red", bold=True) + str(error), err=True)
-        if error.hint:
-            click.echo(f"  {error.hint}", err=True)
+        sys.stderr.write(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else ""))
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
-        code = 141
+        code = EXIT_BROKEN_PIPE
     except Exception:  # noqa: BLE001 (the last resort: a log instead of a traceback)
         from compatcheck.cli.crash import report_crash  # noqa: PLC0415 (only after a bug)
 
-        report_crash(arguments if arguments is not None else sys.argv[1:])
+        report_crash(given)
         code = EXIT_INTERNAL_ERROR
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code)
+
+
+def _check_environment() -> int:
+    """Run `compatcheck env` without options, which needs no option parser: importing one is a third of its time."""
+    from compatcheck.cli.arguments import split  # noqa: PLC0415 (one command)
+    from compatcheck.cli.run import execute  # noqa: PLC0415 (one command)
+
+    return execute(*split({}, files=False))
+
+
+def _run_command(given: list[str]) -> int:
+    import click  # noqa: PLC0415 (30 ms; not for a bare `env`)
+
+    from compatcheck.cli.group import group  # noqa: PLC0415 (see above)
+
+    try:
+        code = group.main(given, prog_name="compatcheck", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

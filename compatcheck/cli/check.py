@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.env import split
+from compatcheck.cli.arguments import split
 from compatcheck.cli.run import FORMATS, execute
 
 

@@ -30,6 +30,7 @@ def report_crash(arguments: list[str]) -> None:
         suffix=".log",
         delete=False,
         encoding="utf-8",
+        errors="backslashreplace",
     ) as log:
         log.write(text)
     click.echo(f"internal error: {kind.__name__ if kind else 'error'}: {error}", err=True)

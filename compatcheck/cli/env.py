@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.policy import Plan, make_plan
-from compatcheck.cli.run import DEFAULT_FAIL_ON, FORMATS, Checks, Output, execute
+from compatcheck.cli.arguments import split
+from compatcheck.cli.run import FORMATS, execute
 
 
 @click.command("env", cls=options.GroupedCommand, short_help="Check an installed environment.")
@@ -26,27 +26,6 @@ def command(dump: bool, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's s
     if dump:
         return print_dump(given)
     return execute(*split(given, files=False))
-
-
-def split(given: dict[str, Any], *, files: bool) -> tuple[Plan, Checks, Output]:
-    """Sort click's parameters into what is read, what is checked and what is written; the policy fills what they leave open.
-
-    Args:
-        given: parameters by name.
-        files: whether the command is about files, else about an installed environment.
-    """
-    plan = make_plan(given, files=files)
-    policy = plan.policy
-    strict = given.get("strict")
-    checks = Checks(
-        select=given.get("select") or (() if policy is None else policy.select),
-        ignore=given.get("ignore") or (() if policy is None else policy.ignore),
-        rule_directories=(*(() if policy is None else policy.rules), *given.get("rule_directories", ())),
-        fail_on=given.get("fail_on") or (policy.fail_on if policy is not None else None) or DEFAULT_FAIL_ON,
-        strict=bool((policy.strict if policy is not None else False) if strict is None else strict),
-    )
-    output = Output(**{name: given[name] for name in Output._fields if name in given})
-    return plan, checks, output
 
 
 def print_dump(given: dict[str, Any]) -> int:

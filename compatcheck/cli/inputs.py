@@ -209,10 +209,10 @@ def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...
 
 
 def name_skipped(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """Mark the unreadable parts of a model the person named: an unknown model must not pass as checked."""
+    """Mark the unreadable parts of files the person named: what was not understood must not pass as checked."""
     return tuple(
         document._replace(skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
-        if document.reader == "model"
+        if document.skipped
         else document
         for document in documents
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
 
+POLICY_FILE = "compatcheck.toml"
 _RUN_READERS = {"hf_trainer", "trl", "native"}
 _LIBRARY_READERS = {"deepspeed", "accelerate"}
 
@@ -99,19 +100,21 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
 def gather_touched(request: Request, shared: Shared) -> Gathered:
     """Read what belongs to the files a commit touches: runs that one of them is part of, with the locks they pair with.
 
-    The working directory is walked, so that the outcome does not depend on which half of a run a commit holds. Files that
-    are no input are passed over, and finding none is no error.
+    The working directory is walked, so that the outcome does not depend on which half of a run a commit holds; a policy
+    belongs to everything. Files that are no input are passed over, and finding none is no error.
     """
     touched = {os.path.realpath(path) for path in request.paths}
+    everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
     skipped: list[Skipped] = []
     found = list(_walk(os.curdir, skipped)) if touched else []
     roots = [item for item in found if item.is_root]
     kept: list[Run] = []
-    wanted = [root for root in roots if os.path.realpath(root.path) in touched]
+    wanted = [root for root in roots if everything or os.path.realpath(root.path) in touched]
     for run in _group(found):
         nearest = _nearest(run.directory, roots)
         places = {document.source.path for document in run.documents} | {root.path for root in nearest}
-        if any(os.path.realpath(place) in touched for place in places):
+        places |= {_resolve(run.directory, name) for document in run.documents for _, name, _ in document.references}
+        if everything or any(os.path.realpath(place) in touched for place in places):
             kept.append(run)
             wanted += [root for root in nearest if root not in wanted]
     subjects = tuple(_subjects(kept, wanted, shared))
@@ -135,7 +138,11 @@ def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                yield Found(file, (), _read_environment(file, kind), is_root=True, kind=kind)
+                environment = _read_environment(file, kind)
+                if environment.packages:
+                    yield Found(file, (), environment, is_root=True, kind=kind)
+                else:
+                    skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
             elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 reading = read_configuration(file, named=False)
                 if reading is not None:

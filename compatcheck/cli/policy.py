@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 POLICY_FILE = "compatcheck.toml"
 PROJECT_FILE = "pyproject.toml"
-_MARK = b"compatcheck"
 
 
 class Plan(NamedTuple):
@@ -32,8 +31,8 @@ class Plan(NamedTuple):
 def find_policy(directory: str, home: str | None) -> str | None:
     """Return the nearest policy file at or above a directory, or None.
 
-    Looks no higher than the root of the git checkout or the home directory. A ``pyproject.toml`` that does not name
-    compatcheck is passed over without being parsed.
+    Looks no higher than the root of the git checkout or the home directory. A ``pyproject.toml`` without the
+    table is passed over without being parsed.
     """
     here = os.path.abspath(directory)
     while True:
@@ -41,7 +40,7 @@ def find_policy(directory: str, home: str | None) -> str | None:
         if os.path.isfile(path):
             return path
         path = os.path.join(here, PROJECT_FILE)
-        if os.path.isfile(path) and _mentions_compatcheck(path):
+        if os.path.isfile(path) and _has_table(path):
             return path
         above = os.path.dirname(here)
         if here in {above, home} or os.path.exists(os.path.join(here, ".git")):
@@ -49,13 +48,16 @@ def find_policy(directory: str, home: str | None) -> str | None:
         here = above
 
 
-def _mentions_compatcheck(path: str) -> bool:
+def _has_table(path: str) -> bool:
+    """Tell whether a file may hold the table, in any way TOML can open it: its header, a dotted key, a header of ``tool``."""
+    import re  # noqa: PLC0415 (only beside a project file)
+
+    table = rb"^[ \t]*(?:\[*[ \t]*tool[ \t]*\.[ \t]*[\"']?compatcheck\b|\[[ \t]*tool[ \t]*\])"
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            return re.search(table, file.read(), re.MULTILINE) is not None
     except OSError:
         return False
-    return any(line.lstrip().startswith(b"[") and _MARK in line for line in data.splitlines())
 
 
 def load_policy(path: str | None, *, disabled: bool) -> Policy | None:
@@ -110,7 +112,7 @@ def make_plan(given: Mapping[str, Any], *, files: bool) -> Plan:
     chosen = [runs[name] for name in names]
     if files and not names and not request.paths:
         chosen = list(runs.values())
-        if not chosen:
+        if not chosen and not request.hook:
             msg = "nothing to check"
             raise UsageError(msg, hint="name files or directories, or write runs into the policy")
     narrowed = bool(given.get("select") or given.get("ignore") or request.hook)
@@ -136,6 +138,7 @@ def lay_over(request: Request, run: NamedRun, *, files: bool) -> Request:
         run=run.name,
         sources={key: place for key, place in run.sources.items() if getattr(request, key, None) is None},
         paths=request.paths or (run.paths if files else ()),
+        hook=request.hook and bool(request.paths),
         python=request.python or (run.python if request.prefix is None else None),
         prefix=request.prefix or (run.prefix if request.python is None else None),
         model=request.model or run.model,

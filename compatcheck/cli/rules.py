@@ -12,7 +12,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.explain import find_rule
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, CompatcheckError, RuleError, UsageError
-from compatcheck.rules.locate import CHECKOUT, open_rules
+from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
 
 
 @click.group("rules", short_help="List, show, lint and start rules.")
@@ -95,7 +95,7 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
 
     directories = [Path(name) for name in rule_directories]
     files: list[tuple[Path, Path]] = []
-    for name in paths or ([CHECKOUT] if os.path.isdir(CHECKOUT) else []):
+    for name in paths or ([CHECKOUT] if is_checkout() else []):
         path = Path(os.path.abspath(name))
         if path.is_dir():
             root = rule_root(path)
@@ -162,7 +162,7 @@ def new_command(rule_id: str, directory: Path | None) -> int:
             msg,
             hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix",
         )
-    root = directory or Path(CHECKOUT if os.path.isdir(CHECKOUT) else "rules")
+    root = directory or Path(CHECKOUT if is_checkout() else "rules")
     path = root / package / f"{slug}.yaml"
     if path.exists():
         msg = f"{path} exists already"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +26,8 @@ from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
     from compatcheck.cli.inputs import Gathered
-    from compatcheck.core.source import Skipped
+    from compatcheck.core.policy import Policy
+    from compatcheck.core.source import Skipped, Source
     from compatcheck.matching.waivers import Waivers
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -78,7 +79,7 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     targets = parse_outputs(output.outputs)
     rules = open_rules(checks.rule_directories)
     require_rules(rules)
-    require_selection(checks, rules)
+    require_selection(checks, rules, plan.policy)
     threshold = parse_threshold(checks.fail_on)
     hook = any(request.hook for request in plan.requests)
     gathered = gather_all(plan, rules, os.environ)
@@ -106,7 +107,7 @@ def require_rules(rules: RuleSet) -> None:
         raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
 
 
-def require_selection(checks: Checks, rules: RuleSet) -> None:
+def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = None) -> None:
     """Refuse a selection that no rule meets: it would find nothing anywhere.
 
     Raises:
@@ -119,9 +120,14 @@ def require_selection(checks: Checks, rules: RuleSet) -> None:
         if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):
             from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
+            from compatcheck.core.source import Source  # noqa: PLC0415 (only on the way to an error)
+
             near = get_close_matches(pattern, [*ids, *{f"{name.partition('/')[0]}/*" for name in ids}], n=1)
             msg = f"no rule matches {pattern!r}"
-            raise UsageError(msg, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`")
+            source = Source(policy.path, "select") if policy is not None and checks.select is policy.select else None
+            raise UsageError(
+                msg, source=source, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`"
+            )
     if not any(map(checks.selects, ids)):
         msg = "no rule is left to check"
         raise UsageError(msg, hint="narrow --ignore, or widen --select")
@@ -166,7 +172,7 @@ def build_report(
         subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
     if findings:
         findings = [add_lines(finding) for finding in findings]
-    skipped = list(dict.fromkeys(skipped))
+    skipped = list(place_skipped(skipped))
     findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
     code = judge(findings, skipped, gathered.subjects, strict=checks.strict)
     return Report(
@@ -247,8 +253,7 @@ def describe_subject(
 
 def add_lines(finding: Finding) -> Finding:
     """Find the lines of a finding's facts in their files."""
-    suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
-    if not any(source.key and source.line is None and source.path.endswith(suffixes) for source in finding.locations):
+    if not any(map(needs_line, finding.locations)):
         return finding
     from compatcheck.configs.lines import with_line  # noqa: PLC0415 (only for findings with files)
 
@@ -257,6 +262,27 @@ def add_lines(finding: Finding) -> Finding:
         facts=facts,
         locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources)),
     )
+
+
+def place_skipped(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
+    """Say each thing that was not read once, with its line, and without credentials."""
+    entries = tuple(dict.fromkeys(skipped))
+    if not entries:
+        return ()
+    from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
+
+    entries = tuple(entry._replace(reason=redact(entry.reason)) for entry in entries)
+    if not any(needs_line(entry.source) for entry in entries):
+        return entries
+    from compatcheck.configs.lines import with_line  # noqa: PLC0415 (only for files)
+
+    return tuple(entry._replace(source=with_line(entry.source)) for entry in entries)
+
+
+def needs_line(source: Source) -> bool:
+    """Tell whether a source names a key of a file and no line yet."""
+    suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
+    return bool(source.key) and source.line is None and source.path.endswith(suffixes)
 
 
 Reporter = Callable[[Report, Output], str]
@@ -318,14 +344,31 @@ def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, s
         )
     else:
         text = reporter(output.format_name)(report, output)
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
     for name, path in targets:
+        content = printable(reporter(name)(report, output).rstrip("\n") + "\n", "utf-8")
         try:
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(reporter(name)(report, output).rstrip("\n") + "\n")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
         except OSError as error:
             msg = f"--output {name}:{path} cannot be written: {error.strerror}"
             raise UsageError(msg) from None
+
+
+def printable(text: str, encoding: str) -> str:
+    """Write what an encoding cannot hold as escapes: names of files in other encodings, signs outside the locale's.
+
+    In JSON these escapes mean the very characters.
+    """
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        from json import dumps  # noqa: PLC0415 (rare)
+
+        kept = text.encode(encoding, "ignore").decode(encoding)
+        escapes = {ord(sign): dumps(sign)[1:-1] for sign in set(text) - set(kept)}
+        return text.translate(escapes)
+    return text
 
 
 def wants_color(choice: str, environ: Mapping[str, str]) -> bool:

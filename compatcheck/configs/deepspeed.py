@@ -245,9 +245,15 @@ def read(path: str) -> Document:
     except InputError as strict:
         try:
             data, _ = parse_hjson(text, path)
-        except InputError:
-            raise strict from None
+        except InputError as lenient:
+            raise _further(strict, lenient) from None
     return read_data(expect_mapping(data, path, "a DeepSpeed configuration"), path)
+
+
+def _further(strict: InputError, lenient: InputError) -> InputError:
+    """Choose the error of the parser that got further: it is about what is wrong, not about a comment."""
+    lines = [error.source.line or 0 if error.source is not None else 0 for error in (strict, lenient)]
+    return lenient if lines[1] > lines[0] else strict
 
 
 def read_data(data: dict[str, Any], path: str, prefix: str = "") -> Document:
@@ -258,6 +264,8 @@ def read_data(data: dict[str, Any], path: str, prefix: str = "") -> Document:
     if precision is not None:
         key, name = precision
         table[prefix + key] = Key("training.mixed_precision", lambda _: name)
+    if isinstance(data.get("zero_optimization"), bool):  # the oldest form; DeepSpeed reads it as stage 1 or 0
+        table[prefix + "zero_optimization"] = Key("training.zero_stage", int)
     leaves = flatten(data, prefix, stop={prefix + "zero_optimization.leaf_module.classes"})
     translation = translate(
         leaves,

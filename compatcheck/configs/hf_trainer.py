@@ -6,13 +6,17 @@ that ``HfArgumentParser`` and TRL's command line read do.
 
 from __future__ import annotations
 
+import os
+import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs import deepspeed
 from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, only_true, translate
-from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
-from compatcheck.core.source import Source
+from compatcheck.configs.text import expect_mapping, parse_json, parse_json_or_yaml, read_text
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Skipped, Source
+from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,6 +111,8 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "gradient_accumulation_steps": Key("training.gradient_accumulation_steps"),
     "gradient_checkpointing": Key("training.gradient_checkpointing", _boolean),
     "gradient_checkpointing_kwargs.use_reentrant": _REENTRANT,
+    "activation_checkpointing": Key("training.gradient_checkpointing", _boolean),
+    "activation_checkpointing_kwargs.use_reentrant": _REENTRANT,
     "use_reentrant": _REENTRANT,
     "optim": (
         Key("training.optimizer", _optimizer),
@@ -297,16 +303,34 @@ _TRL_MARKS = {
         "completion_only_loss",
         "eval_packing",
     },
-    "dpo": {
-        "precompute_ref_log_probs",
-        "rpo_alpha",
-        "loss_weights",
-        "label_smoothing_dpo",
-        "reference_free",
-        "max_prompt_length",
-    },
+    "dpo": {"rpo_alpha", "loss_weights", "label_smoothing_dpo", "reference_free", "use_weighting", "f_divergence_type"},
     "grpo": {"num_generations", "max_completion_length", "use_vllm", "vllm_mode", "scale_rewards", "reward_funcs"},
 }
+"""Keys that only one trainer has."""
+_TRL_SHARED = {
+    "dataset_mixer",
+    "dataset_mixture",
+    "dataset_train_split",
+    "dataset_test_split",
+    "max_prompt_length",
+    "precompute_ref_log_probs",
+}
+"""Keys that several of TRL's trainers and scripts have and the plain Trainer does not."""
+_PREFERENCE_LOSSES = {
+    "apo_down",
+    "apo_zero",
+    "aot",
+    "aot_pair",
+    "bco_pair",
+    "discopop",
+    "exo_pair",
+    "nca_pair",
+    "robust",
+    "sppo_hard",
+}
+"""Values of ``loss_type`` that only DPO has."""
+_TRAINER_WORDS = {"sft", "dpo", "orpo", "cpo", "kto", "bco", "gkd", "ppo", "rloo", "grpo", "xpo", "prm", "reward"}
+"""Words in the path of a recipe that name its trainer."""
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -330,7 +354,8 @@ def read(path: str) -> tuple[Document, ...]:
 def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     """Translate parsed arguments."""
     source = Source(path)
-    trainer = detect_trainer(data)
+    trainer, place = detect_trainer(data, path)
+    data, skipped = _open_sections(data, source)
     leaves = dict(flatten(data, stop={"deepspeed", "dataset_mixer", "dataset_mixture"}))
     table: dict[str, Key | tuple[Key, ...]] = dict(TABLE)
     precision = _precision(data)
@@ -341,35 +366,85 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
         table["fsdp"] = (*_keys(table["fsdp"]), Key(key, partial(_constant, value)))
     references: list[tuple[str, str, str]] = []
     for key in ("model_name_or_path", "model_name", "model_id"):
-        if isinstance(data.get(key), str):
-            references.append(("model", data[key], key))
+        model = data.get(key)
+        if isinstance(model, str) and model:
+            references.append(("model", model, key))
             break
+        if model:
+            skipped.append(_not_understood(source, key, "the path or hub id of a model"))
     documents: list[Document] = []
     inner = data.get("deepspeed")
     if isinstance(inner, str) and inner:
         references.append(("deepspeed", inner, "deepspeed"))
     elif isinstance(inner, dict):
         documents.append(deepspeed.read_data(inner, path, "deepspeed."))
+    elif inner:
+        skipped.append(_not_understood(source, "deepspeed", "the path of a DeepSpeed configuration, or its content"))
     leaves.pop("deepspeed", None)
     if trainer is not None:
-        leaves["(keys of this trainer)"] = trainer
-        table["(keys of this trainer)"] = Key("training.trainer")
+        leaves[place] = trainer
+        table[place] = Key("training.trainer")
     translation = translate(iter(leaves.items()), table, irrelevant=_irrelevant, source=source)
-    reader = "trl" if trainer not in {None, "causal_lm"} else "hf_trainer"
+    reader = "trl" if trainer is not None or _TRL_SHARED & data.keys() else "hf_trainer"
+    translation = translation._replace(
+        skipped=(*translation.skipped, *skipped),
+        unread=tuple((key, near or nearest(key, list(SCRIPT_KEYS))) for key, near in translation.unread),
+    )
     return (make_document(reader, source, translation, tuple(references)), *documents)
+
+
+_SECTION_KEYS = ("accelerator_config", "deepspeed", "fsdp_config", "gradient_checkpointing_kwargs")
+"""Arguments that may hold a mapping as JSON text, or the path of a JSON file (``TrainingArguments._VALID_DICT_FIELDS``)."""
+
+
+def _open_sections(data: dict[str, Any], source: Source) -> tuple[dict[str, Any], list[Skipped]]:
+    """Parse the arguments whose mapping is written as JSON text, as the HF Trainer does."""
+    opened = dict(data)
+    skipped = []
+    for key in _SECTION_KEYS:
+        text = data.get(key)
+        if not isinstance(text, str) or not text:
+            continue
+        if text.lstrip().startswith("{"):
+            try:
+                opened[key] = expect_mapping(parse_json(text, source.path), source.path, key)
+            except InputError as error:
+                del opened[key]
+                hint = "write a mapping, or its JSON in full"
+                skipped.append(Skipped(source._replace(key=key), f"{key}: {error.message}", hint))
+        elif key == "fsdp_config":
+            del opened[key]
+            reason = f"names {text!r}, which is not read"
+            skipped.append(Skipped(source._replace(key=key), reason, "write its keys under fsdp_config, or --set them"))
+    return opened, skipped
+
+
+def _not_understood(source: Source, key: str, wanted: str) -> Skipped:
+    return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
 
 
 def _constant(value: object, _: object) -> object:
     return value
 
 
-def detect_trainer(data: Mapping[str, Any]) -> str | None:
-    """Tell the TRL trainer from keys only it has; None when nothing decides (a plain Trainer or an unknown script)."""
+def detect_trainer(data: Mapping[str, Any], path: str = "") -> tuple[str | None, str]:
+    """Tell the TRL trainer from keys only it has, else from a word in the path of a file that is TRL's by its other keys.
+
+    Returns:
+        The trainer, None when nothing decides (a plain Trainer or an unknown script), and what decided, as a key.
+    """
     scores = {name: len(marks & data.keys()) for name, marks in _TRL_MARKS.items()}
+    if data.get("loss_type") in _PREFERENCE_LOSSES:
+        scores["dpo"] += 1
     best = max(scores, key=lambda name: scores[name])
-    if scores[best] == 0 or list(scores.values()).count(scores[best]) > 1:
-        return None
-    return best
+    if scores[best] and list(scores.values()).count(scores[best]) == 1:
+        return best, "(keys of this trainer)"
+    if scores[best] or _TRL_SHARED & data.keys():
+        words = re.split(r"[^a-z]+", "/".join(path.lower().replace(os.sep, "/").split("/")[-3:]))
+        named = _TRAINER_WORDS.intersection(words)
+        if len(named) == 1:
+            return named.pop(), "(path of this file)"
+    return None, ""
 
 
 def _keys(entry: Key | tuple[Key, ...]) -> tuple[Key, ...]:

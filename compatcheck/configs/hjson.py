@@ -46,7 +46,7 @@ class _Parser:
         at = self.at if at is None else at
         line = self.text.count("\n", 0, at) + 1
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
-        hint = "is the file complete?" if at >= len(self.text.rstrip()) else None
+        hint = "is the file complete?" if at >= len(self.text.rstrip()) else "mend it there"
         return InputError(
             f"not valid JSON: {message} (column {column})",
             source=Source(self.path, None, line),
@@ -96,19 +96,19 @@ class _Parser:
                 raise self.error(msg)
             start = self.at
             key = self.quoted() if char in {'"', "'"} else self.bare_key()
+            dotted = f"{where}.{key}" if where else key
             if key in result:
                 message = f"duplicate key {key!r}"
                 line = self.text.count("\n", 0, start) + 1
                 raise InputError(
                     message,
-                    source=Source(self.path, key, line),
+                    source=Source(self.path, dotted, line),
                     hint="keep one; DeepSpeed refuses duplicates",
                 )
             if self.space() != ":":
                 msg = f"expected ':' after {key!r}"
                 raise self.error(msg)
             self.at += 1
-            dotted = f"{where}.{key}" if where else key
             self.lines[dotted] = self.text.count("\n", 0, start) + 1
             result[key] = self.value(dotted, depth + 1)
             if self.space() == ",":
@@ -175,8 +175,13 @@ class _Parser:
         for pattern, convert in ((_NUMBER, json.loads), (re.compile("true|false|null"), _WORDS.__getitem__)):
             match = pattern.match(self.text, self.at)
             if match and _END_OF_WORD.match(self.text, match.end()):
+                try:
+                    value = convert(match.group())
+                except ValueError:  # Python's limit on the digits of an integer
+                    msg = "an integer of thousands of digits"
+                    raise self.error(msg) from None
                 self.at = match.end()
-                return convert(match.group())
+                return value
         end = self.text.find("\n", self.at)
         end = len(self.text) if end < 0 else end
         word = self.text[self.at : end].strip()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from compatcheck.core.document import AUTO, Document, Statement
 from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 from compatcheck.rules.vocabulary import nearest, parse_value
 
@@ -66,6 +67,13 @@ def translate(
     for key, value in leaves:
         entry = table.get(key)
         if entry is None:
+            misplaced = _misplaced(key, value, table)
+            if misplaced is not None:
+                name, wanted = misplaced
+                skip = Skipped(source._replace(key=name), f"value of {name} is not understood", f"expected {wanted}")
+                if skip not in skipped:
+                    skipped.append(skip)
+                continue
             if irrelevant(key):
                 statements.append(Statement(None, key, value))
             else:
@@ -91,8 +99,20 @@ def translate(
     return Translation(tuple(statements), tuple(unread), tuple(skipped))
 
 
+def _misplaced(key: str, value: object, table: Mapping[str, object]) -> tuple[str, str] | None:
+    """Find a section written as one value, or a value written as a section; return its key and what is expected."""
+    if value and not isinstance(value, Mapping) and any(name.startswith(f"{key}.") for name in table):
+        return key, "a mapping of keys"
+    parent = key
+    while "." in parent:
+        parent = parent.rpartition(".")[0]
+        if table.get(parent) and not any(name.startswith(f"{parent}.") for name in table):
+            return parent, "one value, not a mapping"
+    return None
+
+
 def _short(value: object) -> str:
-    text = repr(value)
+    text = redact(repr(value))
     return text if len(text) <= 40 else text[:37] + "…"
 
 

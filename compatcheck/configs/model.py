@@ -77,7 +77,9 @@ def _document(config: Mapping[str, Any], path: str, counts: ParameterCounts | No
     source = Source(path)
     statements: list[Statement] = []
     skipped: list[Skipped] = []
-    for fact, (value, key) in dimensions(config).items():
+    for dimension, (value, key) in dimensions(config, path).items():
+        # a file states how its weights are stored; in which dtype they are loaded is the program's choice
+        fact = "model.stored_dtype" if dimension == "model.load_dtype" else dimension
         try:
             statements.append(Statement(fact, key, parse_value(fact, value, source._replace(key=key))))
         except UsageError as error:
@@ -106,7 +108,7 @@ def _read_path(path: str) -> Document:
     config = expect_mapping(parse_json(read_text(file), file), file, "a model configuration")
     if not recognise(config):
         msg = "has no model_type, so it is not a model configuration"
-        raise InputError(msg, source=Source(file, "model_type"))
+        raise InputError(msg, source=Source(file, "model_type"), hint="name the config.json that save_pretrained wrote")
     if directory is not None and _holds_weights(directory):
         return _with_weights(config, file, directory)
     return read_data(config, file)
@@ -155,10 +157,10 @@ def _cached(name: str, environ: Mapping[str, str]) -> str | None:
     try:
         with open(os.path.join(repository, "refs", "main"), encoding="utf-8") as stream:
             snapshots = [stream.read().strip()]
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the name, a reference that is not text
         try:
             snapshots = sorted(os.listdir(os.path.join(repository, "snapshots")))
-        except OSError:
+        except (OSError, ValueError):
             return None
     for snapshot in reversed(snapshots):
         directory = os.path.join(repository, "snapshots", snapshot)

@@ -123,7 +123,9 @@ def follow_references(
                     has_model = True
                 elif kind == "deepspeed" and name != "auto":
                     file = _beside(document.source.path, name)
-                    if os.path.realpath(file) not in present:
+                    if os.path.realpath(file) == os.path.realpath(document.source.path):
+                        skipped.append(Skipped(place, f"names {name!r}, this very file", "name the DeepSpeed file"))
+                    elif os.path.realpath(file) not in present:
                         present.add(os.path.realpath(file))
                         extra.append(deepspeed.read(file))
             except InputError as error:

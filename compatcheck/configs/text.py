@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
 from typing import Any
 
 from compatcheck.core.errors import InputError
@@ -21,31 +21,32 @@ def read_text(path: str) -> str:
     Raises:
         InputError: missing, a directory, a pickle, too large, or not UTF-8; with the remedy.
     """
-    file = Path(path)
     place = Source(path)
-    if file.suffix in PICKLES:
+    if os.path.splitext(path)[1] in PICKLES:
         msg = "is a pickle, which can run code when loaded, so it is not opened"
         raise InputError(
             msg,
             source=place,
             hint='write the arguments as JSON instead: python -c "import json, torch; '
-            f"print(json.dumps(torch.load('{file.name}', weights_only=False).to_dict(), default=str))\"",
+            f"print(json.dumps(torch.load('{os.path.basename(path)}', weights_only=False).to_dict(), default=str))\"",
         )
     try:
-        if file.is_dir():
+        if os.path.isdir(path):
             msg = "is a directory, a file is needed"
             raise InputError(msg, source=place, hint="name a file in it")
-        if file.exists() and not file.is_file():
+        if os.path.exists(path) and not os.path.isfile(path):
             msg = "is not a regular file"
-            raise InputError(msg, source=place)
-        with file.open("rb") as stream:
+            raise InputError(msg, source=place, hint="write its content to a file and name that")
+        with open(path, "rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        msg = f"cannot be read: {error.strerror or error}"
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        if isinstance(error, InputError):
+            raise
+        msg = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise InputError(msg, source=place, hint="check the path") from None
     if len(raw) > MAX_BYTES:
         msg = f"is larger than {MAX_BYTES >> 20} MiB, which no configuration is"
-        raise InputError(msg, source=place)
+        raise InputError(msg, source=place, hint="check that this is the file you mean")
     encoding = "utf-16" if raw[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig"
     try:
         text = raw.decode(encoding)
@@ -55,7 +56,7 @@ def read_text(path: str) -> str:
         raise InputError(msg, source=Source(path, None, line), hint="save it as UTF-8") from None
     if "\0" in text:
         msg = "holds NUL bytes, so it is not a text file"
-        raise InputError(msg, source=place)
+        raise InputError(msg, source=place, hint="save it as UTF-8 text, or check that this is the file you mean")
     return text
 
 
@@ -81,13 +82,12 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
         return data
 
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        data = json.loads(text, object_pairs_hook=unique)
     except _DuplicateKeyError as error:
-        key = str(error)
-        msg = f"duplicate key {key!r}"
+        msg = f"duplicate key {str(error)!r}"
         raise InputError(
             msg,
-            source=Source(path, key, _second_line(text, key)),
+            source=_second_place(text, path, str(error)),
             hint="keep one of the two; a program would silently use the last",
         ) from None
     except json.JSONDecodeError as error:
@@ -95,17 +95,53 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
         raise InputError(
             msg,
             source=Source(path, None, error.lineno),
-            hint="is the file complete?" if error.pos >= len(text.rstrip()) else None,
+            hint="is the file complete?"
+            if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+            else "mend it there; plain JSON has no comments and no comma before a closing bracket",
         ) from None
     except RecursionError:
-        msg = "is nested too deeply"
-        raise InputError(msg, source=Source(path)) from None
+        raise _too_deep(path) from None
+    except ValueError:  # Python's limit on the digits of an integer
+        msg = "holds an integer of thousands of digits"
+        raise InputError(msg, source=Source(path), hint=_NO_CONFIGURATION) from None
+    if _exceeds_depth(data):
+        raise _too_deep(path)
+    return data
 
 
-def _second_line(text: str, key: str) -> int | None:
-    first = text.find(json.dumps(key))
-    second = text.find(json.dumps(key), first + 1)
-    return text.count("\n", 0, second) + 1 if second >= 0 else None
+_NO_CONFIGURATION = "such a file is not a configuration"
+
+
+def _too_deep(path: str) -> InputError:
+    return InputError(f"is nested more than {MAX_DEPTH} levels deep", source=Source(path), hint=_NO_CONFIGURATION)
+
+
+def _exceeds_depth(data: Any) -> bool:  # noqa: ANN401 (JSON)
+    level = [data]
+    for _ in range(MAX_DEPTH):
+        inner: list[Any] = []
+        for value in level:
+            inner.extend(
+                item
+                for item in (value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+                if isinstance(item, dict | list)
+            )
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
+def _second_place(text: str, path: str, key: str) -> Source:
+    """Find the repeated key; the Hjson parser keeps positions and refuses duplicates too."""
+    from compatcheck.configs.hjson import parse_hjson  # noqa: PLC0415 (only on the way to an error)
+
+    try:
+        parse_hjson(text, path)
+    except InputError as error:
+        if error.source is not None and error.source.key is not None:
+            return error.source
+    return Source(path, key)
 
 
 def parse_yaml(text: str, path: str) -> Any:  # noqa: ANN401 (YAML)
@@ -116,37 +152,108 @@ def parse_yaml(text: str, path: str) -> Any:  # noqa: ANN401 (YAML)
     """
     import yaml  # noqa: PLC0415 (costs 30 ms; only for YAML inputs)
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if _may_nest_deeply(text):
+        _refuse_deep_yaml(text, path, yaml, kind)
+    loader = kind(text)
     try:
         node = loader.get_single_node()
         if node is None:
             return None
         _check(node, path, 0, {}, [0])
         return loader.construct_document(node)
+    except InputError:
+        raise
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = None if mark is None else mark.line + 1
-        msg = f"not valid YAML: {getattr(error, 'problem', None) or error}"
-        raise InputError(
-            msg,
-            source=Source(path, None, line),
-        ) from None
-    except (RecursionError, ValueError) as error:
-        msg = f"not valid YAML: {error}"
-        raise InputError(msg, source=Source(path)) from None
+        raise _not_yaml(error, path) from None
+    except RecursionError:
+        raise _too_deep(path) from None
+    except ValueError as error:  # a date that does not exist, an integer of thousands of digits
+        msg = f"not valid YAML: {str(error).partition(';')[0]}"
+        raise InputError(msg, source=_bad_scalar(text, path, kind), hint="quote the value, or mend it") from None
     finally:
         loader.dispose()
+
+
+def _not_yaml(error: Any, path: str) -> InputError:  # noqa: ANN401 (yaml.YAMLError)
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    hint = "mend it there; check indentation, quotes and brackets"
+    if "constructor" in problem:
+        hint = "tags would run code or are unknown; write the plain value"
+    elif "another document" in problem:
+        problem = "the file holds several documents"
+        hint = "put each document into a file of its own"
+    elif "unhashable" in problem:
+        problem = "a key is a list or a mapping"
+        hint = "a template such as {{ name }} has to be filled in first"
+    return InputError(
+        f"not valid YAML: {problem}",
+        source=Source(path, None, None if mark is None else mark.line + 1),
+        hint=hint,
+    )
+
+
+def _bad_scalar(text: str, path: str, kind: Any) -> Source:  # noqa: ANN401 (a yaml loader)
+    """Find the value that cannot be constructed; its error carries no place."""
+    loader = kind(text)
+    try:
+        pending = [("", loader.get_single_node())]
+        while pending:
+            key, node = pending.pop()
+            if node.id == "mapping":
+                pending += [(f"{key}.{name.value}".lstrip("."), value) for name, value in reversed(node.value)]
+            elif node.id == "sequence":
+                pending += [(key, item) for item in reversed(node.value)]
+            else:
+                try:
+                    loader.construct_object(node)
+                except ValueError:
+                    return Source(path, key or None, node.start_mark.line + 1)
+    finally:
+        loader.dispose()
+    return Source(path)
+
+
+def _may_nest_deeply(text: str) -> bool:
+    """Tell whether a YAML text has enough brackets and dashes to nest beyond what its C parser survives."""
+    return text.count("[") + text.count("{") + text.count("- ") + text.count("? ") > MAX_DEPTH
+
+
+def _refuse_deep_yaml(text: str, path: str, yaml: Any, kind: Any) -> None:  # noqa: ANN401 (the module, a loader)
+    """Refuse deep nesting from the events alone: composing nodes recurses in C, and tens of thousands of levels crash it.
+
+    Raises:
+        InputError: more than `MAX_DEPTH` levels.
+    """
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=kind):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise _at(event, path, f"is nested more than {MAX_DEPTH} levels deep", None, _NO_CONFIGURATION)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.YAMLError as error:
+        raise _not_yaml(error, path) from None
+
+
+_OPEN = -1
+"""Size of a node whose inside is being looked at."""
 
 
 def _check(node: Any, path: str, depth: int, sizes: dict[int, int], budget: list[int]) -> int:  # noqa: ANN401 (yaml.Node)
     """Refuse duplicate keys, deep nesting and aliases that expand beyond `MAX_NODES`; return the expanded size."""
     key = id(node)
+    if sizes.get(key) == _OPEN:
+        raise _at(node, path, "an alias refers to the value it stands in", None, "write the value out")
     if key in sizes:
         budget[0] += sizes[key]
     else:
         if depth > MAX_DEPTH:
-            raise _at(node, path, "is nested too deeply")
-        sizes[key] = 1
+            raise _at(node, path, f"is nested more than {MAX_DEPTH} levels deep", None, _NO_CONFIGURATION)
+        sizes[key] = _OPEN
         size = 1
         if node.id == "mapping":
             names = set()
@@ -166,7 +273,7 @@ def _check(node: Any, path: str, depth: int, sizes: dict[int, int], budget: list
             path,
             f"its aliases expand to more than {MAX_NODES} values",
             None,
-            "such a file is not a configuration",
+            _NO_CONFIGURATION,
         )
     return sizes[key]
 
@@ -177,7 +284,7 @@ def _at(node: Any, path: str, message: str, key: str | None = None, hint: str | 
 
 def parse_json_or_yaml(text: str, path: str) -> Any:  # noqa: ANN401 (JSON or YAML)
     """Parse by suffix: ``.json`` as JSON, ``.yaml``/``.yml`` as YAML, anything else as JSON when it looks like it."""
-    suffix = Path(path).suffix.lower()
+    suffix = os.path.splitext(path)[1].lower()
     if suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip()[:1] in {"{", "["}):
         return parse_json(text, path)
     return parse_yaml(text, path)
@@ -192,5 +299,5 @@ def expect_mapping(data: Any, path: str, what: str) -> dict[str, Any]:  # noqa: 
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         found = "nothing" if data is None else "a list" if isinstance(data, list) else f"a {type(data).__name__}"
         msg = f"holds {found}, {what} is a mapping of keys to values"
-        raise InputError(msg, source=Source(path))
+        raise InputError(msg, source=Source(path), hint="is this the file you meant?")
     return data

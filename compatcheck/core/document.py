@@ -1,11 +1,8 @@
 """What a configuration file says, key by key, before anything is merged, defaulted or derived."""
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from compatcheck.core.source import Skipped, Source
+from compatcheck.core.source import Skipped, Source
 
 
 class Auto:

@@ -1,13 +1,9 @@
 """What is installed, locked or required: distributions, components and damage, read from metadata."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from compatcheck.core.source import Skipped, Source
+from compatcheck.core.source import Skipped, Source
 
 
 class Package(NamedTuple):

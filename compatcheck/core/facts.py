@@ -1,12 +1,9 @@
 """Facts: the resolved values that rules are evaluated on, each with its origin and every place it came from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from compatcheck.core.source import Source
+from compatcheck.core.source import Source
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A fact's value; tuples are sets of names. None is an explicit "none" (no quantisation), unknown facts are absent."""

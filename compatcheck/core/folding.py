@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.report import severity_rank
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from compatcheck.core.source import Skipped
 
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_GUESS = re.compile(r"(?:; )?did you mean .*")
 
 
 class FoldedFinding(NamedTuple):
@@ -38,10 +40,16 @@ def fold_findings(findings: Iterable[Finding]) -> list[FoldedFinding]:
         if finding.suppressed is None:
             groups.setdefault((finding.rule_id, finding.role, finding.status), []).append(finding)
     folded = [
-        FoldedFinding(max(group, key=_weight), tuple(dict.fromkeys(finding.subject for finding in group)))
+        FoldedFinding(_choose(group), tuple(dict.fromkeys(finding.subject for finding in group)))
         for group in groups.values()
     ]
     return sorted(folded, key=_order)
+
+
+def _choose(group: list[Finding]) -> Finding:
+    """Return the worst finding; among equals the one with the most common open questions."""
+    questions = Counter(finding.needs for finding in group)
+    return max(group, key=lambda finding: (*_weight(finding), questions[finding.needs]))
 
 
 def _order(entry: FoldedFinding) -> tuple[int, ...]:
@@ -55,12 +63,11 @@ def _weight(finding: Finding) -> tuple[int, int]:
 
 
 def fold_skips(skipped: Iterable[Skipped]) -> list[FoldedSkips]:
-    """Group inputs by why they were left out; the names that a reason quotes do not count."""
-    groups: dict[tuple[str, str | None], list[Skipped]] = {}
+    """Group inputs by why they were left out; names that a reason quotes and guesses at others do not count."""
+    groups: dict[tuple[str, str], list[Skipped]] = {}
     for entry in skipped:
-        groups.setdefault((_QUOTED.sub("…", entry.reason), entry.hint and _QUOTED.sub("…", entry.hint)), []).append(
-            entry
-        )
+        hint = _QUOTED.sub("", _GUESS.sub("", entry.hint or ""))
+        groups.setdefault((_QUOTED.sub("", entry.reason), hint), []).append(entry)
     return [FoldedSkips(group[0], tuple(group[1:])) for group in groups.values()]
 
 

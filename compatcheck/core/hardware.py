@@ -1,11 +1,8 @@
 """Devices of a node: what was measured, declared or could not be read."""
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from compatcheck.core.source import Skipped, Source
+from compatcheck.core.source import Skipped, Source
 
 
 class Hardware(NamedTuple):

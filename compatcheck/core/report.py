@@ -1,14 +1,10 @@
 """What a run found: findings, what they cost, what would decide the open ones, and what was not checked."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from compatcheck.core.facts import Fact, Value
-    from compatcheck.core.source import Skipped, Source
+from compatcheck.core.facts import Fact, Value
+from compatcheck.core.source import Skipped, Source
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """Weakest first."""

@@ -1,7 +1,5 @@
 """Where a value came from: a file, a line in it, a key, or a spoken origin such as an option."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -8,8 +8,11 @@ from compatcheck.core.report import SEVERITIES, severity_rank
 from compatcheck.core.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from compatcheck.core.facts import Fact, Value
     from compatcheck.core.report import Finding, FindingImpact, Report
+    from compatcheck.core.source import Source
 
 
 class Summary(NamedTuple):
@@ -110,3 +113,29 @@ def fact_text(fact: Fact) -> str:
     if isinstance(fact.value, int) and not isinstance(fact.value, bool) and abs(fact.value) >= 100_000:
         return f"{fact.name} = {fact.value:,}"
     return f"{fact.name} = {value_text(fact.value)}"
+
+
+def place_text(fact: Fact, base: str = "") -> str:
+    """Write where a fact comes from: ``train.yaml:7``, a default and its owner, or how it was derived.
+
+    Args:
+        fact: the fact.
+        base: directory, with its slash, to leave out of paths.
+    """
+    if fact.origin == "derived" or not fact.sources:
+        return fact.note or fact.origin
+    source = fact.sources[0]
+    if source.path.startswith("default of"):
+        return source.path + (f" {fact.note}" if fact.note else "")
+    path = source.path.removeprefix(base)
+    place = path if source.line is None else f"{path}:{source.line}"
+    if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
+        return place
+    return f"{place} ({source.key})"
+
+
+def shared_directory(sources: Iterable[Source]) -> str:
+    """Return the directory, with its slash, that holds every file among the sources; empty when there is no such one."""
+    paths = {source.path for source in sources if "/" in source.path and " " not in source.path}
+    directories = {path.rpartition("/")[0] + "/" for path in paths}
+    return directories.pop() if len(directories) == 1 else ""

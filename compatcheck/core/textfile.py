@@ -40,6 +40,8 @@ def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
         message = "no such file"
         raise InputError(message, source=source, hint="check the path") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        if isinstance(error, InputError):
+            raise
         reason = getattr(error, "strerror", None) or str(error)
         message = f"could not be read: {reason}"
         raise InputError(message, source=source, hint="check the path and its permissions") from None

@@ -21,7 +21,7 @@ _UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([0-9]{1,30})(?:\.([0-9]{1,30}))?\s*([kmgt]?i?b?)\s*", re.IGNORECASE)
 
 DTYPE_BYTES = {
     "float64": 8.0,
@@ -88,8 +88,8 @@ def parse_bytes(text: str) -> int | None:
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
-    number, unit = match.group(1), match.group(2).lower()
+    whole, fraction, unit = match.group(1), match.group(2) or "", match.group(3).lower()
     if len(unit) == 1 and unit != "b":
         unit += "ib"
     factor = _UNITS.get(unit if unit.endswith("b") or not unit else unit + "b")
-    return None if factor is None else int(float(number) * factor)
+    return None if factor is None else int(whole + fraction) * factor // 10 ** len(fraction)

@@ -114,6 +114,8 @@ def _compile_clause(text: str) -> list[list[str]]:
         if re.search(r"[\s;)]", operand):
             raise _invalid(text, "a literal version holds no blank")
         return [["===", operand.lower().partition("+")[0]]]
+    if comparison in _PLAIN_OPERATORS and _plain_release(operand) is not None:
+        return [[comparison, operand]]
     wildcard = operand.endswith(".*")
     try:
         version = _parse(operand.removesuffix(".*"))
@@ -175,15 +177,20 @@ def contains(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Members
 
 
 @lru_cache(maxsize=8192)
-def _plain_release(text: str) -> tuple[int, ...] | None:
-    """Return the numbers of a plain final release without trailing zeros; None for every other version."""
-    parts = text.split(".")
-    if not all(part.isascii() and part.isdigit() and len(part) < _MAX_DIGITS for part in parts):
+def _plain_release(text: str) -> tuple[tuple[int, ...], int] | None:
+    """Return the numbers of a final or post release, without trailing zeros, and its post number, -1 for a final one.
+
+    Returns:
+        A pair that orders as the versions do; None for every other kind of version.
+    """
+    numbers, dot, post = text.partition(".post")
+    parts = numbers.split(".")
+    if not all(part.isascii() and part.isdigit() and len(part) < _MAX_DIGITS for part in (*parts, post or "0")):
         return None
-    numbers = [int(part) for part in parts]
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
+    release = [int(part) for part in parts]
+    while release and not release[-1]:
+        release.pop()
+    return tuple(release), int(post or "0") if dot else -1
 
 
 def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Membership | None:
@@ -206,6 +213,8 @@ def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> 
             compare = _PLAIN_OPERATORS.get(clause[0])
             if bound is None or compare is None:
                 return None
+            if clause[0] == ">" and release[0] == bound[0] and release[1] >= 0 > bound[1]:
+                fits = False  # PEP 440: ">1.0" leaves out 1.0.post1
             fits = fits and compare(release, bound)
         held = held or fits
     return "yes" if held else "no"
@@ -367,25 +376,31 @@ def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
     return "none" if answers == {"no"} else "some"
 
 
-def nearest_releases(bounds: Bounds, version: str, releases: Iterable[str]) -> tuple[str | None, str | None]:
+def nearest_releases(bounds: Bounds, version: str, releases: Sequence[str]) -> tuple[str | None, str | None]:
     """Find the nearest final releases below and above a version that a range does not hold.
+
+    Args:
+        bounds: the compiled range of a rule.
+        version: the version to look around.
+        releases: the known releases, oldest first.
 
     Returns:
         The highest good release below ``version`` and the lowest good one above it, each None where there is none or
         where ``version`` is not PEP 440.
     """
-    here = parse_version(version)
-    below: tuple[Version, str] | None = None
-    above: tuple[Version, str] | None = None
-    for release in releases:
-        parsed = parse_version(release)
-        if here is None or parsed is None or parsed.is_prerelease or parsed == here:
-            continue
-        nearer = below is None or parsed > below[0] if parsed < here else above is None or parsed < above[0]
-        if not nearer or contains(bounds, release) != "no":
-            continue
-        if parsed < here:
-            below = (parsed, release)
-        else:
-            above = (parsed, release)
-    return (below and below[1]), (above and above[1])
+    below = next((release for release in reversed(releases) if _is_good(release, version, bounds, -1)), None)
+    above = next((release for release in releases if _is_good(release, version, bounds, 1)), None)
+    return below, above
+
+
+def _is_good(release: str, version: str, bounds: Bounds, side: int) -> bool:
+    """Tell whether a final release lies below (-1) or above (1) a version and outside a range."""
+    one, other = _plain_release(release), _plain_release(version.strip().partition("+")[0])
+    if one is None or other is None:
+        parsed, here = parse_version(release), parse_version(version)
+        if parsed is None or here is None or parsed.is_prerelease:
+            return False
+        order = (parsed > here) - (parsed < here)
+    else:
+        order = (one > other) - (one < other)
+    return order == side and contains(bounds, release) == "no"

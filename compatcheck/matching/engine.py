@@ -8,6 +8,7 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.report import Finding, FindingImpact, FindingReference, severity_rank
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.versions import contains
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from compatcheck.resolution.subject import Subject
-    from compatcheck.rules.database import CompiledRule, RuleSet
+    from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 
 IMPLIED = {
     "deepspeed": ("deepspeed",),
@@ -155,7 +156,12 @@ def build(
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
     severity, remark = rate(impact, _integer(device), _integer(host))
     used = _used_facts(rule, decision, facts, scope)
-    assumptions = (*decision.assumptions, *assumed, *((remark,) if remark and decision.status != SILENT else ()))
+    assumptions = (
+        *decision.assumptions,
+        *_unchecked(decision, texts, scope),
+        *assumed,
+        *((remark,) if remark and decision.status != SILENT else ()),
+    )
     return Finding(
         rule_id=rule.id,
         subject=subject.id,
@@ -176,6 +182,16 @@ def build(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),
     )
+
+
+def _unchecked(decision: Decision, texts: Texts, scope: FactScope) -> Iterator[str]:
+    """Say where a release is newer than the last one a rule was checked on."""
+    for name in decision.packages:
+        package, last = scope.package(name), texts.checked_through.get(name)
+        if package is None or package.version is None or last is None:
+            continue
+        if contains([[[">", last]]], package.version) == "yes":
+            yield f"{name} {package.version} is newer than {last}, the last release this was checked on"
 
 
 class _FullTuning(FactScope):

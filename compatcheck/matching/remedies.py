@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
-from compatcheck.core.versions import compile_specifier, contains, nearest_releases, parse_version
+from compatcheck.core.versions import compile_specifier, contains, nearest_releases
+from compatcheck.resolution.defaults import READERS_BENEATH
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[
             case "upgrade" | "downgrade" as verb:
                 entry = _change_release(rule, verb, target, scope)
             case "set":
-                entry = _set(target)
+                entry = _set(target, scope)
             case "env":
                 pairs = " ".join(f"{name}={value}" for name, value in target.items())
                 entry = (f"set {pairs} in the environment", f"export {pairs}")
@@ -35,9 +36,26 @@ def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[
     return tuple(written)
 
 
-def _set(target: Mapping[str, Any]) -> tuple[str, str | None]:
-    words = ", ".join(f"{name} to {_word(value)}" for name, value in target.items())
-    return f"set {words}", None
+def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None]:
+    words = []
+    for name, value in target.items():
+        key = _key_of(name, scope)
+        words.append(f"{key} to {_word(value)} ({name})" if key else f"{name} to {_word(value)}")
+    return f"set {', '.join(words)}", None
+
+
+def _key_of(name: str, scope: FactScope) -> str | None:
+    """Return how the program of this run spells a fact, at its release; None when that is not known."""
+    framework = scope.facts.get("training.framework")
+    readers = [] if framework is None else [str(framework.value), *READERS_BENEATH.get(str(framework.value), ())]
+    if "training.zero_stage" in scope.facts:
+        readers.append("deepspeed")
+    for reader in readers:
+        for row in scope.rules.section(f"defaults/{reader}") or ():
+            fits = all(scope.in_range(package, bounds) == "yes" for package, bounds in row["ranges"].items())
+            if row["fact"] == name and row["key"] is not None and fits:
+                return str(row["key"])
+    return None
 
 
 def _word(value: object) -> str:
@@ -77,7 +95,7 @@ def _nearest(
     scope: FactScope,
 ) -> str | None:
     """Find the release nearest to the installed one that the rule does not hold and the remedy allows."""
-    if current is None or parse_version(current) is None:
+    if current is None:
         return None
     bad = [
         bounds

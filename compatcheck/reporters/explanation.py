@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.summary import place_text, shared_directory, value_text
 from compatcheck.core.units import format_bytes
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _conditions(conditions: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (s
             subsequent_indent="         ",
         )
         for fact in condition.facts:
-            yield f"           {fact.name} = {_show(fact)}{_place(fact, base)}"
+            yield f"           {_named(fact)}  [{place_text(fact, base)}]"
         for name in condition.missing:
             yield f"           {name} is unknown"
 
@@ -90,7 +91,7 @@ def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see fo
         return
     yield from wrap(f"size: {formula}", _WIDTH, initial_indent="  ", subsequent_indent="        ")
     for fact in explanation.size_facts:
-        yield f"           {fact.name} = {_show(fact)}{_place(fact, base)}"
+        yield f"           {_named(fact)}  [{place_text(fact, base)}]"
     if explanation.expected_bytes is None:
         yield f"        needs {', '.join(explanation.size_needs)}"
     else:
@@ -113,30 +114,8 @@ def _blocking(explanation: Any) -> list[str]:  # noqa: ANN401 (see format_explan
 
 
 def _because(condition: Any) -> str:  # noqa: ANN401 (see format_explanation)
-    found = ", ".join(f"{fact.name} {_show(fact)}" for fact in condition.facts)
+    found = ", ".join(f"{_named(fact)}" for fact in condition.facts)
     return f"{condition.text} (found {found})" if found else condition.text
-
-
-def _show(fact: Fact) -> str:
-    if fact.value is None:
-        return "none"
-    if isinstance(fact.value, bool):
-        return "true" if fact.value else "false"
-    if isinstance(fact.value, tuple):
-        return ", ".join(fact.value) or "(none)"
-    return f"{fact.value:,}" if isinstance(fact.value, int) else str(fact.value)
-
-
-def _place(fact: Fact, base: str) -> str:
-    if fact.note:
-        return f"  [{fact.note}]"
-    if not fact.sources:
-        return f"  [{fact.origin}]"
-    source = fact.sources[0]
-    place = source.path.removeprefix(base) if source.line is None else f"{source.path.removeprefix(base)}:{source.line}"
-    if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
-        return f"  [{place}]"
-    return f"  [{place} {source.key}]"
 
 
 def _base(explanation: Any) -> str:  # noqa: ANN401 (see format_explanation)
@@ -147,9 +126,17 @@ def _base(explanation: Any) -> str:  # noqa: ANN401 (see format_explanation)
         *(part for parts in explanation.alternatives for part in parts),
     ]
     facts = [fact for condition in conditions for fact in condition.facts] + list(explanation.size_facts)
-    paths = {source.path for fact in facts for source in fact.sources if "/" in source.path and " " not in source.path}
-    directories = {path.rpartition("/")[0] + "/" for path in paths}
-    return directories.pop() if len(directories) == 1 else ""
+    return shared_directory(source for fact in facts for source in fact.sources)
+
+
+def _named(fact: Fact) -> str:
+    """Write a fact with exact numbers: an explanation is arithmetic."""
+    value = (
+        f"{fact.value:,}"
+        if isinstance(fact.value, int) and not isinstance(fact.value, bool)
+        else value_text(fact.value)
+    )
+    return f"{fact.name} {value}" if "." not in fact.name else f"{fact.name} = {value}"
 
 
 def _evidence(names: tuple[str, ...]) -> str:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.report import SubjectReport
 from compatcheck.core.source import Skipped
+from compatcheck.core.summary import place_text, shared_directory
 from compatcheck.core.units import format_bytes
 
 if TYPE_CHECKING:
     from compatcheck.core.facts import Fact, Value
+
+_WIDTH = 80
 
 
 def show(value: Value, name: str = "") -> str:
@@ -37,13 +40,10 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
         if subject.packages:
             known = "complete" if subject.complete else "what is not listed is unknown"
             lines.append(f"  packages     {len(subject.packages)} ({known})")
-        width = max((len(fact.name) for _, fact in subject.facts), default=0)
+        base = shared_directory(source for _, fact in subject.facts for source in fact.sources)
         for _, fact in sorted(subject.facts, key=lambda item: item[1].name):
-            lines.append(f"  {fact.name:<{width}}  {show(fact.value, fact.name)}")
-            lines.append(f"  {'':<{width}}    {_origin(fact)}")
-            lines.extend(
-                f"  {'':<{width}}    not {show(value, fact.name)} ({source})" for value, source in fact.alternatives
-            )
+            lines.append(_row(f"{fact.name} = {show(fact.value, fact.name)}", place_text(fact, base)))
+            lines.extend(_row(f"  not {show(value, fact.name)}", str(source)) for value, source in fact.alternatives)
         for name, values in subject.conflicts:
             told = "; ".join(f"{show(value, name)} at {source}" for value, source in values)
             lines.append(f"  conflict: {name}: {told}")
@@ -59,12 +59,10 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
     return "\n".join(lines) + "\n"
 
 
-def _origin(fact: Fact) -> str:
-    places = ", ".join(str(source) for source in fact.sources[:2])
-    words = fact.note or ""
-    return (
-        f"{fact.origin}: " + " from ".join(part for part in (words, places) if part) if words or places else fact.origin
-    )
+def _row(text: str, place: str) -> str:
+    """Write a fact at the left and where it comes from at the right, on two lines when one is too short."""
+    room = _WIDTH - 2 - len(text) - len(place)
+    return f"  {text}{' ' * room}{place}" if room > 1 else f"  {text}\n      {place}"
 
 
 def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -> str:

@@ -21,8 +21,8 @@ _POINTER_BYTES = 1024
 
 def format_report(report: Report) -> str:
     """Format a report as Markdown of at most ``LIMIT_BYTES`` bytes; what is left out is counted and pointed to."""
-    head = "\n".join(_head(report)) + "\n"
-    tail = f"\n{_escape(closing_line(report))}\n"
+    head = _storable("\n".join(_head(report)) + "\n")
+    tail = _storable(f"\n{_escape(closing_line(report))}\n")
     room = LIMIT_BYTES - _POINTER_BYTES - len(tail.encode())
     text = head
     if len(head.encode()) > room:
@@ -31,7 +31,7 @@ def format_report(report: Report) -> str:
     findings = sorted(report.findings, key=worst_first)
     size = len(head.encode())
     for index, finding in enumerate(findings):
-        block = "\n".join(_details(finding)) + "\n"
+        block = _storable("\n".join(_details(finding)) + "\n")
         size += len(block.encode())
         if size > room:
             left = len(findings) - index
@@ -135,6 +135,11 @@ def _details(finding: Finding) -> Iterator[str]:
 def _escape(text: str) -> str:
     """Write a text so that Markdown and HTML show it as it is, on one line; ``@name`` notifies nobody."""
     return _SPECIAL.sub(lambda match: f"&#{ord(match[1])};", " ".join(text.replace("&", "&amp;").split()))
+
+
+def _storable(text: str) -> str:
+    """Write what is no Unicode (a file name in another encoding) as escapes, so that the size in bytes is known."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _html(text: str) -> str:

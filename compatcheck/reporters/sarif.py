@@ -224,7 +224,7 @@ def physical_location(source: Source, root: str) -> dict[str, Any] | None:
     """Return the place of a source in a file, or None when it is a spoken one."""
     relative = path_in_checkout(source.path, root)
     if relative is not None:
-        artifact = {"uri": quote(relative), "uriBaseId": "%SRCROOT%"}
+        artifact = {"uri": quote(os.fsencode(relative)), "uriBaseId": "%SRCROOT%"}
     elif os.path.exists(source.path):
         artifact = {"uri": Path(os.path.abspath(source.path)).as_uri()}
     else:

@@ -6,12 +6,19 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from compatcheck.core.folding import fold_findings, fold_skips, fold_unknown_versions, shorten
-from compatcheck.core.summary import closing_line, fact_text, needs_text, size_text, value_text
+from compatcheck.core.summary import (
+    closing_line,
+    fact_text,
+    needs_text,
+    place_text,
+    shared_directory,
+    size_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compatcheck.core.facts import Fact
     from compatcheck.core.report import Finding, Report, SubjectReport
 
 MAX_POSSIBLE = 5
@@ -58,7 +65,7 @@ class _Writer:
             if self.quiet:
                 yield from (self.one_line(finding) for finding in findings)
                 continue
-            self.base = _common_directory(findings)
+            self.base = shared_directory(source for finding in findings for source in finding.locations)
             yield self.paint(
                 subject.origin if subject.origin.startswith(subject.id) else subject.id,
                 "1",
@@ -97,9 +104,10 @@ class _Writer:
             options = sorted({_hardware_option(need) for finding in waiting for need in finding.needs})
             yield from self.wrapped(
                 "hardware",
-                f"{count} rule{'s' if count > 1 else ''} wait for {' and '.join(options)}; -v shows them",
+                f"{count} rule{'s wait' if count > 1 else ' waits'} for {' and '.join(options)}; -v shows them",
             )
-        if subject.waiting:
+        configured = any(fact.origin == "configuration" for _, fact in subject.facts)
+        if subject.waiting and not configured:
             yield ""
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
@@ -145,7 +153,7 @@ class _Writer:
         folded = fold_findings(report.findings)
         certain = [entry for entry in folded if entry.finding.status == "affected"]
         possible = [entry for entry in folded if entry.finding.status == "possible"]
-        waiting = [entry for entry in possible if _needs_only_hardware(entry.finding)]
+        waiting = [entry for entry in possible if _needs_only_options(entry.finding)]
         possible = [entry for entry in possible if entry not in waiting]
         yield self.paint(f"{total} configurations and environments; -v reports them one by one", "1")
         for entry in (*certain, *possible[:MAX_POSSIBLE]):
@@ -162,12 +170,16 @@ class _Writer:
             )
             yield from self.wrapped("possible", text)
         if waiting:
-            options = sorted({_hardware_option(need) for entry in waiting for need in entry.finding.needs})
+            needs = {need for entry in waiting for need in entry.finding.needs}
+            options = sorted({"--model" if need.startswith("model.") else _hardware_option(need) for need in needs})
             text = f"{len(waiting)} rule{'s wait' if len(waiting) > 1 else ' waits'} for {' and '.join(options)}"
-            yield from self.wrapped("hardware", text)
-        clean = total - len({finding.subject for finding in report.findings if finding.suppressed is None})
+            yield from self.wrapped("waiting", text)
+        found = {finding.subject for finding in report.findings if finding.suppressed is None}
+        clean = [subject for subject in report.subjects if subject.id not in found]
         if clean:
-            yield from self.wrapped("clean", f"no known problem in {clean} of {total}")
+            bare = sum(not subject.packages for subject in clean)
+            limit = f", {bare} of them with no package known" if bare else ""
+            yield from self.wrapped("none", f"no known problem in {len(clean)} of {total}{limit}")
         for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
             places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
             yield from self.wrapped("conflict", f"{name}: {places}", "33")
@@ -253,7 +265,7 @@ class _Writer:
         label = "because"
         for fact in finding.facts:
             text = fact_text(fact)
-            place = _place(fact).removeprefix(self.base)
+            place = place_text(fact, self.base)
             room = self.width - _LABEL - 2 - len(text) - len(place)
             yield from (
                 self.wrapped(label, text)
@@ -279,26 +291,24 @@ class _Writer:
             head = " " * (_LABEL + 2)
 
 
-def _common_directory(findings: list[Finding]) -> str:
-    """Return the directory, with its slash, that holds every file the findings point at."""
-    paths = {
-        source.path
-        for finding in findings
-        for source in finding.locations
-        if "/" in source.path and " " not in source.path
-    }
-    directories = {path.rpartition("/")[0] + "/" for path in paths}
-    return directories.pop() if len(directories) == 1 else ""
-
-
 def _run_of(subject_id: str) -> str:
     """Name a subject by its configurations where it has any, without the requirement root before them."""
-    return subject_id.split(" + ", 1)[-1]
+    directory, colon, files = subject_id.partition(": ")
+    if not colon:
+        return subject_id.split(" + ", 1)[-1]
+    return f"{directory}/{files.split(' + ', 1)[-1]}"
 
 
 def _needs_only_hardware(finding: Finding) -> bool:
     """Tell whether only something about the machine is missing: its devices, driver or variables."""
     return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
+
+
+def _needs_only_options(finding: Finding) -> bool:
+    """Tell whether only the machine or the model is missing, and the size cannot be told without them."""
+    unsized = finding.impact is None or finding.impact.expected_bytes is None
+    others = tuple(need for need in finding.needs if not need.startswith("model."))
+    return unsized and _needs_only_hardware(finding._replace(needs=others))
 
 
 def _hardware_option(need: str) -> str:
@@ -309,17 +319,3 @@ def _hardware_option(need: str) -> str:
 
 def _first_paragraph(text: str) -> str:
     return text.split("\n\n", 1)[0]
-
-
-def _place(fact: Fact) -> str:
-    if fact.origin == "derived":
-        return fact.note or "derived"
-    if not fact.sources:
-        return fact.origin
-    source = fact.sources[0]
-    if source.path.startswith("default of"):
-        return source.path
-    place = source.path if source.line is None else f"{source.path}:{source.line}"
-    if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
-        return place
-    return f"{place} {source.key}"

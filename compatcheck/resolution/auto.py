@@ -1,19 +1,27 @@
 """Fill in ``auto`` values of a DeepSpeed file the way their owner does.
 
-Only the HF Trainer and accelerate (and TRL above them) fill them in; DeepSpeed itself takes the word for a string. Source of the
-formulas: ``transformers/integrations/deepspeed.py``, ``HfTrainerDeepSpeedConfig.trainer_config_finalize`` and accelerate's
-``DeepSpeedPlugin``.
+Only the HF Trainer and accelerate (and TRL above them) fill them in. Source of the formulas:
+``transformers/integrations/deepspeed.py``, ``HfTrainerDeepSpeedConfig.trainer_config_finalize``, and accelerate's
+``DeepSpeedPlugin`` and ``Accelerator._prepare_deepspeed``, through which the Trainer goes as well: what the Trainer leaves at
+``auto`` (prefetch bucket and persistence threshold below stage 3), accelerate fills in, and it refuses to start on any
+``auto`` that is left then (read in accelerate 0.25.0 and 1.15.0; its ``DeepSpeedPlugin`` run in both).
+
+DeepSpeed itself drops ``auto`` inside ``zero_optimization`` and keeps its own default (``runtime/config_utils.py``,
+``DeepSpeedConfigModel``, 0.16.7); outside of it ``auto`` is an error.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import AUTO
 from compatcheck.core.facts import Fact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from compatcheck.core.document import Document
+    from compatcheck.core.facts import Value
     from compatcheck.core.source import Source
 
 OWNERS = {"hf_trainer", "trl", "accelerate", "llamafactory", "axolotl"}
@@ -24,13 +32,19 @@ _TRAINER_FACTS = {
     "training.gradient_accumulation_steps",
     "training.global_batch_size",
     "training.mixed_precision",
-    "training.optimizer",
-    "training.param_dtype",
-    "training.zero_stage",
-    "training.offload_optimizer",
-    "training.offload_param",
 }
 """``auto`` means: whatever the trainer's own argument or default says."""
+
+_PLUGIN_VALUES: dict[str, Value] = {
+    "training.zero_stage": 2,
+    "training.offload_optimizer": None,
+    "training.offload_param": None,
+    "training.gather_16bit_weights_on_save": False,
+}
+"""What accelerate's ``DeepSpeedPlugin`` puts in place of ``auto`` unless an ``ACCELERATE_DEEPSPEED_…`` variable says otherwise."""
+
+_DROPPED_IN = "zero_optimization."
+"""Section in which DeepSpeed, without an owner of ``auto`` above it, keeps its own default."""
 
 _HIDDEN_SIZE_FORMULAS: dict[str, tuple[Callable[[int], float], str]] = {
     "training.reduce_bucket_size": (lambda hidden: hidden * hidden, "hidden_size²"),
@@ -63,8 +77,11 @@ def fill_in(
             reasons[name] = (
                 "`auto` is filled in by the HF Trainer or accelerate, and no configuration of theirs was given"
             )
-        elif name in _TRAINER_FACTS:
-            continue  # the owner's own default row applies, as for a key left out
+        elif name in _TRAINER_FACTS:  # the owner's own default row applies, as for a key left out
+            reasons[name] = "`auto` takes the program's own argument, which no input states"
+        elif name in _PLUGIN_VALUES:
+            words = "auto in accelerate, unless an ACCELERATE_DEEPSPEED variable says otherwise"
+            resolved[name] = Fact(name, _PLUGIN_VALUES[name], "derived", (source,), words)
         elif name in _HIDDEN_SIZE_FORMULAS:
             hidden = facts.get("model.hidden_size")
             if hidden is None or not isinstance(hidden.value, int):
@@ -80,5 +97,24 @@ def fill_in(
                 f"auto = {words} in the HF Trainer",
             )
         else:
-            reasons[name] = "`auto` is not a value the HF Trainer fills in for this key"
+            reasons[name] = "`auto` is not filled in for this key: accelerate refuses to start"
     return resolved, reasons
+
+
+def drop_unowned(documents: Sequence[Document], facts: Mapping[str, Fact]) -> Sequence[Document]:
+    """Leave out the ``auto`` values that DeepSpeed drops where a run is known to hand its file to DeepSpeed itself."""
+    framework = facts.get("training.framework")
+    if framework is None or framework.value != "deepspeed":
+        return documents
+    return [
+        document._replace(
+            statements=tuple(
+                statement
+                for statement in document.statements
+                if statement.value is not AUTO or not statement.key.startswith(_DROPPED_IN)
+            )
+        )
+        if document.reader == "deepspeed"
+        else document
+        for document in documents
+    ]

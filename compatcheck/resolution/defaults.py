@@ -27,7 +27,7 @@ READERS_BENEATH = {
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
 
-LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate")
+LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers")
 """Libraries beneath the programs, whose defaults come last."""
 
 PROGRAM_NAMES = {
@@ -39,6 +39,7 @@ PROGRAM_NAMES = {
     "llamafactory": "LLaMA-Factory",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
+    "trl_model": "TRL's ModelConfig",
 }
 
 SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -62,10 +63,18 @@ def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[
     keys = {key for document in documents for key in keys_of(document)}
     if "hf_trainer" in chain and "fsdp" in keys:
         chain.insert(chain.index("hf_trainer"), "hf_trainer_fsdp")
+    if "trl" in chain and "model_name_or_path" in keys:
+        chain.insert(chain.index("trl"), "trl_model")
     if "accelerate" in chain and "deepspeed_config" in keys:
         chain.append("accelerate_deepspeed")
+    if "hf_trainer" in chain:
+        chain.append("transformers")
     programs = [reader for reader in chain if reader not in LIBRARIES]
     return [*programs, *(library for library in LIBRARIES if library in chain)]
+
+
+_ANYTHING = "*"
+"""Stands for the keys inside a section that was not understood: none of them is known to be left out."""
 
 
 def keys_of(document: Document) -> set[str]:
@@ -76,8 +85,9 @@ def keys_of(document: Document) -> set[str]:
         if statement.fact is not None or statement.value not in (None, {}, [])
     }
     written.update(key for key, _ in document.unread)
-    written.update(skipped.source.key for skipped in document.skipped if skipped.source.key is not None)
-    keys: set[str] = set()
+    not_understood = {skipped.source.key for skipped in document.skipped if skipped.source.key is not None}
+    written.update(not_understood)
+    keys = {f"{key}.{_ANYTHING}" for key in not_understood}
     for key in written:
         parts = key.split(".")
         keys.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
@@ -95,8 +105,8 @@ def apply_defaults(
         scope: a scope over ``facts``.
         facts: grown in place.
     """
-    undecided: set[str] = set()
     chain = reader_chain(readers, documents)
+    undecided = _left_to_trl(chain, documents, scope)
     for reader in chain:
         rows = scope.rules.section(f"defaults/{reader}")
         if rows:
@@ -104,9 +114,27 @@ def apply_defaults(
             undecided |= _Table(reader, rows, keys, scope, facts).apply(undecided)
 
 
+_SCRIPT_MARKS = {"model_name_or_path", "dataset_name"}
+
+
+def _left_to_trl(chain: Sequence[str], documents: Sequence[Document], scope: FactScope) -> set[str]:
+    """Return the facts whose default depends on whether TRL or a script on the plain Trainer reads the file.
+
+    The shortest files of both hold the same keys. Where the environment has TRL, nothing tells which of them it is, so the
+    defaults that TRL changes stay unknown.
+    """
+    if "hf_trainer" not in chain or "trl" in chain or scope.package("trl") is None:
+        return set()
+    keys = set().union(*(keys_of(document) for document in documents if document.reader == "hf_trainer"))
+    rows = scope.rules.section("defaults/trl") or () if keys >= _SCRIPT_MARKS else ()
+    return {row["fact"] for row in rows}
+
+
 def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
     """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
-    base = "hf_trainer" if reader == "hf_trainer_fsdp" else "accelerate" if reader == "accelerate_deepspeed" else reader
+    base = {"hf_trainer_fsdp": "hf_trainer", "accelerate_deepspeed": "accelerate", "trl_model": "trl"}.get(
+        reader, reader
+    )
     about = {base, *(above for above, beneath in READERS_BENEATH.items() if base in beneath)}
     found = [keys_of(document) for document in documents if document.reader in about]
     return set().union(*found) if found else None
@@ -131,17 +159,23 @@ class _Table:
         while progress:
             settled = [self.settle(row) for row in rows]
             progress = any(settled)
-        open_rows: dict[str, list[Any]] = {}
+        open_rows: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) == _MAYBE:
-                open_rows.setdefault(row["fact"], []).append(self.value(row))
+                open_rows.setdefault(row["fact"], []).append(row)
         left = set()
-        for name, values in open_rows.items():
-            if isinstance(values[0], Unknown) or any(value != values[0] for value in values):
+        for name, candidates in open_rows.items():
+            values = [self.value(row) for row in candidates]
+            differ = isinstance(values[0], Unknown) or any(value != values[0] for value in values)
+            if differ or all(self.depends_on_facts(row) for row in candidates):
                 left.add(name)
             else:
-                self.state(name, values[0], "in every release and case that is possible here")
+                self.state(name, values[0], "in every release that is possible here")
         return left
+
+    def depends_on_facts(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether a row waits for its condition, and not only for a release."""
+        return row["when"] is not None and isinstance(evaluate(row["when"], self.scope), Unknown)
 
     def settle(self, row: Mapping[str, Any]) -> bool:
         """Apply one row when it certainly applies; tell whether that changed anything."""
@@ -157,8 +191,13 @@ class _Table:
     def fits_keys(self, row: Mapping[str, Any]) -> bool:
         """Tell whether the documents leave out what the row needs left out, and write what it needs written."""
         left_out = [*row["absent"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
+        return not any(map(self.may_stand, left_out)) and all(self.is_there(section) for section in row["present"])
+
+    def may_stand(self, key: str) -> bool:
+        """Tell whether a document writes a key, or may write it inside a section that was not understood."""
         keys = self.keys or set()
-        return not any(key in keys for key in left_out) and all(self.is_there(section) for section in row["present"])
+        parts = key.split(".")
+        return key in keys or any(".".join((*parts[:count], _ANYTHING)) in keys for count in range(1, len(parts)))
 
     def is_there(self, section: str) -> bool:
         """Tell whether a section is in a file of this reader or, without such a file, whether a fact says as much."""

@@ -46,7 +46,12 @@ DERIVATIONS = (
         "gpus_per_node × nodes",
     ),
     Derivation("training.sharding", ("training.zero_stage",), lambda stage: "zero" if stage else None, "ZeRO stage"),
-    Derivation("training.sharding", ("training.fsdp_version",), lambda _: "fsdp", "FSDP is configured"),
+    Derivation(
+        "training.sharding",
+        ("training.fsdp_version",),
+        lambda version: "fsdp" if version else None,
+        "FSDP is configured",
+    ),
     Derivation("training.sharding", ("training.fsdp_sharding_strategy",), lambda _: "fsdp", "FSDP is configured"),
     Derivation(
         "training.mixed_precision",

@@ -13,14 +13,18 @@ if TYPE_CHECKING:
 
     from compatcheck.core.source import Source
 
-SETTING, SCRIPT, FRAMEWORK, LIBRARY, DECLARED, MODEL, INSTALLED, MEASURED = range(8)
-"""Ranks of precedence, strongest first: ``--set``, a launch script, the framework's configuration, a DeepSpeed or accelerate
-file, an option such as ``--gpu``, the model's own files, package metadata, a device query."""
+SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED = range(8)
+"""Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, a launch script, the framework's
+configuration, a DeepSpeed or accelerate file, the model's own files, package metadata, a device query."""
 
-ORIGIN_BY_RANK = ("set", "script", "configuration", "configuration", "declared", "model", "installed", "measured")
+ORIGIN_BY_RANK = ("set", "declared", "script", "configuration", "configuration", "model", "installed", "measured")
 
 RANK_BY_READER = {"script": SCRIPT, "deepspeed": LIBRARY, "accelerate": LIBRARY, "model": MODEL}
 """Readers that are not a framework's own configuration."""
+
+DECIDED_BY_DEEPSPEED = {"training.optimizer"}
+"""An ``optimizer`` section replaces what the trainer's own arguments ask for, without a comparison
+(``transformers/integrations/deepspeed.py``, ``deepspeed_optim_sched``)."""
 
 PROGRAMS_THAT_COMPARE = {"hf_trainer", "trl", "accelerate"}
 """Programs that refuse to start when their own arguments and the DeepSpeed file differ."""
@@ -63,7 +67,7 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
     automatic: dict[str, Source] = {}
     conflicts = []
     for name, stated in claims.items():
-        explicit = sorted((claim for claim in stated if claim.value is not AUTO), key=lambda claim: claim.rank)
+        explicit = sorted((claim for claim in stated if claim.value is not AUTO), key=lambda claim: _order(name, claim))
         if not explicit:
             automatic[name] = stated[0].source
             continue
@@ -75,11 +79,19 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
             if claim.value != best.value
         )
         facts[name] = Fact(name, best.value, ORIGIN_BY_RANK[best.rank], agreeing, None, others)  # type: ignore[arg-type]
-        clash = [claim for claim in explicit if claim.value != best.value and _must_agree(best, claim)]
+        differing = [claim for claim in explicit if claim.value != best.value and name not in DECIDED_BY_DEEPSPEED]
+        clash = [claim for claim in differing if _must_agree(best, claim)]
         if clash:
             values = ((best.value, best.source), *((claim.value, claim.source) for claim in clash))
             conflicts.append(Conflict(name, values))  # type: ignore[arg-type]
     return Merged(facts, automatic, tuple(conflicts))
+
+
+def _order(fact: str, claim: Claim) -> tuple[int, int]:
+    """Order claims strongest first; among equals the first one stays first."""
+    if fact in DECIDED_BY_DEEPSPEED and claim.reader == "deepspeed":
+        return FRAMEWORK, 0
+    return claim.rank, 1
 
 
 def _must_agree(best: Claim, other: Claim) -> bool:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Source
-from compatcheck.resolution.auto import fill_in
+from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
 from compatcheck.resolution.scope import FactScope
-from compatcheck.resolution.subject import Subject
+from compatcheck.resolution.subject import Conflict, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,13 +60,10 @@ def resolve(
     merged = merge(claims)
     facts = merged.facts
     readers = _readers(documents, facts)
-    if merged.conflicts:
-        names = tuple(sorted(conflict.fact for conflict in merged.conflicts))
-        sources = tuple(source for conflict in merged.conflicts for _, source in conflict.values)
-        facts["configuration.conflicts"] = Fact("configuration.conflicts", names, "derived", sources)
-    elif documents:
-        facts["configuration.conflicts"] = Fact("configuration.conflicts", (), "derived")
+    _describe_conflicts(merged.conflicts, facts, compared=bool(documents))
     _describe_gpu(facts, rules)
+    if environment is not None and environment.damage:
+        _describe_damage(environment, facts)
     scope = FactScope(facts, environment, rules)
     unresolved: dict[str, str] = {}
     for _ in range(_ROUNDS):
@@ -77,7 +74,7 @@ def resolve(
                 facts.setdefault(name, fact)
         derive(facts)
         if readers:
-            apply_defaults(readers, documents, scope, facts)
+            apply_defaults(readers, drop_unowned(documents, facts), scope, facts)
         if len(facts) == before:
             break
     pending = tuple((name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts)
@@ -97,6 +94,21 @@ def resolve(
             *(skipped for device, _ in hardware for skipped in device.skipped),
         ),
     )
+
+
+def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
+    """State which settings disagree, with their values and places in words."""
+    name = "configuration.conflicts"
+    if conflicts:
+        sources = tuple(source for conflict in conflicts for _, source in conflict.values)
+        words = [
+            f"{conflict.fact}: {', '.join(f'{value} in {source.path}' for value, source in conflict.values)}"
+            for conflict in conflicts
+        ]
+        names = tuple(sorted(conflict.fact for conflict in conflicts))
+        facts[name] = Fact(name, names, "derived", sources, "; ".join(words))
+    elif compared:
+        facts.setdefault(name, Fact(name, (), "derived", (), "no two inputs differ"))
 
 
 def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]:
@@ -155,6 +167,9 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
         value = getattr(device, name)
         if value is not None:
             claims.setdefault(f"hardware.{name}", []).append(Claim(rank, "hardware", value, device.source))
+    if rank == DECLARED and device.gpus_per_node and device.nodes:
+        ranks = device.gpus_per_node * device.nodes
+        claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
 
 
 def _claim_environment(environment: Environment, claims: dict[str, list[Claim]]) -> None:
@@ -175,7 +190,21 @@ def _claim_environment(environment: Environment, claims: dict[str, list[Claim]])
         claim("hardware.driver", driver.version, driver.source)
     if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
         claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
-    for kind in ("duplicated", "mismatched", "pip_over_conda"):
-        names = tuple(sorted(damage.package for damage in environment.damage if damage.kind == kind))
-        if names or environment.complete:
-            claim(f"environment.{kind}", names, place)
+    for kind in DAMAGE:
+        if environment.complete and not any(damage.kind == kind for damage in environment.damage):
+            claim(f"environment.{kind}", (), place)
+
+
+DAMAGE = ("duplicated", "mismatched", "pip_over_conda")
+"""Kinds of damage that are facts."""
+
+
+def _describe_damage(environment: Environment, facts: dict[str, Fact]) -> None:
+    """State what is damaged, with every place and the versions in words."""
+    for kind in DAMAGE:
+        damaged = [damage for damage in environment.damage if damage.kind == kind]
+        if damaged:
+            names = tuple(sorted({damage.package for damage in damaged}))
+            sources = tuple(dict.fromkeys(source for damage in damaged for source in damage.sources))
+            details = "; ".join(damage.detail for damage in damaged)
+            facts[f"environment.{kind}"] = Fact(f"environment.{kind}", names, "derived", sources, details)

@@ -29,8 +29,8 @@ COMPONENT_FACTS = {
 }
 """Components of ``affected`` and the facts that hold their versions."""
 
-STATED = {"set", "script", "configuration", "declared"}
-"""Origins that mean a person or a file said so."""
+STATED = {"set", "script", "configuration", "declared", "installed", "measured"}
+"""Origins that mean a person, a file or the machine itself said so, as opposed to a default or a derivation."""
 
 
 def version_need(package: str) -> str:
@@ -53,7 +53,7 @@ class FactScope:
         return Unknown(frozenset((name,))) if fact is None else fact.value
 
     def declared(self, name: str) -> bool:
-        """Tell whether a person or a file stated the fact."""
+        """Tell whether a person, a file or the machine stated the fact."""
         fact = self.facts.get(name)
         return fact is not None and fact.origin in STATED
 
@@ -97,14 +97,17 @@ class FactScope:
             return "some"  # a constraint, or an extra nobody selected: allowed, not required
         return verdict
 
-    def installed(self, package: str, specifier: str) -> object:
+    def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a package in this range is there, as an expression's ``installed()``."""
-        bounds = specifier if specifier in {"present", "absent"} else compile_specifier(specifier)
+        if isinstance(bounds, str) and bounds not in {"present", "absent"}:
+            bounds = compile_specifier(bounds)
         return self._decided(self.in_range(package, bounds), version_need(package))
 
-    def version_in(self, version: str, specifier: str) -> object:
+    def version_in(self, version: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a version lies in a range, as an expression's ``version_in()``."""
-        return self._decided(contains(compile_specifier(specifier), version), f"side of {specifier}")
+        if isinstance(bounds, str):
+            bounds = compile_specifier(bounds)
+        return self._decided(contains(bounds, version), f"the side of a boundary {version} lies on")
 
     def variable(self, name: str) -> object:
         """Return an environment variable, None when known to be unset, else Unknown."""

@@ -1,16 +1,12 @@
 """A subject: one environment with its model, training configuration and hardware, resolved to facts per role."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment
-    from compatcheck.core.facts import Facts, Value
-    from compatcheck.core.source import Skipped, Source
+from compatcheck.core.document import Document
+from compatcheck.core.environment import Environment
+from compatcheck.core.facts import Facts, Value
+from compatcheck.core.source import Skipped, Source
 
 
 class Conflict(NamedTuple):

@@ -12,7 +12,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.load import load_rules
-from compatcheck.rules.strict_yaml import load_strict
+from compatcheck.rules.strict_yaml import Lines, load_strict
 from compatcheck.rules.syntax import parse
 
 if TYPE_CHECKING:
@@ -30,6 +30,26 @@ def compile_directory(directory: Path) -> bytes:
         RuleError: a file is malformed; naming file, line and key.
     """
     return compile_database(load_rules(directory), dict(_sections(directory)), _date(directory))
+
+
+def _data(path: Path, *keys: str) -> tuple[dict[str, Any], Lines]:
+    """Read a data file that has these keys."""
+    data, lines = load_strict(path)
+    for key in keys:
+        if not isinstance(data, dict) or data.get(key) is None:
+            msg = f"missing key {key!r}"
+            raise RuleError(msg, source=Source(str(path)))
+    if not isinstance(data, dict):
+        msg = "expected a mapping"
+        raise RuleError(msg, source=Source(str(path)))
+    return data, lines
+
+
+def _rows(data: Mapping[str, Any], key: str, path: Path) -> list[Any]:
+    if not isinstance(data[key], list | dict):
+        msg = "expected a list"
+        raise RuleError(msg, source=Source(str(path), key))
+    return list(data[key])
 
 
 def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: str) -> bytes:
@@ -146,7 +166,7 @@ def _date(directory: Path) -> str:
     path = directory / "_database.yaml"
     if not path.exists():
         return "0000-00-00"
-    data, _ = load_strict(path)
+    data, _ = _data(path, "date")
     return str(data["date"])
 
 
@@ -156,7 +176,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     for path in sorted((directory / "_defaults").glob("*.yaml")):
         yield (
             f"defaults/{path.stem}",
-            [_compile_default(row, path, index) for index, row in enumerate(load_strict(path)[0]["rows"])],
+            [
+                _compile_default(row, path, index)
+                for index, row in enumerate(_rows(_data(path, "rows")[0], "rows", path))
+            ],
         )
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)
@@ -169,10 +192,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _compile_table(path: Path) -> dict[str, Any]:
-    data, lines = load_strict(path)
-    width = len(data["keys"])
+    data, lines = _data(path, "keys", "rows")
+    width = len(_rows(data, "keys", path))
     table: dict[str, Any] = {}
-    for index, row in enumerate(data["rows"]):
+    for index, row in enumerate(_rows(data, "rows", path)):
         if not isinstance(row, list) or len(row) != width + 1:
             source = Source(str(path), f"rows.{index}", lines.get(("rows", index)))
             msg = f"a row needs {width} keys and a value"
@@ -201,7 +224,7 @@ def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str
             "expression": None if row.get("value_expression") is None else parse(row["value_expression"]),
             "forced": bool(row.get("forced")),
         }
-    except (KeyError, InvalidSpecifierError, RuleError) as error:
+    except (KeyError, TypeError, AttributeError, InvalidSpecifierError, RuleError) as error:
         message = f"malformed default: {error}"
         raise RuleError(message, source=Source(str(path), f"rows.{index}")) from None
 
@@ -209,9 +232,9 @@ def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str
 def _compile_releases(path: Path) -> list[str]:
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (build time)
 
-    data, _ = load_strict(path)
+    data, _ = _data(path, "releases")
     versions = []
-    for text in data["releases"]:
+    for text in map(str, _rows(data, "releases", path)):
         if text in (data.get("yanked") or ()):
             continue
         try:

@@ -107,7 +107,7 @@ class Database:
                 self._header = json.loads(stream.readline())
                 self._start = stream.tell()
             known = self._header["format"] == FORMAT
-        except (ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             known = False
         if not known:
             msg = "not a rule database of this release"
@@ -247,17 +247,25 @@ class RuleSet:
 
         Raises:
             KeyError: the keys are not in the table.
-            RuleError: there is no such table.
+            RuleError: there is no such table, or it has more or fewer keys.
         """
         cells = self.section(f"tables/{table}")
         if cells is None:
             msg = f"there is no table {table!r}"
             raise RuleError(msg)
         for key in keys:
+            if not isinstance(cells, dict):
+                msg = f"table {table!r} has fewer than {len(keys)} keys"
+                raise RuleError(msg)
             cells = cells[cell_key(key)]
-        return cells
+        if isinstance(cells, dict):
+            msg = f"table {table!r} has more than {len(keys)} keys"
+            raise RuleError(msg)
+        return tuple(cells) if isinstance(cells, list) else cells
 
 
 def cell_key(key: object) -> str:
     """Write a table key the way the compiled table does."""
-    return str(key).lower() if isinstance(key, bool) or key is None else str(key)
+    if isinstance(key, bool) or key is None:
+        return str(key).lower()
+    return str(int(key)) if isinstance(key, float) and key.is_integer() else str(key)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_EXPONENT = 64
+MAX_BITS = 4096
+"""Largest whole number that a power may give; towers of powers would otherwise never end."""
 
 
 class Unknown(NamedTuple):
@@ -36,10 +38,10 @@ class Scope(Protocol):
     def declared(self, name: str) -> bool:
         """Tell whether an input states the fact, as opposed to a default or nothing."""
 
-    def installed(self, package: str, specifier: str) -> object:
+    def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a package in this range is there: True, False or Unknown."""
 
-    def version_in(self, version: str, specifier: str) -> object:
+    def version_in(self, version: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a version lies in a range: True, False or Unknown."""
 
     def variable(self, name: str) -> object:
@@ -56,8 +58,8 @@ _COMPARE: dict[str, Callable[[Any, Any], object]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "is": operator.is_,
-    "is not": operator.is_not,
+    "is": operator.eq,  # identity of two values that are not None is an accident of the interpreter
+    "is not": operator.ne,
 }
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
@@ -66,13 +68,13 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "/": operator.truediv,
     "//": operator.floordiv,
     "%": operator.mod,
-    "**": operator.pow,
 }
-_LEVELS = {"+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5, "**": 6}
+_LEVELS = {"+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5}
 
 Code = list[Any]
 """An expression as nested lists, ready for JSON: ``["and", code…]``, ``["==", left, right]``, ``["fact", name]``,
-``["value", literal]``, ``["set", code…]``, ``["if", test, body, otherwise]``, ``["call", name, code…]``."""
+``["value", literal]``, ``["range", specifier, bounds]``,
+``["set", code…]``, ``["if", test, body, otherwise]``, ``["call", name, code…]``."""
 
 
 def write(code: Code) -> str:
@@ -80,14 +82,14 @@ def write(code: Code) -> str:
     return _write(code)[0]
 
 
-_LOOSE, _NOT, _COMPARISON, _SUM, _PRODUCT, _TIGHT = 0, 2, 3, 4, 5, 7
+_LOOSE, _NOT, _COMPARISON, _SIGN, _POWER, _TIGHT = 0, 2, 3, 6, 7, 8
 
 
-def _write(code: Code) -> tuple[str, int]:
+def _write(code: Code) -> tuple[str, int]:  # noqa: PLR0911 (one return per kind of node)
     """Return the text and how tightly it binds."""
     kind, *parts = code
     match kind:
-        case "value":
+        case "value" | "range":
             return repr(parts[0]), _TIGHT
         case "fact":
             return str(parts[0]), _TIGHT
@@ -97,17 +99,22 @@ def _write(code: Code) -> tuple[str, int]:
         case "not":
             return f"not {_bracket(parts[0], _NOT)}", _NOT
         case "negative":
-            return f"-{_bracket(parts[0], _TIGHT)}", _TIGHT
+            return f"-{_bracket(parts[0], _SIGN)}", _SIGN
         case "if":
             body, test, orelse = _bracket(parts[1], 1), _bracket(parts[0], 1), _bracket(parts[2], 1)
             return f"{body} if {test} else {orelse}", -1
+        case "set" if not parts:
+            return "()", _TIGHT
         case "set":
             return "{" + ", ".join(write(part) for part in parts) + "}", _TIGHT
         case "call":
             return f"{parts[0]}({', '.join(write(part) for part in parts[1:])})", _TIGHT
+        case "**":
+            return f"{_bracket(parts[0], _TIGHT)} ** {_bracket(parts[1], _SIGN)}", _POWER
         case _:
             level = _LEVELS.get(kind, _COMPARISON)
-            return f"{_bracket(parts[0], level)} {kind} {_bracket(parts[1], level + 1)}", level
+            left = level if kind in _LEVELS else level + 1  # comparisons chain instead of nesting
+            return f"{_bracket(parts[0], left)} {kind} {_bracket(parts[1], level + 1)}", level
 
 
 def _bracket(code: Code, level: int) -> str:
@@ -126,7 +133,7 @@ def _names(code: Code) -> Iterator[str]:
         yield code[1]
     elif kind == "call" and code[1] == "declared":
         yield code[2][1]
-    elif kind != "value":
+    elif kind not in {"value", "range"}:
         for part in code[2:] if kind == "call" else code[1:]:
             yield from _names(part)
 
@@ -147,7 +154,7 @@ def evaluate(code: Code, scope: Scope) -> object:
     """
     try:
         return _evaluate(code, scope)
-    except (TypeError, ZeroDivisionError, OverflowError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise RuleError(f"cannot evaluate `{write(code)}`: {error}") from None
 
 
@@ -157,6 +164,8 @@ def _evaluate(code: Code, scope: Scope) -> object:
         return scope.value(code[1])
     if kind == "value":
         return code[1]
+    if kind == "range":
+        return code[2]
     if kind in {"and", "or"}:
         return _combine(code[1:], scope, deciding=kind == "or")
     if kind == "not":
@@ -168,7 +177,7 @@ def _evaluate(code: Code, scope: Scope) -> object:
         values = [_evaluate(part, scope) for part in code[1:]]
         return _needs(*values) or frozenset(values)
     if kind == "if":
-        return _choose(*(_evaluate(part, scope) for part in code[1:]))
+        return _choose(code, scope)
     if kind == "negative":
         value = _evaluate(code[1], scope)
         return value if isinstance(value, Unknown) else -_number(value)
@@ -188,12 +197,11 @@ def _combine(parts: list[Code], scope: Scope, *, deciding: bool) -> object:
 
 
 def _apply(kind: str, left: object, right: object) -> object:
+    if kind == "**":
+        return _power(_number(left), _number(right))
     arithmetic = _ARITHMETIC.get(kind)
     if arithmetic is not None:
-        a, b = _number(left), _number(right)
-        if kind == "**" and abs(b) > MAX_EXPONENT:
-            raise RuleError(f"exponent {b} is larger than {MAX_EXPONENT}")
-        return arithmetic(a, b)
+        return arithmetic(_number(left), _number(right))
     if kind in {"in", "not in"}:
         if not isinstance(right, frozenset | tuple):
             raise RuleError(f"`in` needs a set, not {right!r}")
@@ -211,9 +219,26 @@ def _items(value: object) -> tuple[object, ...]:
     return tuple(value) if isinstance(value, tuple | frozenset) else (value,)
 
 
-def _choose(test: object, body: object, orelse: object) -> object:
+def _power(base: float, exponent: float) -> float:
+    if abs(exponent) > MAX_EXPONENT:
+        raise RuleError(f"exponent {exponent} is larger than {MAX_EXPONENT}")
+    if isinstance(base, int) and base.bit_length() * abs(exponent) > MAX_BITS:
+        raise OverflowError("the power is too large")
+    power = base**exponent
+    if isinstance(power, complex):
+        raise TypeError(f"{base} ** {exponent} is not a real number")
+    return float(power) if isinstance(power, float) else int(power)
+
+
+def _choose(code: Code, scope: Scope) -> object:
+    """Evaluate ``body if test else orelse``; a known test leaves the other branch alone, which may not be defined."""
+    test = _evaluate(code[1], scope)
     if not isinstance(test, Unknown):
-        return body if test else orelse
+        return _evaluate(code[2] if test else code[3], scope)
+    try:
+        body, orelse = _evaluate(code[2], scope), _evaluate(code[3], scope)
+    except (TypeError, ValueError, ArithmeticError):  # a branch that only the test's other outcome makes sense of
+        return Unknown(test.needs | _unknown_names(code, scope))
     if not isinstance(body, Unknown) and not isinstance(orelse, Unknown) and body == orelse:
         return body
     needs = test.needs
@@ -221,6 +246,10 @@ def _choose(test: object, body: object, orelse: object) -> object:
         if isinstance(branch, Unknown):
             needs |= branch.needs
     return Unknown(needs)
+
+
+def _unknown_names(code: Code, scope: Scope) -> frozenset[str]:
+    return frozenset(name for name in fact_names(code) if isinstance(scope.value(name), Unknown))
 
 
 def _number(value: object) -> float:
@@ -240,14 +269,14 @@ def _call(name: str, arguments: list[Code], scope: Scope) -> object:
     if name == "env":
         return scope.variable(arguments[0][1])
     if name == "installed":
-        specifier = _evaluate(arguments[1], scope)
-        return specifier if isinstance(specifier, Unknown) else scope.installed(arguments[0][1], str(specifier))
+        bounds = _evaluate(arguments[1], scope)
+        return bounds if isinstance(bounds, Unknown) else scope.installed(arguments[0][1], bounds)
     values = [_evaluate(argument, scope) for argument in arguments]
     needs = _needs(*values)
     if needs is not None:
         return needs
     if name == "version_in":
-        return None if values[0] is None else scope.version_in(str(values[0]), str(values[1]))
+        return None if values[0] is None else scope.version_in(str(values[0]), values[1])
     if name == "table":
         return scope.look_up(str(values[0]), tuple(values[1:]))
     if name == "dtype_bytes":

@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.core.errors import RuleError, UsageError
 from compatcheck.core.source import Source
-from compatcheck.core.versions import compile_specifier, contains, parse_version
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains, parse_version
 from compatcheck.rules.expression import conjuncts, write
 from compatcheck.rules.rule import COMPONENTS, Rule
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.types import BOOL, NUMBER, check_expression
+from compatcheck.rules.vocabulary import parse_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,11 +58,14 @@ def _messages(
     root: Path | None,
 ) -> Iterator[tuple[str, str]]:
     yield from _check_expressions(rule)
-    yield from _check_ranges(rule, releases)
+    broken = list(_check_ranges(rule, releases))
+    yield from broken
+    yield from _check_remedies(rule)
     yield from _check_texts(rule)
     yield from _check_evidence(rule, root)
     if rule.status == "active":
-        yield from _check_boundaries(rule, releases)
+        if not broken:
+            yield from _check_boundaries(rule, releases)
         yield from _check_atoms(rule, truth)
 
 
@@ -92,6 +97,22 @@ def _check_ranges(rule: Rule, releases: Callable[[str], tuple[str, ...]]) -> Ite
             is_open = newest and contains(bounds, newest[0]) == "yes"
             if is_open and name not in rule.checked_through and name not in COMPONENTS and rule.kind == "regression":
                 yield "checked_through", f"{specifier} is open: say up to which release of {name} it was checked"
+
+
+def _check_remedies(rule: Rule) -> Iterator[tuple[str, str]]:
+    """Every remedy names facts, values and releases that exist."""
+    for index, remedy in enumerate(rule.remedies):
+        for name, value in remedy.target.items():
+            place = f"remedies.{index}.{remedy.verb}.{name}"
+            try:
+                if remedy.verb == "set":
+                    parse_value(name, value, Source(rule.path, place))
+                elif remedy.verb in {"upgrade", "downgrade"}:
+                    compile_specifier(str(value))
+            except UsageError as error:
+                yield place, error.message + (f" ({error.hint})" if error.hint else "")
+            except InvalidSpecifierError as error:
+                yield place, str(error)
 
 
 def _is_prerelease(release: str) -> bool:
@@ -160,7 +181,10 @@ def _check_atoms(rule: Rule, truth: Truth) -> Iterator[tuple[str, str]]:
     """For every atom of ``when`` some no_match differs in that atom alone."""
     if rule.when is None:
         return
-    atoms = [write(atom) for atom in conjuncts(parse(rule.when))]
+    try:
+        atoms = [write(atom) for atom in conjuncts(parse(rule.when))]
+    except RuleError:
+        return  # told by the check of expressions
     table = [[truth(atom, example) for atom in atoms] for example in rule.examples.no_match]
     for index, atom in enumerate(atoms):
         if not any(

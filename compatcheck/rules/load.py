@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError
+from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Source
 from compatcheck.rules import rule as model
 from compatcheck.rules.rule import Clause, Examples, Impact, Reference, Remedy, Rule
@@ -189,6 +190,9 @@ class _Reader:
             if not isinstance(specifier, str):
                 msg = "versions must be quoted text"
                 raise self.error(msg, *where, name)
+            if canonical_name(name) != name:
+                msg = f"{name!r} is not how a distribution is written"
+                raise self.error(msg, *where, name, hint=f"write {canonical_name(name)!r}, or nothing ever matches it")
             result[name] = specifier.strip()
         return result
 

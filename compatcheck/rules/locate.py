@@ -11,6 +11,12 @@ from compatcheck.rules.database import Database, RuleSet
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COMPILED = os.path.join(_PACKAGE, "_database.jsonl")
 CHECKOUT = os.path.join(os.path.dirname(_PACKAGE), "rules")
+"""The rules of a checkout. Beside an installed package the same path is someone else's, so ask `is_checkout` first."""
+
+
+def is_checkout() -> bool:
+    """Tell whether this is a checkout with its own ``rules``, and not an installation beside a distribution of that name."""
+    return not os.path.exists(COMPILED) and os.path.isdir(CHECKOUT)
 
 
 def open_rules(directories: tuple[str, ...] = ()) -> RuleSet:
@@ -26,7 +32,7 @@ def open_builtin() -> Database:
     """Open the compiled database; in a checkout compile ``rules/`` first, once per change."""
     if os.path.exists(COMPILED):
         return Database.open(COMPILED)
-    if os.path.isdir(CHECKOUT):
+    if is_checkout():
         return _open_checkout()
     msg = "the rule database is missing from this installation"
     raise RuleError(msg, hint="reinstall compatcheck")

@@ -13,6 +13,7 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -21,8 +22,12 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+")
 _RISKY = re.compile(
     r"[-+]?(\d[\d_]*\.[\d_]*|\.\d+)([eE][-+]?\d+)?|[-+]?\d+[eE][-+]?\d+|0[xob]?[0-9a-fA-F]+|\d{4}-\d\d-\d\d.*|"
-    r"(?i:yes|no|on|off|y|n|\.inf|\.nan|-\.inf)",
+    r"True|TRUE|False|FALSE|Null|NULL|(?i:yes|no|on|off|y|n|\.nan|[-+]?\.inf)",
 )
+
+
+_QUOTED = {"'", '"', "|", ">"}
+_TEXT, _SEQUENCE, _MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 
 
 class Lines(dict[tuple[str | int, ...], int]):
@@ -54,45 +59,67 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
     """Parse YAML text; see `load_strict`."""
     import yaml  # noqa: PLC0415 (costs 30 ms; only on the way to rule files)
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    lines = Lines()
     try:
-        node = yaml.compose(text, Loader=loader)
+        node = loader.get_single_node()
+        return (None if node is None else _Reader(lines, path, loader.resolve).construct(node, ())), lines
+    except RecursionError:
+        msg = "is nested too deeply"
+        raise RuleError(msg, source=Source(path)) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1
         msg = f"not YAML: {getattr(error, 'problem', error)}"
         raise RuleError(msg, source=Source(path, None, line)) from None
-    lines = Lines()
-    seen: set[int] = set()
-    return (None if node is None else _construct(node, (), lines, path, seen)), lines
+    finally:
+        loader.dispose()
 
 
-def _construct(node: Any, where: tuple[str | int, ...], lines: Lines, path: str, seen: set[int]) -> Any:  # noqa: ANN401
-    lines[where] = node.start_mark.line + 1
-    if id(node) in seen:
-        msg = "anchors and aliases are not used in rule files"
-        raise _error(msg, node, where, path)
-    seen.add(id(node))
-    if node.id == "scalar":
-        return _scalar(node, where, path)
-    if node.id == "sequence":
-        return [_construct(item, (*where, index), lines, path, seen) for index, item in enumerate(node.value)]
-    result: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        key = key_node.value if key_node.id == "scalar" else None
-        if not isinstance(key, str):
-            msg = "keys must be plain words"
-            raise _error(msg, key_node, where, path)
-        if key in result:
-            msg = f"duplicate key {key!r}"
-            raise _error(msg, key_node, (*where, key), path)
-        result[key] = _construct(value_node, (*where, key), lines, path, seen)
-    return result
+class _Reader:
+    """Turns the nodes of one file into data."""
+
+    def __init__(self, lines: Lines, path: str, resolve: Callable[[Any, str, tuple[bool, bool]], str]) -> None:
+        self.lines = lines
+        self.path = path
+        self.resolve = resolve
+        self.seen: set[int] = set()
+
+    def construct(self, node: Any, where: tuple[str | int, ...]) -> Any:  # noqa: ANN401 (YAML)
+        self.lines[where] = node.start_mark.line + 1
+        if id(node) in self.seen:
+            msg = "anchors and aliases are not used in rule files"
+            raise _error(msg, node, where, self.path)
+        self.seen.add(id(node))
+        if node.id == "scalar":
+            self.check_tag(node, where)
+            return _scalar(node, where, self.path)
+        if node.tag not in {_SEQUENCE, _MAPPING}:
+            raise _tagged(node, where, self.path)
+        if node.id == "sequence":
+            return [self.construct(item, (*where, index)) for index, item in enumerate(node.value)]
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value if key_node.id == "scalar" else None
+            if not isinstance(key, str):
+                msg = "keys must be plain words"
+                raise _error(msg, key_node, where, self.path)
+            if key in result:
+                msg = f"duplicate key {key!r}"
+                raise _error(msg, key_node, (*where, key), self.path)
+            result[key] = self.construct(value_node, (*where, key))
+        return result
+
+    def check_tag(self, node: Any, where: tuple[str | int, ...]) -> None:  # noqa: ANN401 (a YAML node)
+        """Refuse a tag that was written out: it would change what the scalar means."""
+        plain = node.style not in _QUOTED
+        if node.tag != (self.resolve(type(node), node.value, (True, False)) if plain else _TEXT):
+            raise _tagged(node, where, self.path)
 
 
 def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | float | bool | None:  # noqa: ANN401 (a YAML node)
     text: str = node.value
-    if node.style in {"'", '"', "|", ">"}:
+    if node.style in _QUOTED:
         return text
     if text in {"true", "false"}:
         return text == "true"
@@ -106,6 +133,10 @@ def _scalar(node: Any, where: tuple[str | int, ...], path: str) -> str | int | f
         msg = f"{text} must be quoted: YAML would change it"
         raise _error(msg, node, where, path)
     return text
+
+
+def _tagged(node: Any, where: tuple[str | int, ...], path: str) -> RuleError:  # noqa: ANN401 (a YAML node)
+    return _error("tags are not used in rule files", node, where, path)
 
 
 def _error(message: str, node: Any, where: tuple[str | int, ...], path: str) -> RuleError:  # noqa: ANN401 (a YAML node)

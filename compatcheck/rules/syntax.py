@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import RuleError
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 
 if TYPE_CHECKING:
     from compatcheck.rules.expression import Code
@@ -134,11 +135,24 @@ def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
         case ast.Set(elts=elements) | ast.Tuple(elts=elements):
             return ["set", *map(_encode, elements)]
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            if name in {"declared", "installed", "env"}:
-                return ["call", name, _literal_text(arguments[0]), *map(_encode, arguments[1:])]
+            if name in {"declared", "env"}:
+                return ["call", name, _literal_text(arguments[0])]
+            if name in {"installed", "version_in"}:
+                first = _literal_text(arguments[0]) if name == "installed" else _encode(arguments[0])
+                return ["call", name, first, _encode_range(arguments[1])]
             return ["call", name, *map(_encode, arguments)]
         case _:
             raise RuleError(f"{type(node).__name__} is not part of the language")
+
+
+def _encode_range(node: ast.expr) -> Code:
+    """Compile a literal specifier once; one that comes from a table is compiled when it is known."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or node.value in {"present", "absent"}:
+        return _encode(node)
+    try:
+        return ["range", node.value, compile_specifier(node.value)]
+    except InvalidSpecifierError as error:
+        raise RuleError(str(error)) from None
 
 
 def _literal_text(node: ast.expr) -> Code:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 
 from compatcheck.core.errors import RuleError
+from compatcheck.core.markers import canonical_name
 from compatcheck.core.units import canonical_dtype
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.syntax import dotted_name, parse_tree
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
@@ -80,7 +82,9 @@ def _type(node: ast.expr, problems: list[str]) -> str:  # noqa: PLR0911 (one ret
             return BOOL
         case ast.IfExp(test=test, body=body, orelse=orelse):
             _expect(_type(test, problems), {BOOL, SET, ANY}, test, problems)
-            kinds = {_type(body, problems), _type(orelse, problems)}
+            kinds = {_type(body, problems), _type(orelse, problems)} - {NONE}
+            if len(kinds - {ANY}) > 1:
+                problems.append(f"`{ast.unparse(node)}` is a {' or a '.join(sorted(kinds))}")
             return kinds.pop() if len(kinds) == 1 else ANY
         case ast.Set(elts=elements) | ast.Tuple(elts=elements):
             for element in elements:
@@ -122,7 +126,7 @@ def _check_compare(node: ast.Compare, problems: list[str]) -> None:
     for index, operation in enumerate(node.ops):
         left, right = kinds[index], kinds[index + 1]
         if isinstance(operation, ast.In | ast.NotIn):
-            _check_members(sides[index], sides[index + 1], problems)
+            _check_members(sides[index], left, sides[index + 1], problems)
             if right not in {SET, ANY}:
                 problems.append(f"`{ast.unparse(sides[index + 1])}` is a {right}, `in` needs a set")
             continue
@@ -130,18 +134,23 @@ def _check_compare(node: ast.Compare, problems: list[str]) -> None:
             problems.append(f"`{ast.unparse(node)}` orders versions as text; use version_in()")
         if isinstance(operation, _ORDERED) and not {left, right} <= {NUMBER, ANY}:
             problems.append(f"`{ast.unparse(node)}` orders a {left} and a {right}")
-        compatible = (
-            left == right or NONE in {left, right} or ANY in {left, right} or {left, right} <= {TEXT, DTYPE, VERSION}
-        )
-        if not compatible:
+        if not _comparable(left, right):
             problems.append(f"`{ast.unparse(node)}` compares a {left} with a {right}")
         _check_values(sides[index], sides[index + 1], problems)
         _check_values(sides[index + 1], sides[index], problems)
 
 
-def _check_members(member: ast.expr, container: ast.expr, problems: list[str]) -> None:
+def _comparable(left: str, right: str) -> bool:
+    """Tell whether two types can be equal at all."""
+    return left == right or bool({left, right} & {NONE, ANY}) or {left, right} <= {TEXT, DTYPE, VERSION}
+
+
+def _check_members(member: ast.expr, kind: str, container: ast.expr, problems: list[str]) -> None:
     if isinstance(container, ast.Set | ast.Tuple):
         for element in container.elts:
+            found = _type(element, [])
+            if not _comparable(TEXT if kind == SET else kind, found):
+                problems.append(f"`{ast.unparse(member)} in …` compares a {kind} with a {found}")
             _check_values(member, element, problems)
 
 
@@ -167,6 +176,25 @@ def _check_call(name: str, arguments: list[ast.expr], problems: list[str]) -> No
             problems.append(f"`{ast.unparse(argument)}` is not a fact's name")
         return
     for argument in arguments:
-        _type(argument, problems)
+        found = _type(argument, problems)
+        if name in {"min", "max", "ceil", "pow2_ceil"}:
+            _expect(found, {NUMBER, ANY}, argument, problems)
     if name == "dtype_bytes":
         _expect(_type(arguments[0], []), {DTYPE, ANY}, arguments[0], problems)
+    if name == "version_in":
+        _expect(_type(arguments[0], []), {VERSION, ANY}, arguments[0], problems)
+        _check_specifier(arguments[1], problems)
+    if name == "installed":
+        package = arguments[0].value if isinstance(arguments[0], ast.Constant) else None
+        if isinstance(package, str) and canonical_name(package) != package:
+            problems.append(f"{package!r} is not how a distribution is written; use {canonical_name(package)!r}")
+        _check_specifier(arguments[1], problems)
+
+
+def _check_specifier(node: ast.expr, problems: list[str]) -> None:
+    if not isinstance(node, ast.Constant) or node.value in {"present", "absent"}:
+        return
+    try:
+        compile_specifier(str(node.value))
+    except InvalidSpecifierError as error:
+        problems.append(str(error))

@@ -75,6 +75,7 @@ model.num_experts | int | | experts per layer
 model.num_experts_per_token | int | | experts each token is routed to
 model.has_conv3d | bool | | the model has a Conv3d (patch embedding of video models)
 model.load_dtype | dtype | | dtype the weights are loaded in
+model.stored_dtype | dtype | | dtype the model's own file states
 model.quantization | str? | int8, nf4, fp4, gptq, awq, fp8, mxfp4, aqlm, hqq, eetq, torchao | weight quantisation of the base model
 model.use_cache | bool | | KV cache kept in forward
 model.output_attentions | bool | | attention weights are returned
@@ -84,7 +85,7 @@ model.device_map | str? | | device_map given to from_pretrained
 training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, axolotl, torchtune, torchtitan, search-r1, logic-rl, megatron, nemo-rl, lightning, custom | the program that runs the training loop
 training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain | the training algorithm
 training.sharding | str | none, ddp, zero, fsdp, megatron | how state is spread over ranks
-training.fsdp_version | int | 1, 2 | FSDP generation
+training.fsdp_version | int? | 1, 2 | FSDP generation; None when FSDP does not shard the state
 training.fsdp_sharding_strategy | str | full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2 | FSDP1 strategy
 training.fsdp_reshard_after_forward | bool | | parameters are freed between forward and backward
 training.fsdp_cpu_ram_efficient_loading | bool | | only rank 0 loads weights
@@ -288,7 +289,7 @@ def parse_value(name: str, text: object, source: Source) -> Value:
         )
     value = _convert(term, text)
     if isinstance(value, _Bad):
-        wanted = " or ".join(term.allowed) if term.allowed else term.type + (" or none" if term.nullable else "")
+        wanted = " or ".join(term.allowed) or _WANTED.get(term.type, term.type) + (" or none" if term.nullable else "")
         msg = f"{name} cannot be {text!r}"
         raise UsageError(msg, source=source, hint=f"expected {wanted}")
     return value
@@ -299,6 +300,17 @@ class _Bad:
 
 
 _BAD = _Bad()
+_LARGEST = 2**63 - 1
+_WANTED = {
+    "int": "a whole number, not negative",
+    "bytes": "a size such as 80GiB or a number of bytes",
+    "float": "a number",
+    "bool": "true or false",
+    "dtype": "a dtype such as bfloat16",
+    "set": "a list of names",
+    "str": "text",
+    "version": "a version such as 12.4",
+}
 _TRUE = {"true", "1", "yes", "on"}
 _FALSE = {"false", "0", "no", "off"}
 _NONE = {"none", "null", ""}
@@ -321,8 +333,8 @@ def _convert(term: Term, raw: object) -> Value | _Bad:
             value = _convert_set(raw)
         case _:
             value = str(raw).strip() if isinstance(raw, str | int | float) and not isinstance(raw, bool) else _BAD
-            if value in (_TRUE | _FALSE) and not term.allowed:
-                return value
+            if term.type == "version" and isinstance(raw, float):
+                return _BAD  # 9.10 has become 9.1 on the way; only quoted text keeps it
     if term.allowed and not isinstance(value, _Bad) and str(value) not in term.allowed:
         lowered = str(value).lower()
         return lowered if term.type == "str" and lowered in term.allowed else _BAD
@@ -342,14 +354,23 @@ def _convert_int(raw: object, *, size: bool) -> int | _Bad:
     if isinstance(raw, str):
         if size:
             parsed = parse_bytes(raw)
-            return _BAD if parsed is None else parsed
-        try:
-            raw = float(raw.replace("_", ""))
-        except ValueError:
-            return _BAD
-    if isinstance(raw, int | float) and raw == int(raw) and raw >= 0:
-        return int(raw)
-    return _BAD
+            return _BAD if parsed is None or parsed > _LARGEST else parsed
+        raw = _parse_number(raw.strip().replace("_", ""))
+    if isinstance(raw, float):
+        return int(raw) if raw.is_integer() and 0 <= raw <= _LARGEST else _BAD
+    return raw if isinstance(raw, int) and 0 <= raw <= _LARGEST else _BAD
+
+
+def _parse_number(text: str) -> float | None:
+    """Read a whole number exactly, anything else as a float."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _convert_float(raw: object) -> float | _Bad:
@@ -357,7 +378,7 @@ def _convert_float(raw: object) -> float | _Bad:
         return _BAD
     try:
         number = float(raw)  # type: ignore[arg-type]  # any other type raises TypeError, caught below
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return _BAD
     return number if math.isfinite(number) else _BAD
 

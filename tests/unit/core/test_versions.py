@@ -232,15 +232,15 @@ def test_source_builds_are_told_from_flavours(label: str, expected: bool) -> Non
 
 
 DEEPSPEED = [
+    "0.14.5",
     "0.15.4",
     "0.16.0",
     "0.16.1",
-    "0.16.8rc1",
     "0.16.7",
+    "0.16.8rc1",
     "0.16.8",
     "0.16.9",
     "0.17.0",
-    "0.14.5",
 ]
 
 

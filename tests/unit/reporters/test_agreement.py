@@ -36,6 +36,9 @@ def check_agreement(report: Report) -> None:
     assert data["summary"]["exit_code"] == report.exit_code
     assert data["summary"]["findings"] == summary.findings
     assert data["summary"]["suppressed"] == summary.waived
+    assert data["summary"]["not_checked"] == summary.not_checked
+    assert data["summary"]["seconds"] == round(report.seconds, 3)
+    assert data["database"] == {"id": report.database_id, "date": report.database_date, "rules": report.database_rules}
 
     run = json.loads(sarif.format_report(report))["runs"][0]
     assert (
@@ -54,6 +57,7 @@ def check_agreement(report: Report) -> None:
     prints = [item["partialFingerprints"]["compatcheckFinding/v1"] for item in run["results"]]
     assert prints == [item["fingerprint"] for item in data["findings"]]
     assert len(set(prints)) == len(prints)
+    assert run["tool"]["driver"]["properties"]["database"] == data["database"]
 
     root = ET.fromstring(junit.format_report(report))  # noqa: S314 (our own)
     cases = [case for case in root.iter("testcase") if case.get("classname") != "not checked"]
@@ -66,6 +70,7 @@ def check_agreement(report: Report) -> None:
     assert len(waived) == summary.waived
     values = {item.get("name"): item.get("value") for item in root.iter("property")}
     assert values["exit_code"] == str(report.exit_code)
+    assert (values["database_id"], values["database_date"]) == (report.database_id, report.database_date)
 
     page = unescape(markdown.format_report(report))
     rows = re.findall(r"^\| (?:info|low|medium|high|critical) \| \[?([^\]| ]+)", page, re.MULTILINE)

@@ -1,0 +1,59 @@
+"""The command group: commands are imported when they are asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from compatcheck import __version__
+
+COMMANDS = {
+    "env": ("compatcheck.cli.env", "Check an installed environment."),
+    "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
+    "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
+    "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
+    "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
+}
+"""Command → module that defines it, and its line of help, so that help imports nothing."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
+        """Return the commands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 (click's signature)
+        """Import and return one command."""
+        entry = COMMANDS.get(name)
+        return None if entry is None else import_module(entry[0]).command
+
+    def resolve_command(
+        self,
+        ctx: click.Context,
+        args: list[str],
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest command when there is none of this name."""
+        if args and args[0] not in COMMANDS:
+            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (click's signature)
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="compatcheck", message="%(prog)s %(version)s")
+def group() -> None:
+    """Find known memory regressions in a training stack, sized in GiB for your model.
+
+    Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed, and no
+    command here uses the network.
+    """

@@ -1,0 +1,41 @@
+"""Files of programs that are known and not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatcheck.configs.other_frameworks import recognise
+from compatcheck.configs.recognise import read_configuration
+from compatcheck.configs.text import parse_json_or_yaml, read_text
+from compatcheck.core.errors import InputError
+
+CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs"
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [
+        ("axolotl.yml", "axolotl"),
+        ("llamafactory.yaml", "LLaMA-Factory"),
+        ("swift.json", "ms-swift"),
+        ("torchtune.yaml", "torchtune"),
+        ("no-trainer.yaml", "a script on accelerate without the HF Trainer"),
+    ],
+)
+def test_program_is_named_and_its_file_not_read(name: str, framework: str) -> None:
+    file = str(CONFIGS / "other" / name)
+    assert recognise(parse_json_or_yaml(read_text(file), file)) == framework
+    with pytest.raises(InputError, match=f"configuration of {framework}"):
+        read_configuration(file, named=False)
+
+
+@pytest.mark.parametrize("file", sorted(CONFIGS.glob("[adhmt][!l]*/*.[jy]*")), ids=lambda path: path.name)
+def test_files_that_are_read_belong_to_no_other_program(file: Path) -> None:
+    assert recognise(parse_json_or_yaml(read_text(str(file)), str(file))) is None
+    assert read_configuration(str(file), named=False) is not None
+
+
+def test_a_workflow_is_passed_over() -> None:
+    assert read_configuration(str(CONFIGS / "other/workflow.yml"), named=False) is None

@@ -1,0 +1,105 @@
+"""A rule directory is compiled whole, or the first malformed file is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from drawn_rules import rule
+
+from compatcheck.core.errors import RuleError
+from compatcheck.rules.compile import compile_database, compile_directory, open_compiled
+from compatcheck.rules.rule import Clause, Impact
+
+
+def directory(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / f"{name.replace('__', '/')}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+def test_data_sections(tmp_path: Path) -> None:
+    database = open_compiled(
+        compile_directory(
+            directory(
+                tmp_path,
+                _tables__t="description: d\nkeys: [a, b]\nrows:\n  - [x, 9.0, yes-sir]\n  - [x, true, null]\n",
+                _defaults__deepspeed=(
+                    "rows:\n  - {fact: training.zero_stage, key: zero_optimization.stage, value: 0}\n"
+                    '  - {fact: training.packing, key: null, value_expression: "training.zero_stage == 0", '
+                    'when: "training.zero_stage >= 0", affected: {deepspeed: ">=1"}, forced: true}\n'
+                ),
+                _releases__deepspeed='releases: ["1.10", "1.9", "nonsense", "1.9rc1", "1.8"]\nyanked: ["1.8"]\n',
+                _database='date: "2026-11-21"\n',
+            )
+        ),
+        "d",
+    )
+    assert database.date == "2026-11-21"
+    assert database.section("tables/t") == {"x": {"9": "yes-sir", "true": None}}
+    assert database.section("releases/deepspeed") == ["1.9rc1", "1.9", "1.10"]
+    first, second = database.section("defaults/deepspeed")
+    assert (first["value"], first["expression"], first["forced"], first["absent"]) == (0, None, False, [])
+    assert second["when"] == [">=", ["fact", "training.zero_stage"], ["value", 0]]
+    assert (second["key"], second["forced"], second["ranges"]) == (None, True, {"deepspeed": [[[">=", "1"]]]})
+    assert database.count == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("_tables__t", "keys: [a]\nrows:\n  - [x]\n"),
+        ("_tables__t", "keys: [a]\nrows:\n  - [x, 1]\n  - [x, 2]\n"),
+        ("_tables__t", "keys: [a]\n"),
+        ("_tables__t", "rows: []\n"),
+        ("_tables__t", "- a\n"),
+        ("_tables__t", ""),
+        ("_tables__t", "keys: [a]\nrows: x\n"),
+        ("_defaults__d", "rows:\n  - {fact: a}\n"),
+        ("_defaults__d", "rows:\n  - a\n"),
+        ("_defaults__d", "rows: {}\n"),
+        ("_defaults__d", 'rows:\n  - {fact: a, key: b, affected: {c: "nonsense"}}\n'),
+        ("_defaults__d", 'rows:\n  - {fact: a, key: b, when: "a ("}\n'),
+        ("_defaults__d", "rows:\n  - {fact: a, key: b, affected: [c]}\n"),
+        ("_defaults__d", "rows:\n  - {fact: a, key: b, forced: False}\n"),
+        ("_releases__d", "a: 1\n"),
+        ("_releases__d", "releases: 1\n"),
+        ("_database", "a: 1\n"),
+        ("pkg__rule", "title: a\n"),
+    ],
+)
+def test_a_malformed_file_is_a_rule_error_that_names_it(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        compile_directory(directory(tmp_path, **{name: text}))
+    assert caught.value.source is not None
+    assert caught.value.source.path == str(tmp_path / f"{name.replace('__', '/')}.yaml")
+
+
+def test_an_empty_directory_compiles_to_no_rules(tmp_path: Path) -> None:
+    database = open_compiled(compile_directory(tmp_path), "empty")
+    assert (database.count, list(database.all_rules()), database.sections("")) == (0, [], [])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"when": "a ("},
+        {"unless": "len(a.b)"},
+        {"clauses": (Clause(packages={"deepspeed": "0.16"}),)},
+        {"clauses": (Clause(packages={}, when="1j"),)},
+        {"unverified": {"deepspeed": "~1"}},
+        {"impact": Impact(effect="memory", memory="device", scope="rank", phase="whole", expected="[1]")},
+    ],
+)
+def test_expressions_and_ranges_are_checked_and_the_rule_named(changes: dict[str, object]) -> None:
+    with pytest.raises(RuleError) as caught:
+        compile_database([rule(**changes)], {}, "2026-01-01")
+    assert caught.value.source is not None
+    assert caught.value.source.path == "rules/deepspeed/bad-pattern.yaml"
+
+
+def test_compiling_twice_gives_the_same_bytes() -> None:
+    rules = [rule(id="b/x"), rule(id="a/y")]
+    assert compile_database(rules, {}, "d") == compile_database(reversed(rules), {}, "d")

@@ -1,0 +1,141 @@
+"""A rule file is loaded whole or refused, naming file, line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from compatcheck.core.errors import RuleError
+from compatcheck.rules.load import load_rule, load_rules, rule_files
+from compatcheck.rules.rule import Clause
+from compatcheck.rules.skeleton import SKELETON
+
+TEXT = """\
+title: Something is kept
+kind: regression
+status: active
+affected: {deepspeed: ">=0.16.0,<0.16.8"}
+checked_through: {deepspeed: "0.19.8"}
+when: "training.zero_stage == 3"
+impact:
+  effect: memory
+  memory: device
+  scope: rank
+  phase: backward
+  bytes: "2 * model.parameters"
+  high: "3 * model.parameters"
+confidence: explained
+verifiable: [cpu]
+what: What.
+why: Why.
+remedies:
+  - {upgrade: {deepspeed: ">=0.16.8"}, safety: safe}
+  - {note: do without, safety: unsafe}
+references:
+  - {type: FIX, url: "https://example.invalid/1", date: "2025-05-19"}
+examples:
+  match:
+    - {packages: {deepspeed: "0.16.4"}, training: {zero_stage: 3}}
+"""
+
+
+def load(text: str, root: Path, name: str = "deepspeed/slug.yaml"):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return load_rule(path, root)
+
+
+def test_a_whole_rule(tmp_path: Path) -> None:
+    rule = load(TEXT, tmp_path)
+    assert rule.id == "deepspeed/slug"
+    assert rule.clauses == (Clause(packages={"deepspeed": ">=0.16.0,<0.16.8"}),)
+    assert (rule.impact.expected, rule.impact.low, rule.impact.high) == (
+        "2 * model.parameters",
+        None,
+        "3 * model.parameters",
+    )
+    assert [(remedy.verb, remedy.safety, remedy.note) for remedy in rule.remedies] == [
+        ("upgrade", "safe", None),
+        ("note", "unsafe", "do without"),
+    ]
+    assert rule.examples.match[0]["training"] == {"zero_stage": 3}
+    assert rule.unless is None
+
+
+def test_clauses_are_alternatives_with_conditions_of_their_own(tmp_path: Path) -> None:
+    text = TEXT.replace(
+        'affected: {deepspeed: ">=0.16.0,<0.16.8"}',
+        'affected:\n  - {torch: ">=2.8", flash-attn: absent, when: "training.packing"}\n  - {deepspeed: "<1"}',
+    )
+    first, second = load(text, tmp_path).clauses
+    assert (dict(first.packages), first.when) == ({"torch": ">=2.8", "flash-attn": "absent"}, "training.packing")
+    assert (dict(second.packages), second.when) == ({"deepspeed": "<1"}, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("kind: regression", "kind: regresion", "2 (kind)"),
+        ("status: active", "status: draft", "3 (status)"),
+        ("status: active", "statuss: active", "3 (statuss)"),
+        ("title: Something is kept", "title: '  '", "1 (title)"),
+        ("title: Something is kept", "title: [a]", "1 (title)"),
+        ('{deepspeed: ">=0.16.0,<0.16.8"}', "[]", "4 (affected)"),
+        ('{deepspeed: ">=0.16.0,<0.16.8"}', "text", "4 (affected)"),
+        ('{deepspeed: ">=0.16.0,<0.16.8"}', "{deepspeed: 1}", "4 (affected.deepspeed)"),
+        ('{deepspeed: ">=0.16.0,<0.16.8"}', '{Deep_Speed: ">=1"}', "4 (affected.Deep_Speed)"),
+        ('{deepspeed: ">=0.16.0,<0.16.8"}', '[{flash_attn: ">=1"}]', "4 (affected.0.flash_attn)"),
+        ("effect: memory", "effect: money", "8 (impact.effect)"),
+        ('bytes: "2 * model.parameters"', "", "8 (impact)"),
+        ("phase: backward", "fase: backward", "11 (impact.fase)"),
+        ("verifiable: [cpu]", "verifiable: [tpu]", "15 (verifiable.0)"),
+        ("verifiable: [cpu]", "verifiable: cpu", "15 (verifiable)"),
+        ("safety: safe}", "safety: maybe}", "19 (remedies.0.safety)"),
+        ('{upgrade: {deepspeed: ">=0.16.8"}, safety: safe}', "{safety: safe}", "19 (remedies.0)"),
+        ('{upgrade: {deepspeed: ">=0.16.8"}', '{set: {a: 1}, upgrade: {deepspeed: ">=0.16.8"}', "19 (remedies.0)"),
+        ("https://example.invalid/1", "http://example.invalid/1", "22 (references.0.url)"),
+        ("type: FIX", "type: FIXED", "22 (references.0.type)"),
+        ("  match:", "  matches:", "25 (examples.matches)"),
+        ("    - {packages", "    - a\n    - {packages", "25 (examples.match.0)"),
+    ],
+)
+def test_each_slip_is_named_with_its_line_and_key(tmp_path: Path, old: str, new: str, place: str) -> None:
+    assert old in TEXT
+    with pytest.raises(RuleError) as caught:
+        load(TEXT.replace(old, new, 1), tmp_path)
+    assert str(caught.value.source) == f"{tmp_path}/deepspeed/slug.yaml:{place}"
+
+
+@pytest.mark.parametrize("key", ["title", "kind", "affected", "impact", "what", "references", "examples"])
+def test_required_keys(tmp_path: Path, key: str) -> None:
+    data = yaml.safe_load(TEXT)
+    del data[key]
+    with pytest.raises(RuleError, match=f"missing key '{key}'"):
+        load(yaml.safe_dump(data), tmp_path)
+
+
+def test_an_unknown_key_is_told_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(RuleError) as caught:
+        load(TEXT.replace("confidence:", "confidense:"), tmp_path)
+    assert caught.value.hint == "did you mean 'confidence'?"
+
+
+def test_data_files_and_folders_are_no_rules_but_the_stack_folder_is(tmp_path: Path) -> None:
+    for name in ("a/x.yaml", "_stack/y.yaml", "_tables/t.yaml", "a/_z.yaml", "_models.yaml", "a/readme.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(TEXT, encoding="utf-8")
+    assert [rule.id for rule in load_rules(tmp_path)] == ["_stack/y", "a/x"]
+    assert len(rule_files(tmp_path)) == 2
+
+
+def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
+    for text in ("", "a", "- a\n", "{}"):
+        with pytest.raises(RuleError):
+            load(text, tmp_path)
+
+
+def test_the_skeleton_of_a_new_rule_loads(tmp_path: Path) -> None:
+    assert load(SKELETON.replace("PACKAGE", "deepspeed"), tmp_path).status == "draft"

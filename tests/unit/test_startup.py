@@ -1,0 +1,136 @@
+"""What a bare `env` may import: the budget of start-up is spent on imports (see the design's hot path)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compatcheck.rules.compile import compile_directory
+
+REPOSITORY = Path(__file__).parents[2]
+
+COSTLY = {
+    "asyncio",
+    "concurrent.futures",
+    "dataclasses",
+    "decimal",
+    "email",
+    "hashlib",
+    "http",
+    "importlib.metadata",
+    "importlib.resources",
+    "logging",
+    "markdown_it",
+    "packaging.requirements",
+    "packaging.specifiers",
+    "pathlib",
+    "pygments",
+    "pynvml",
+    "rich",
+    "shutil",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "tomllib",
+    "unittest",
+    "urllib.request",
+    "yaml",
+    "zipfile",
+}
+"""Modules that cost more than a millisecond, or reach for the network, and that a bare `env` has no use for."""
+
+PROGRAM = """
+import sys
+
+before = set(sys.modules)
+
+def refuse(event, arguments):
+    if event.startswith("socket.") or event in {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork"}:
+        raise RuntimeError(event)
+
+sys.addaudithook(refuse)
+import compatcheck.rules.locate as locate
+from compatcheck.cli.__main__ import main
+
+locate.COMPILED = sys.argv[1]
+code = None
+try:
+    main(sys.argv[2:])
+except SystemExit as leaving:
+    code = leaving.code
+print("exit", code, file=sys.stderr)
+print("loaded", *sorted(set(sys.modules) - before), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("database") / "_database.jsonl"
+    path.write_bytes(compile_directory(REPOSITORY / "rules"))
+    return path
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    packages = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    for name, version in {
+        "torch": "2.6.0",
+        "deepspeed": "0.16.4",
+        "transformers": "4.48.3",
+        "accelerate": "1.4.0",
+    }.items():
+        folder = packages / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    return tmp_path / "env"
+
+
+def run_env(database: Path, *arguments: str, **variables: str) -> tuple[int, set[str]]:
+    """Run `env` on a machine without devices and return its exit code and the modules it loaded."""
+    environ = {
+        "PATH": os.path.join(database.parent, "nothing-here"),
+        "PYTHONPATH": str(REPOSITORY),
+        "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
+        **variables,
+    }
+    command = [sys.executable, "-c", PROGRAM, str(database), "env", *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ)
+    lines = done.stderr.splitlines()
+    code = next(line for line in lines if line.startswith("exit "))
+    loaded = next(line for line in lines if line.startswith("loaded "))
+    assert "compatcheck: " in done.stdout, done.stderr
+    return int(code.split()[1]), set(loaded.split()[1:])
+
+
+def test_bare_env_imports_nothing_costly_and_starts_no_process(database: Path, prefix: Path):
+    code, loaded = run_env(database, VIRTUAL_ENV=str(prefix))
+    assert code == 0
+    assert loaded & {*COSTLY, "click"} == set()
+
+
+def test_an_option_costs_the_option_parser_and_no_more(database: Path, prefix: Path):
+    code, loaded = run_env(database, "--prefix", str(prefix))
+    assert code == 0
+    assert loaded & COSTLY == set()
+
+
+def test_findings_and_configuration_files_do_not_load_rich_or_a_network(database: Path, prefix: Path, tmp_path: Path):
+    training = tmp_path / "ds.json"
+    training.write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    code, loaded = run_env(
+        database,
+        *("--prefix", str(prefix), "--model", str(REPOSITORY / "fixtures/cases/openrlhf-llama3-70b/config.json")),
+        *("--training", str(training)),
+        *("--set", "training.gradient_checkpointing=true", "--set", "training.use_reentrant=false"),
+    )
+    assert code == 1
+    assert (
+        loaded & {"rich", "yaml", "socket", "ssl", "http", "urllib.request", "importlib.metadata", "asyncio"} == set()
+    )
