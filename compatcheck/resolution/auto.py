@@ -41,7 +41,8 @@ _PLUGIN_VALUES: dict[str, Value] = {
     "training.offload_param": None,
     "training.gather_16bit_weights_on_save": False,
 }
-"""What accelerate's ``DeepSpeedPlugin`` puts in place of ``auto`` unless an ``ACCELERATE_DEEPSPEED_…`` variable says otherwise."""
+"""What accelerate's ``DeepSpeedPlugin`` puts in place of ``auto`` unless an ``ACCELERATE_DEEPSPEED_…`` variable says
+otherwise."""
 
 _DROPPED_IN = "zero_optimization."
 """Section in which DeepSpeed, without an owner of ``auto`` above it, keeps its own default."""

@@ -1,0 +1,64 @@
+"""What is read without the option parser is what the option parser would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from compatcheck.cli.arguments import PLAIN_LISTS, PLAIN_OPTIONS, parse_plain, split
+from compatcheck.cli.env import command
+
+
+def parsed_by_click(arguments: list[str]) -> dict[str, Any]:
+    return dict(command.make_context("env", list(arguments)).params)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--model", "llama-3-8b"],
+        ["--training", "a.json", "--training", "b.yaml", "--gpu", "8xH100-80GB"],
+        ["--set", "training.zero_stage=3", "--set", "model.hidden_size=1", "--fail-on", "5GiB"],
+        ["--python", "python3", "--driver", "550.54.15", "--env-file", "x.env", "--select", "torch/*"],
+        ["--gpu", "H100", "--gpu", "A100-80GB"],
+    ],
+)
+def test_plain_options_split_alike(arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = parse_plain(arguments)
+    assert plain is not None
+    assert split(plain, files=False) == split(parsed_by_click(arguments), files=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-q"],
+        ["--model"],
+        ["--model=x"],
+        ["--strict"],
+        ["--mod", "x"],
+        ["--model", "--gpu"],
+        ["x"],
+        ["--nodes", "2"],
+        ["--help"],
+    ],
+)
+def test_everything_else_is_left_to_the_option_parser(arguments: list[str]) -> None:
+    assert parse_plain(arguments) is None
+
+
+def test_every_plain_option_is_one_of_the_command() -> None:
+    known = {
+        name: parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for name in parameter.opts
+    }
+    for name, parameter in {**PLAIN_OPTIONS, **PLAIN_LISTS}.items():
+        assert known[name].name == parameter
+        assert known[name].multiple == (name in PLAIN_LISTS)
+        assert known[name].type is click.STRING
