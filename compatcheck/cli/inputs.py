@@ -33,7 +33,6 @@ class Request(NamedTuple):
     driver: str | None = None
     settings: tuple[str, ...] = ()
     env_file: str | None = None
-    strict: bool = False
     hook: bool = False
     """Whether the paths are files a commit touches: what belongs to them is read, files of other kinds are passed over."""
     run: str | None = None

@@ -46,7 +46,7 @@ def _data(path: Path, *keys: str) -> tuple[dict[str, Any], Lines]:
 
 
 def _rows(data: Mapping[str, Any], key: str, path: Path) -> list[Any]:
-    if not isinstance(data[key], list | dict):
+    if not isinstance(data[key], list) and not (key == "releases" and isinstance(data[key], dict)):
         msg = "expected a list"
         raise RuleError(msg, source=Source(str(path), key))
     return list(data[key])
