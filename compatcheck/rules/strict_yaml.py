@@ -59,9 +59,10 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
     """Parse YAML text; see `load_strict`."""
     import yaml  # noqa: PLC0415 (costs 30 ms; only on the way to rule files)
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     lines = Lines()
+    loader = None
     try:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)  # the one without libyaml reads right here
         node = loader.get_single_node()
         return (None if node is None else _Reader(lines, path, loader.resolve).construct(node, ())), lines
     except RecursionError:
@@ -73,7 +74,8 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
         msg = f"not YAML: {getattr(error, 'problem', error)}"
         raise RuleError(msg, source=Source(path, None, line)) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 class _Reader:
