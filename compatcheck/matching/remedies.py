@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
-from compatcheck.core.versions import compile_specifier, contains, nearest_releases
+from compatcheck.core.versions import compile_specifier, nearest_releases
 from compatcheck.resolution.defaults import READERS_BENEATH
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
@@ -109,6 +109,6 @@ def _nearest(
         allowed = compile_specifier(specifier)
     except ValueError:
         return None
-    releases = [release for release in scope.rules.releases(name) if contains(allowed, release) == "yes"]
-    below, above = nearest_releases([part for bounds in bad for part in bounds], current, releases)
+    releases = scope.rules.releases(name)
+    below, above = nearest_releases([part for bounds in bad for part in bounds], current, releases, allowed)
     return above if verb == "upgrade" else below
