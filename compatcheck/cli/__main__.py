@@ -5,11 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from io import TextIOWrapper
 
 from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CompatcheckError
 
 EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program whose reader went away."""
+_ASCII = {"ascii", "us-ascii", "646", "ansi_x3.4-1968"}
+"""What Python calls the encoding of a machine without a locale; its terminals show UTF-8 all the same."""
+
+
+def prepare_output() -> None:
+    """Let every text be written: UTF-8 into files and pipes (JSON is nothing else), escapes for what cannot be said."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            plain = stream.encoding.lower() in _ASCII or not stream.isatty()
+            stream.reconfigure(encoding="utf-8" if plain else None, errors="backslashreplace")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -17,9 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (closed by the caller: `>&-`)
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (see above)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # names of files in other encodings, signs outside the locale's
-            stream.reconfigure(errors="backslashreplace")
+    prepare_output()
     try:
         code = _check_environment(given[1:]) if given[:1] == ["env"] else _run_command(given)
         sys.stdout.flush()

@@ -86,7 +86,7 @@ def expect_section(value: Any, path: str, section: str) -> dict[str, Any]:  # no
 
 
 def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
-    packages = expect_section(data.get("packages"), path, "packages")
+    packages: dict[Any, Any] = expect_section(data.get("packages"), path, "packages")
     variables = data.get("env")
     if not packages and variables is None:
         return None

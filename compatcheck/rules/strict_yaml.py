@@ -62,9 +62,10 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
     if text.count("[") + text.count("{") + text.count("- ") + text.count("? ") > _MAX_OPENINGS:
         msg = f"opens more than {_MAX_OPENINGS} lists and mappings, which no rule does"
         raise RuleError(msg, source=Source(path), hint="is this a rule file?")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     lines = Lines()
+    loader = None
     try:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)  # the one without libyaml reads right here
         node = loader.get_single_node()
         return (None if node is None else _Reader(lines, path, loader.resolve).construct(node, ())), lines
     except RecursionError:
@@ -76,7 +77,8 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
         msg = f"not YAML: {getattr(error, 'problem', error)}"
         raise RuleError(msg, source=Source(path, None, line)) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 class _Reader:

@@ -44,7 +44,9 @@ def test_settings_decide(prefix: Path) -> None:
     ran = run("env", "--prefix", prefix, "--select", RULE, *options, *model)
     assert ran.code == 1
     assert "0.16.8" in ran.out
-    assert run("env", "--prefix", prefix, "--select", RULE, *options, "--set", "training.zero_stage=2").code == 0
+    other = [part for setting in ["training.zero_stage=2", *settings[1:]] for part in ("--set", setting)]
+    assert run("env", "--prefix", prefix, "--select", RULE, *other).code == 0
+    assert run("env", "--prefix", prefix, *options, "--set", "training.zero_stage=2").code == 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -135,3 +136,25 @@ def test_rule_page_on_a_terminal() -> None:
     assert b"\x1b[1m" in shown
     assert b"ZeRO-3 keeps gathered parameters" in shown
     assert b"Traceback" not in shown
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("output", ["text", "json", "markdown"])
+def test_a_limited_encoding_stops_no_report(encoding: str, output: str) -> None:
+    arguments = ["check", "fixtures/cases/openrlhf-llama3-70b", "--format", output]
+    plain, limited = run(*arguments), run(*arguments, variables={"PYTHONIOENCODING": encoding})
+    assert (limited.returncode, limited.stderr) == (1, "")
+    seconds = re.compile(r'[\d.]+ s$|(?<="seconds": )[\d.]+', re.MULTILINE)
+    assert seconds.sub("", limited.stdout) == seconds.sub("", plain.stdout)
+
+
+def test_a_file_name_that_is_no_text_stops_no_report(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    requirements = tmp_path / os.fsdecode(b"caf\xe9") / "requirements.txt"
+    requirements.write_text("accelerate==0.20.3\ntorch==2.0\n???\n")
+    for output in ("text", "json", "sarif", "junit", "markdown", "github"):
+        done = run("check", str(requirements.parent), "--format", output)
+        assert done.returncode in {0, 1, 4}, done.stderr
+        assert "\\udce9" in done.stdout or output in {"sarif", "junit", "github"}
+        if output in {"json", "sarif"}:
+            json.loads(done.stdout)

@@ -90,7 +90,6 @@ def test_each_boundary_and_each_atom_needs_its_example(kind: str, index: int, pa
 @pytest.mark.parametrize(
     ("changes", "place"),
     [
-        ({"when": "training.zero_stgae == 3"}, "when: unknown fact"),
         ({"unless": "training.zero_stage"}, "unless: "),
         (
             {"clauses": (Clause(packages={"deepspeed": ">=9,<10"}),)},
