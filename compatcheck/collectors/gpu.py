@@ -16,6 +16,8 @@ from compatcheck.rules.locate import open_builtin
 _VENDORS = ("nvidia", "geforce", "tesla", "quadro", "amd", "instinct")
 _DECLARED = r"\s*(?:(\d+)\s*[x×*]\s*)?(\S.*?)\s*"
 _SIZE = r"(\d+)\s*gi?b"
+_TOLERANCE = 0.12
+"""How far reported memory may be from the catalogue's: ECC takes a sixteenth, torch's own total is a little smaller."""
 
 
 class Gpu(NamedTuple):
@@ -114,13 +116,15 @@ def find_gpus(name: str, catalogue: Catalogue, memory_bytes: int | None = None) 
     Args:
         name: catalogue name or a name as a driver prints it.
         catalogue: devices to choose from.
-        memory_bytes: reported memory, which tells the sizes of one name apart.
+        memory_bytes: reported memory, which tells the sizes of one name apart. A device of another size than all of these
+            is not in the catalogue, whatever its name: an H100 of 94 GB calls itself "NVIDIA H100".
     """
     key = _key(name)
     exact = [gpu for gpu in catalogue.values() if _key(gpu.name) == key]
     found = exact or [gpu for gpu in catalogue.values() if any(_key(alias) == key for alias in gpu.aliases)]
-    if len(found) > 1 and memory_bytes is not None:
-        found = [min(found, key=lambda gpu: abs(gpu.memory_bytes - memory_bytes))]
+    if found and memory_bytes is not None:
+        nearest = min(found, key=lambda gpu: abs(gpu.memory_bytes - memory_bytes))
+        found = [nearest] if abs(nearest.memory_bytes - memory_bytes) <= _TOLERANCE * nearest.memory_bytes else []
     return found
 
 

@@ -376,31 +376,41 @@ def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
     return "none" if answers == {"no"} else "some"
 
 
-def nearest_releases(bounds: Bounds, version: str, releases: Sequence[str]) -> tuple[str | None, str | None]:
+def nearest_releases(
+    bounds: Bounds, version: str, releases: Sequence[str], allowed: Bounds | None = None
+) -> tuple[str | None, str | None]:
     """Find the nearest final releases below and above a version that a range does not hold.
 
     Args:
         bounds: the compiled range of a rule.
         version: the version to look around.
         releases: the known releases, oldest first.
+        allowed: a range the found releases must lie in.
 
     Returns:
         The highest good release below ``version`` and the lowest good one above it, each None where there is none or
         where ``version`` is not PEP 440.
     """
-    below = next((release for release in reversed(releases) if _is_good(release, version, bounds, -1)), None)
-    above = next((release for release in releases if _is_good(release, version, bounds, 1)), None)
+    here = _order_of(version)
+    if here is None:
+        return None, None
+    finals = [(order, release) for release in releases if (order := _plain_release(release)) is not None]
+
+    def is_good(release: str) -> bool:
+        return contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
+
+    below = next((release for order, release in reversed(finals) if order < here and is_good(release)), None)
+    above = next((release for order, release in finals if order > here and is_good(release)), None)
     return below, above
 
 
-def _is_good(release: str, version: str, bounds: Bounds, side: int) -> bool:
-    """Tell whether a final release lies below (-1) or above (1) a version and outside a range."""
-    one, other = _plain_release(release), _plain_release(version.strip().partition("+")[0])
-    if one is None or other is None:
-        parsed, here = parse_version(release), parse_version(version)
-        if parsed is None or here is None or parsed.is_prerelease:
-            return False
-        order = (parsed > here) - (parsed < here)
-    else:
-        order = (one > other) - (one < other)
-    return order == side and contains(bounds, release) == "no"
+def _order_of(text: str) -> tuple[tuple[int, ...], float] | None:
+    """Return a key that orders a version among final and post releases; a pre-release stands just before its release."""
+    plain = _plain_release(text.strip().partition("+")[0])
+    if plain is not None:
+        return plain
+    version = parse_version(text)
+    if version is None:
+        return None
+    post = -1.0 if version.post is None else float(version.post)
+    return _padded(version), post - 0.5 if version.is_prerelease else post

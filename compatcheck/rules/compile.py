@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from compatcheck.rules.rule import Rule
 
 
+_PROVENANCE_OF_DEVICES = frozenset({"source", "unverified"})
+
+
 def compile_directory(directory: Path) -> bytes:
     """Compile a rule directory: its rules and, where present, ``_tables``, ``_defaults``, ``_releases``, ``_pins``, models, GPUs.
 
@@ -188,7 +191,16 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     if (directory / "_models.yaml").exists():
         yield "models", load_strict(directory / "_models.yaml")[0]
     if (directory / "_gpus.yaml").exists():
-        yield "gpus", load_strict(directory / "_gpus.yaml")[0]
+        yield "gpus", _compile_gpus(directory / "_gpus.yaml")
+
+
+def _compile_gpus(path: Path) -> dict[str, Any]:
+    """Compile the devices without where their values are from, which only readers of the YAML file need."""
+    rows: dict[str, dict[str, Any]] = load_strict(path)[0]
+    return {
+        name: {key: value for key, value in row.items() if key not in _PROVENANCE_OF_DEVICES}
+        for name, row in rows.items()
+    }
 
 
 def _compile_table(path: Path) -> dict[str, Any]:

@@ -1,8 +1,13 @@
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 
 from compatcheck.collectors.gpu import build_catalogue, find_gpus, load_catalogue, parse_gpu
 from compatcheck.core.errors import UsageError
 from compatcheck.core.units import GIB, MIB
+from compatcheck.rules.locate import open_builtin
 
 CATALOGUE = load_catalogue()
 
@@ -88,3 +93,35 @@ def test_values_are_plausible():
 def test_catalogue_is_built_from_compiled_rows():
     rows = {"X1": {"gib": 8, "cc": 9.0, "sms": None, "architecture": "Test", "aliases": []}}
     assert parse_gpu("2xX1", build_catalogue(rows)).memory_bytes == 8 * GIB
+
+
+@pytest.mark.parametrize(
+    ("name", "mib", "expected"),
+    [
+        ("NVIDIA H100", 81559, ["H100-80GB"]),
+        ("NVIDIA H100", 95830, []),
+        ("NVIDIA GeForce RTX 3060", 8192, []),
+        ("NVIDIA GeForce RTX 5060 Ti", 8151, ["RTX-5060-Ti-8GB"]),
+        ("NVIDIA A10", 24576, ["A10"]),
+        ("NVIDIA A100-PG509-200", 40536, ["A100-40GB"]),
+        ("NVIDIA GH200 144G HBM3e", 146831, ["GH200-144GB"]),
+        ("Tesla V100", 32768, ["V100-32GB"]),
+    ],
+)
+def test_reported_memory_decides_between_devices_of_one_name(name, mib, expected):
+    assert [gpu.name for gpu in find_gpus(name, CATALOGUE, mib * MIB)] == expected
+
+
+def test_every_row_says_where_it_is_from_and_the_database_leaves_that_out():
+    path = Path(__file__).parents[3] / "rules" / "_gpus.yaml"
+    rows = yaml.safe_load(path.read_text(encoding="utf-8"))
+    legend = {line[4:].split()[0] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#   ")}
+    for name, row in rows.items():
+        assert row["source"], name
+        assert {re.sub(r"\(\d\)|/.*", "", source) for source in row["source"]} <= {
+            re.sub("/.*", "", key) for key in legend
+        }, name
+        assert set(row.get("unverified", ())) <= set(row), name
+    compiled = open_builtin().section("gpus")
+    assert compiled.keys() == rows.keys()
+    assert not any({"source", "unverified"} & row.keys() for row in compiled.values())
