@@ -137,7 +137,11 @@ def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subje
 
 
 def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
-    for file, kind in walk(path):
+    def note(error: OSError, directory: str) -> None:
+        reason = f"directory could not be listed: {error.strerror}"
+        skipped.append(Skipped(Source(directory), reason, "run as a user who may read it", named=directory == path))
+
+    for file, kind in walk(path, note):
         if path == os.curdir:
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:

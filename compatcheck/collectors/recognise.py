@@ -105,12 +105,12 @@ def _read_head(path: str) -> bytes:
         return b""  # the reader will say why it cannot be read
 
 
-def walk(path: str) -> Iterator[tuple[str, str | None]]:
+def walk(path: str, unreadable: Callable[[OSError, str], None] | None = None) -> Iterator[tuple[str, str | None]]:
     """List the regular files under a directory with their kinds, sorted by path; a file lists itself.
 
     Links to directories are not followed, so that a loop of links cannot be entered and nothing is listed twice.
-    Virtual environments, caches and installed packages are left out, and a directory that cannot be listed is passed
-    over.
+    Virtual environments, caches and installed packages are left out. A directory that cannot be listed is handed to
+    ``unreadable`` with the error, and passed over.
     """
     if not os.path.isdir(path):
         yield path, recognise(path)
@@ -121,7 +121,9 @@ def walk(path: str) -> Iterator[tuple[str, str | None]]:
         try:
             with os.scandir(directory) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
-        except OSError:
+        except OSError as error:
+            if unreadable is not None:
+                unreadable(error, directory)
             continue
         if directory != path and any(entry.name == "pyvenv.cfg" for entry in entries):
             continue

@@ -93,10 +93,11 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
     distributions: dict[str, Package] = {}
     components: dict[str, Package] = {}
     python = None
+    unnamed = [name for name in packages if not isinstance(name, str)]
+    if unnamed:
+        msg = f"{unnamed[0]!r} is not the name of a package"
+        raise InputError(msg, source=Source(path, "packages"))
     for name, text in packages.items():
-        if not isinstance(name, str):
-            msg = f"{name!r} is not the name of a package"
-            raise InputError(msg, source=Source(path, "packages"))
         if not isinstance(text, str):
             hint = f'write {name}: "{text}"' if isinstance(text, int | float) else None
             msg = "a version must be quoted text"

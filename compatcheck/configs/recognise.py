@@ -117,7 +117,7 @@ def _looks_like_training(path: str) -> bool:
         with open(path, "rb") as file:
             head = file.read(64 * 1024)
     except OSError:
-        return False
+        return True  # nobody can tell what it is
     head = head.replace(b"\0", b"")  # UTF-16
     return any(mark in head for mark in _MARKS)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
-from compatcheck.core.versions import compile_specifier, contains, nearest_releases, parse_version
+from compatcheck.core.versions import compile_specifier, contains, nearest_releases
 from compatcheck.resolution.defaults import READERS_BENEATH
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from compatcheck.rules.database import CompiledRule, Texts
 
@@ -88,18 +88,17 @@ def _change_release(
     return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"
 
 
-def _leads_back(specifier: str, verb: str, current: str | None, releases: Iterable[str]) -> bool:
-    """Tell whether every known release that a remedy allows lies on the other side of the installed one, or is it."""
-    here = None if current is None else parse_version(current)
+def _leads_back(specifier: str, verb: str, current: str | None, releases: Sequence[str]) -> bool:
+    """Tell whether the known releases that a remedy allows all lie on the other side of the installed one, or are it."""
+    if current is None:
+        return False
     try:
         allowed = compile_specifier(specifier)
     except ValueError:
         return False
-    known = [parse_version(release) for release in releases if contains(allowed, release) == "yes"]
-    found = [version for version in known if version is not None]
-    if here is None or not found:
-        return False
-    return all(version <= here if verb == "upgrade" else version >= here for version in found)
+    below, above = nearest_releases([], current, releases, allowed)
+    ahead, behind = (above, below) if verb == "upgrade" else (below, above)
+    return ahead is None and (behind is not None or contains(allowed, current) == "yes")
 
 
 def _nearest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -140,3 +141,23 @@ def test_an_installation_finds_its_devices_and_takes_no_other_rules_directory(tm
     lint = [sys.executable, "-m", "compatcheck", "rules", "lint"]
     done = subprocess.run(lint, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_directory_that_cannot_be_listed_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("closed").mkdir()
+    scan = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    code, report = check(capsys, "closed")
+    assert code == 4
+    assert "could not be listed" in report["skipped"][0]["reason"]
+    code, report = check(capsys, ".", "--fail-on", "never")
+    assert code == 0
+    assert [entry["source"] for entry in report["skipped"]] == ["./closed"]
