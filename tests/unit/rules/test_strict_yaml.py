@@ -85,7 +85,7 @@ def test_a_plain_scalar_is_never_changed(text: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(
     st.recursive(
-        st.one_of(st.text(max_size=12), st.integers(), st.booleans(), st.none()),
+        st.one_of(st.text(max_size=12), st.integers(-(10**18), 10**18), st.booleans(), st.none()),
         lambda inner: st.one_of(
             st.lists(inner, max_size=3), st.dictionaries(st.text(string.ascii_letters, min_size=1), inner, max_size=3)
         ),
