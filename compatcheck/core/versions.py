@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import operator
 import re
+from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -394,14 +395,20 @@ def nearest_releases(
     here = _order_of(version)
     if here is None:
         return None, None
-    finals = [(order, release) for release in releases if (order := _plain_release(release)) is not None]
+    finals = [release for release in releases if _is_plain(release)]
+    split = bisect_left(finals, here, key=lambda release: _plain_release(release) or ((), 0))
 
     def is_good(release: str) -> bool:
         return contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
 
-    below = next((release for order, release in reversed(finals) if order < here and is_good(release)), None)
-    above = next((release for order, release in finals if order > here and is_good(release)), None)
+    below = next((finals[index] for index in range(split - 1, -1, -1) if is_good(finals[index])), None)
+    above = next((release for release in finals[split:] if _plain_release(release) != here and is_good(release)), None)
     return below, above
+
+
+def _is_plain(release: str) -> bool:
+    """Tell cheaply whether a release is a final or post release: digits and dots, and perhaps ``.post1``."""
+    return release.replace(".post", "").replace(".", "").isdigit()
 
 
 def _order_of(text: str) -> tuple[tuple[int, ...], float] | None:

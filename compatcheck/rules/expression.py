@@ -9,13 +9,36 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.units import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Protocol
+
+    class Scope(Protocol):  # for type checkers only: to define a Protocol costs a millisecond at start-up
+        """What an expression can ask about."""
+
+        def value(self, name: str) -> object:
+            """Return the fact's value, or Unknown."""
+
+        def declared(self, name: str) -> bool:
+            """Tell whether an input states the fact, as opposed to a default or nothing."""
+
+        def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
+            """Return whether a package in this range is there: True, False or Unknown."""
+
+        def version_in(self, version: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
+            """Return whether a version lies in a range: True, False or Unknown."""
+
+        def variable(self, name: str) -> object:
+            """Return an environment variable, None when known to be unset, or Unknown."""
+
+        def look_up(self, table: str, keys: tuple[object, ...]) -> object:
+            """Return a table's cell, or Unknown when the key is not in it."""
+
 
 MAX_EXPONENT = 64
 MAX_BITS = 4096
@@ -27,28 +50,6 @@ class Unknown(NamedTuple):
 
     needs: frozenset[str]
     """Names of the facts, or spoken conditions such as ``env("NCCL_CUMEM_ENABLE")``, that would decide it."""
-
-
-class Scope(Protocol):
-    """What an expression can ask about."""
-
-    def value(self, name: str) -> object:
-        """Return the fact's value, or Unknown."""
-
-    def declared(self, name: str) -> bool:
-        """Tell whether an input states the fact, as opposed to a default or nothing."""
-
-    def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
-        """Return whether a package in this range is there: True, False or Unknown."""
-
-    def version_in(self, version: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
-        """Return whether a version lies in a range: True, False or Unknown."""
-
-    def variable(self, name: str) -> object:
-        """Return an environment variable, None when known to be unset, or Unknown."""
-
-    def look_up(self, table: str, keys: tuple[object, ...]) -> object:
-        """Return a table's cell, or Unknown when the key is not in it."""
 
 
 _COMPARE: dict[str, Callable[[Any, Any], object]] = {
