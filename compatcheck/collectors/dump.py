@@ -123,7 +123,9 @@ def format_dump(dump: Mapping[str, Any]) -> str:
     lines: list[str] = []
     for section, content in dump.items():
         lines.append(f"{section.replace('_', ' ')}:")
-        if section in {"packages", "vendored"}:
+        if content is None:
+            lines.append("  unknown")
+        elif section in {"packages", "vendored"}:
             lines += [f"  {_format_package(package)}" for package in content] or ["  none"]
         elif isinstance(content, Mapping):
             written = section in {"variables", "not_collected"}

@@ -11,8 +11,8 @@ from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name
-from compatcheck.core.source import Source
-from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 from compatcheck.rules.vocabulary import vocabulary
 
 VERSION = 1
@@ -93,6 +93,7 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
     distributions: dict[str, Package] = {}
     components: dict[str, Package] = {}
     python = None
+    skipped: list[Skipped] = []
     unnamed = [name for name in packages if not isinstance(name, str)]
     if unnamed:
         msg = f"{unnamed[0]!r} is not the name of a package"
@@ -104,6 +105,9 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
             raise InputError(msg, source=Source(path, f"packages.{name}"), hint=hint)
         package = _package(name, text.strip(), Source(path, f"packages.{name}"))
         _check_package(package)
+        if package.version is not None and parse_version(package.version) is None:
+            reason = f"{package.name} {package.version} is not a version that can be compared (PEP 440)"
+            skipped.append(Skipped(package.source, reason, "write it as 0.16.4", named=True))
         if name == "python":
             python = text.strip()
         (components if name in COMPONENTS or name == "python" else distributions)[package.name] = package
@@ -118,6 +122,7 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
         else {str(key): str(value) for key, value in expect_section(variables, path, "env").items()},
         variables_complete=variables is not None,
         variables_source=Source(path, "env"),
+        skipped=tuple(skipped),
     )
 
 

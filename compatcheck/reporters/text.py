@@ -233,7 +233,11 @@ class _Writer:
             label = f"POSSIBLE ({finding.severity})"
         head = f"{self.paint(label, _COLORS[finding.severity])} {self.paint(finding.rule_id, '1')}"
         gap = self.width - len(label) - len(finding.rule_id) - len(size) - 1
-        yield f"{head}{' ' * max(2, gap)}{self.paint(size, '1')}".rstrip()
+        if gap > 1:
+            yield f"{head}{' ' * gap}{self.paint(size, '1')}".rstrip()
+        else:
+            yield head
+            yield f"{' ' * max(0, self.width - len(size))}{self.paint(size, '1')}".rstrip()
         yield from (f"  {line}" for line in wrap(finding.title, self.width - 2))
         compact = finding.status == "possible" and not self.verbose
         if finding.needs:

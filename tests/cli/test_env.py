@@ -80,3 +80,10 @@ def test_commands_that_do_not_exist_are_told_the_nearest() -> None:
     assert "check" in ran.err
     assert run("--version").code == 0
     assert "check" in run("--help").out
+
+
+@pytest.mark.parametrize("format_name", ["text", "json"])
+def test_the_dump_is_written_whatever_is_unknown(prefix: Path, format_name: str) -> None:
+    ran = run("env", "--dump", "--prefix", prefix, "--format", format_name)
+    assert ran.code == 0
+    assert "deepspeed" in ran.out

@@ -43,3 +43,11 @@ def test_printed_facts_read_back_to_the_same_facts(
     assert document.unread == ()
     assert document.skipped == ()
     assert print_facts(file, monkeypatch, capsys).splitlines()[1:] == first.splitlines()[1:]
+
+
+def test_a_version_that_cannot_be_compared_is_said() -> None:
+    _, environment = native.read_data({"packages": {"deepspeed": "not-a-version", "torch": "2.8.0"}}, "facts.yaml")
+    assert environment is not None
+    (skipped,) = environment.skipped
+    assert skipped.named
+    assert skipped.source.key == "packages.deepspeed"
