@@ -249,7 +249,8 @@ class _Writer:
             for remedy in finding.remedies[:1]:
                 yield from self.wrapped("fix", remedy.text, "32")
             return
-        yield from self.wrapped("what", finding.message if self.verbose else _first_paragraph(finding.message))
+        message = finding.message if self.verbose else _first_paragraph(finding.message)
+        yield from self.wrapped("what", message.replace("**", ""))  # Markdown's emphasis says nothing on a terminal
         yield from self.because(finding)
         if finding.impact is not None and finding.impact.expected_bytes is None and finding.impact.needs:
             yield from self.wrapped("size of", "needs " + ", ".join(finding.impact.needs))
