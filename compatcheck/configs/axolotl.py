@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compatcheck.configs import deepspeed
 from compatcheck.configs.hf_trainer import OPTIMIZERS
@@ -17,9 +17,6 @@ from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_te
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Skipped, Source
 from compatcheck.rules.vocabulary import nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MARKS = frozenset(
     [
@@ -57,11 +54,32 @@ _OWN_OPTIMIZERS = {
 """Optimizers that axolotl adds to those of the HF Trainer (``core/builders/base.py``)."""
 
 _OTHER_OPTIMIZERS = frozenset(
-    (
-        "adamc adamw_torch_4bit adamw_torch_8bit adamw_torch_npu_fused adopt_adamw ao_adamw_4bit ao_adamw_8bit ao_adamw_fp8 "
-        "came_pytorch dion flash_adam flash_adamw flash_lion flash_sgd flash_sgdw muon_8bit paged_ademamix_32bit "
-        "paged_ademamix_8bit polora rmsprop_bnb rmsprop_bnb_32bit rmsprop_bnb_8bit scao sinkgd"
-    ).split(),
+    [
+        "adamc",
+        "adamw_torch_4bit",
+        "adamw_torch_8bit",
+        "adamw_torch_npu_fused",
+        "adopt_adamw",
+        "ao_adamw_4bit",
+        "ao_adamw_8bit",
+        "ao_adamw_fp8",
+        "came_pytorch",
+        "dion",
+        "flash_adam",
+        "flash_adamw",
+        "flash_lion",
+        "flash_sgd",
+        "flash_sgdw",
+        "muon_8bit",
+        "paged_ademamix_32bit",
+        "paged_ademamix_8bit",
+        "polora",
+        "rmsprop_bnb",
+        "rmsprop_bnb_32bit",
+        "rmsprop_bnb_8bit",
+        "scao",
+        "sinkgd",
+    ],
 )
 """Known optimizers of no family that rules know."""
 
@@ -95,7 +113,7 @@ _TRAINERS = {
 """``rl`` → the trainer of TRL that runs (``core/builders/rl.py``)."""
 
 _OFFLOADING_CHECKPOINTS = ("offload", "offload_disk", "unsloth")
-_BFLOAT16_LOAD, _MIXED = "model.load_dtype", "training.mixed_precision"
+_LOAD, _MIXED = "model.load_dtype", "training.mixed_precision"
 _REENTRANT = "training.use_reentrant"
 
 
@@ -178,10 +196,16 @@ _FSDP_KEYS: dict[str, Key] = {
 """Keys of ``fsdp_config``; until 0.11 they carry the prefix ``fsdp_``, which is still taken."""
 
 _FSDP_PLAIN = frozenset(
-    (
-        "auto_wrap_policy backward_prefetch cpu_offload_pin_memory final_state_dict_type forward_prefetch min_num_params "
-        "mixed_precision_policy transformer_layer_cls_to_wrap"
-    ).split(),
+    [
+        "auto_wrap_policy",
+        "backward_prefetch",
+        "cpu_offload_pin_memory",
+        "final_state_dict_type",
+        "forward_prefetch",
+        "min_num_params",
+        "mixed_precision_policy",
+        "transformer_layer_cls_to_wrap",
+    ],
 )
 
 TABLE: dict[str, Key | tuple[Key, ...]] = {
@@ -383,18 +407,18 @@ def _precision(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
     found: list[tuple[str, _Facts]] = [("fp8", ((_MIXED, "fp8"),))] if _is_on(data.get("fp8")) else []
     mixed = not found
     if bf16 == "full":
-        return [*found, ("bf16", ((_BFLOAT16_LOAD, "bfloat16"), *(((_MIXED, "no"),) if mixed else ())))]
+        return [*found, ("bf16", ((_LOAD, "bfloat16"), *(((_MIXED, "no"),) if mixed else ())))]
     if _is_on(bf16):
-        return [*found, ("bf16", ((_BFLOAT16_LOAD, "bfloat16"), *(((_MIXED, "bf16"),) if mixed else ())))]
+        return [*found, ("bf16", ((_LOAD, "bfloat16"), *(((_MIXED, "bf16"),) if mixed else ())))]
     if _is_on(data.get("bfloat16")):
-        precision = (((_MIXED, "bf16"),) if mixed and not _is_off(bf16) else ())
-        return [*found, ("bfloat16", ((_BFLOAT16_LOAD, "bfloat16"), *precision))]
+        precision = ((_MIXED, "bf16"),) if mixed and not _is_off(bf16) else ()
+        return [*found, ("bfloat16", ((_LOAD, "bfloat16"), *precision))]
     if _is_on(fp16):
-        return [*found, ("fp16", ((_BFLOAT16_LOAD, "float16"), *(((_MIXED, "fp16"),) if mixed else ())))]
+        return [*found, ("fp16", ((_LOAD, "float16"), *(((_MIXED, "fp16"),) if mixed else ())))]
     if _is_off(bf16):
         half = _is_on(data.get("float16")) or _is_on(data.get("load_in_8bit"))
         dtype = "float16" if half else "float32"
-        return [*found, ("bf16", ((_BFLOAT16_LOAD, dtype), *(((_MIXED, "no"),) if mixed else ())))]
+        return [*found, ("bf16", ((_LOAD, dtype), *(((_MIXED, "no"),) if mixed else ())))]
     return found
 
 
@@ -435,7 +459,9 @@ def _loss(data: Mapping[str, Any], skipped: list[Skipped], source: Source) -> li
     names = [str(plugin).lower() for plugin in plugins]
     cut = data.get("cut_cross_entropy")
     if any("cut_cross_entropy" in name for name in names) and not _is_off(cut):
-        return [("cut_cross_entropy" if cut is not None else "plugins", (("training.loss_implementation", "fused_linear"),))]
+        return [
+            ("cut_cross_entropy" if cut is not None else "plugins", (("training.loss_implementation", "fused_linear"),))
+        ]
     if any("liger" in name for name in names):
         fused = "liger_fused_linear_cross_entropy"
         if _is_on(data.get(fused)):
@@ -466,18 +492,18 @@ def _checkpoints(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]
     mode = data.get("activation_offloading")
     ours = Key("training.activation_offloading", _offloading)
     if _is_on(mode):
-        table["activation_offloading"] = (ours, Key(_REENTRANT, partial(_constant, False)))  # noqa: FBT003 (a fact's value)
+        table["activation_offloading"] = (ours, Key(_REENTRANT, partial(_constant, False)))
         table["gradient_checkpointing_kwargs.use_reentrant"] = Key(_REENTRANT, _nothing)
         return [Statement(None, "(activation_offloading: true)", True)]
     if mode == "hidden_states" and not stated:
-        table["activation_offloading"] = (ours, Key(_REENTRANT, partial(_constant, False)))  # noqa: FBT003 (a fact's value)
+        table["activation_offloading"] = (ours, Key(_REENTRANT, partial(_constant, False)))
     if mode in {"legacy", "disk"}:
         return [Statement(None, f"(activation_offloading: {mode})", mode)]
     word = data.get("gradient_checkpointing")
     if word in _OFFLOADING_CHECKPOINTS:
         table["gradient_checkpointing"] = (
             Key("training.gradient_checkpointing", _checkpointing),
-            Key("training.activation_offloading", partial(_constant, True)),  # noqa: FBT003 (a fact's value)
+            Key("training.activation_offloading", partial(_constant, True)),
         )
         disk = "offload_disk" if word == "offload_disk" else "offload"
         return [Statement(None, f"(gradient_checkpointing: {disk})", word)]
