@@ -248,6 +248,7 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "lora_target_parameters": Key("training.lora_target_parameters", _targets),
     "lora_modules_to_save": Key("training.lora_modules_to_save", _targets),
     "peft_autocast_adapter_dtype": Key("training.autocast_adapter_dtype"),
+    "lora_mlp_kernel": Key("training.lora_kernels"),
     "fsdp_version": Key("training.fsdp_version"),
     "tensor_parallel_size": Key("training.tensor_parallel"),
     "context_parallel_size": Key("training.context_parallel"),

@@ -153,3 +153,15 @@ def test_rollouts(rules: RuleSet) -> None:
     assert values(subject(rules, served, axolotl="0.15.0", trl="0.29.0"))["rollout.mode"] == "server"
     assert values(subject(rules, served, axolotl="0.18.0", trl="1.8.0"))["rollout.mode"] == "colocate"
     assert values(subject(rules, served, axolotl="0.18.0"))["rollout.gpu_memory_utilization"] == 0.9
+
+
+def test_fused_adapter_kernels_switched_on_by_the_release(rules: RuleSet) -> None:
+    data = {**PLAIN, "adapter": "lora", "lora_dropout": 0}
+    assert values(subject(rules, data, axolotl="0.9.2"))["training.lora_kernels"] is False
+    assert values(subject(rules, data, axolotl="0.10.0"))["training.lora_kernels"] is True
+    assert "training.lora_kernels" not in values(subject(rules, {**data, "lora_dropout": 0.1}, axolotl="0.15.0"))
+    assert values(subject(rules, {**data, "lora_dropout": 0.1}, axolotl="0.16.0"))["training.lora_kernels"] is True
+    assert "training.lora_kernels" not in values(subject(rules, {**data, "load_in_8bit": True}, axolotl="0.16.0"))
+    assert (
+        values(subject(rules, {**data, "lora_mlp_kernel": False}, axolotl="0.16.0"))["training.lora_kernels"] is False
+    )
