@@ -152,10 +152,6 @@ def _checkpointing(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return True if value in _OFFLOADING_CHECKPOINTS else value
 
 
-def _offloading(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return True if value in {"legacy", "disk", "hidden_states"} else value
-
-
 def _attention(value: Any) -> Any:  # noqa: ANN401 (configuration)
     name = str(value)
     return LEAVE if name in _OTHER_ATTENTION or ("/" in name and name not in _KERNELS) else _KERNELS.get(name, name)
@@ -217,7 +213,7 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "batch_flattening": Key("training.padding_free", _unless_auto),
     "gradient_checkpointing": Key("training.gradient_checkpointing", _checkpointing),
     "gradient_checkpointing_kwargs.use_reentrant": Key(_REENTRANT),
-    "activation_offloading": Key("training.activation_offloading", _offloading),
+    "activation_offloading": Key("training.activation_offloading"),
     "selective_checkpointing": Key(_REENTRANT, lambda value: LEAVE if _is_off(value) else False),
     "optimizer": (
         Key("training.optimizer", _optimizer),
@@ -483,32 +479,38 @@ def _frozen(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
 
 
 def _checkpoints(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> list[Statement]:
-    """Settle the variant of checkpointing under activation offloading; leave a mark where the release decides.
+    """Settle checkpointing under activation offloading; leave a mark, and the fact out, where the release decides.
 
     ``activation_offloading: true`` (0.12 on) wraps layers in torch's non-reentrant wrapper, whatever the kwargs say;
-    ``hidden_states`` (0.18 on) keeps the kwargs and fills in non-reentrant.
+    ``hidden_states`` (0.18 on) keeps the kwargs and fills in non-reentrant. Beside an adapter the others replace
+    recomputation from 0.18 on.
     """
     kwargs = data.get("gradient_checkpointing_kwargs")
     stated = isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is not None
-    mode = data.get("activation_offloading")
-    ours = Key("training.activation_offloading", _offloading)
-    if _is_on(mode):
-        table["activation_offloading"] = (ours, Key(_REENTRANT, partial(_constant, False)))
+    mode, word = data.get("activation_offloading"), data.get("gradient_checkpointing")
+    mode = "true" if _is_on(mode) else mode
+    offloads = Key("training.activation_offloading", partial(_constant, True))  # noqa: FBT003 (a fact's value)
+    not_reentrant = Key(_REENTRANT, partial(_constant, False))  # noqa: FBT003 (a fact's value)
+    if mode == "hidden_states":
+        table["activation_offloading"] = offloads if stated else (offloads, not_reentrant)
+        return []
+    if mode in {"true", "legacy", "disk"}:
+        mark = f"(activation_offloading: {mode})"
+        table["activation_offloading"] = (offloads, not_reentrant) if mode == "true" else offloads
+        checkpointing: tuple[Key, ...] = (Key("training.gradient_checkpointing", _checkpointing),)
+    elif word in _OFFLOADING_CHECKPOINTS:
+        mark = f"(gradient_checkpointing: {'offload_disk' if word == 'offload_disk' else 'offload'})"
+        checkpointing = (Key("training.gradient_checkpointing", _checkpointing), offloads)
+    else:
+        return []
+    marks = [Statement(None, mark, word)]
+    if data.get("adapter") and word and not _is_off(word):
+        checkpointing = checkpointing[1:] or (Key("training.gradient_checkpointing", _nothing),)
+        marks.append(Statement(None, "(offloading beside an adapter)", word))
+    table["gradient_checkpointing"] = checkpointing
+    if "disk" not in mark:
         table["gradient_checkpointing_kwargs.use_reentrant"] = Key(_REENTRANT, _nothing)
-        return [Statement(None, "(activation_offloading: true)", True)]
-    if mode == "hidden_states" and not stated:
-        table["activation_offloading"] = (ours, Key(_REENTRANT, partial(_constant, False)))
-    if mode in {"legacy", "disk"}:
-        return [Statement(None, f"(activation_offloading: {mode})", mode)]
-    word = data.get("gradient_checkpointing")
-    if word in _OFFLOADING_CHECKPOINTS:
-        table["gradient_checkpointing"] = (
-            Key("training.gradient_checkpointing", _checkpointing),
-            Key("training.activation_offloading", partial(_constant, True)),
-        )
-        disk = "offload_disk" if word == "offload_disk" else "offload"
-        return [Statement(None, f"(gradient_checkpointing: {disk})", word)]
-    return []
+    return marks
 
 
 def _attention_flags(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> None:

@@ -86,8 +86,8 @@ def test_fsdp_1_as_old_releases_spell_it() -> None:
     assert stated["training.lora_modules_to_save"] == ("embed_tokens", "lm_head")
     assert stated["training.optimizer"] == "paged_adamw_8bit"
     assert stated["model.attn_implementation"] == "sdpa"
-    assert stated["training.gradient_checkpointing"] is True
     assert stated["training.activation_offloading"] is True
+    assert "training.gradient_checkpointing" not in stated  # beside an adapter the release decides
     assert "training.mixed_precision" not in stated  # auto
 
 
@@ -251,6 +251,13 @@ def test_keys_that_become_facts(keys: dict[str, object], fact: str, value: objec
 )
 def test_quantisation(keys: dict[str, object], quantization: str | None) -> None:
     assert found(adapter="lora", **keys).get("model.quantization") == quantization
+
+
+@pytest.mark.parametrize("keys", [{"activation_offloading": True}, {"gradient_checkpointing": "offload"}])
+def test_offloading_beside_an_adapter_leaves_recomputation_to_the_release(keys: dict[str, object]) -> None:
+    stated = found(**{"gradient_checkpointing": True, "adapter": "lora", **keys})
+    assert "training.gradient_checkpointing" not in stated
+    assert stated["training.activation_offloading"] is True
 
 
 def test_a_resumed_run() -> None:

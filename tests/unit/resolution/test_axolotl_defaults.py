@@ -58,6 +58,13 @@ def values(found: Subject) -> dict[str, Any]:
         ("0.10.0", {"unfrozen_parameters": ["lm_head"]}, False),
         ("0.11.0", {"gradient_checkpointing": "offload"}, True),
         ("0.12.0", {"gradient_checkpointing": "offload"}, False),
+        (
+            "0.9.2",
+            {"gradient_checkpointing": "unsloth", "gradient_checkpointing_kwargs": {"use_reentrant": False}},
+            True,
+        ),
+        ("0.17.0", {"gradient_checkpointing": "offload_disk"}, True),
+        ("0.18.0", {"gradient_checkpointing": "offload_disk"}, False),
         ("0.12.0", {"activation_offloading": True}, False),
         ("0.17.0", {"activation_offloading": "legacy"}, True),
         ("0.18.0", {"activation_offloading": "legacy"}, False),
@@ -89,6 +96,7 @@ def test_offloading_replaces_recomputation_for_adapters(rules: RuleSet) -> None:
     data = {**CHECKPOINTS, "adapter": "lora", "activation_offloading": True}
     assert values(subject(rules, data, axolotl="0.17.0"))["training.gradient_checkpointing"] is True
     assert values(subject(rules, data, axolotl="0.18.0"))["training.gradient_checkpointing"] is False
+    assert "training.gradient_checkpointing" not in values(subject(rules, data, transformers="5.5.0"))
 
 
 def test_gemma_4_is_checkpointed_without_reentry(rules: RuleSet) -> None:
