@@ -489,8 +489,8 @@ def _checkpoints(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]
     stated = isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is not None
     mode, word = data.get("activation_offloading"), data.get("gradient_checkpointing")
     mode = "true" if _is_on(mode) else mode
-    offloads = Key("training.activation_offloading", partial(_constant, True))  # noqa: FBT003 (a fact's value)
-    not_reentrant = Key(_REENTRANT, partial(_constant, False))  # noqa: FBT003 (a fact's value)
+    offloads = Key("training.activation_offloading", partial(_constant, True))
+    not_reentrant = Key(_REENTRANT, partial(_constant, False))
     if mode == "hidden_states":
         table["activation_offloading"] = offloads if stated else (offloads, not_reentrant)
         return []
