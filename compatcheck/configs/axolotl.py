@@ -112,6 +112,13 @@ _TRAINERS = {
 }
 """``rl`` → the trainer of TRL that runs (``core/builders/rl.py``)."""
 
+_LOSSES = ("ipo", "simpo")
+"""Values of ``rl`` that choose a loss as well."""
+
+_OTHER_TRAINERS = ("ebft",)
+"""Values of ``rl`` for which there is no name that rules know."""
+
+_ADAPTERS = ("lora", "qlora")
 _OFFLOADING_CHECKPOINTS = ("offload", "offload_disk", "unsloth")
 _LOAD, _MIXED = "model.load_dtype", "training.mixed_precision"
 _REENTRANT = "training.use_reentrant"
@@ -166,7 +173,19 @@ def _targets(value: Any) -> Any:  # noqa: ANN401 (configuration)
 
 
 def _adapter(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return value if value in {"lora", "qlora"} else LEAVE  # llama-adapter, and what plugins add
+    if not isinstance(value, str):
+        msg = "expected lora, qlora or the name of an adapter of a plugin"
+        raise TypeError(msg)
+    return value if value in _ADAPTERS else LEAVE  # llama-adapter, and what plugins add
+
+
+def _reinforcement(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    if str(value) in _OTHER_TRAINERS or value is False:
+        return LEAVE
+    if str(value) not in _TRAINERS:
+        msg = f"expected {', '.join((*_TRAINERS, *_OTHER_TRAINERS))}"
+        raise ValueError(msg)
+    return _TRAINERS[str(value)]
 
 
 def _lower(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -228,7 +247,7 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "attn_implementation": Key("model.attn_implementation", _attention),
     "experts_implementation": Key(
         "model.experts_implementation",
-        lambda value: value if value in _EXPERTS else LEAVE,
+        lambda value: value if str(value) in _EXPERTS else LEAVE,
     ),
     "trust_remote_code": Key("model.trust_remote_code"),
     "device_map": Key("model.device_map", lambda value: value if isinstance(value, str) else LEAVE),
@@ -251,6 +270,7 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     "context_parallel.size": Key("training.context_parallel"),
     "sequence_parallel_degree": Key("training.context_parallel"),
     "expert_parallel_size": Key("training.expert_parallel"),
+    "rl": Key("training.trainer", _reinforcement),
     "rl_beta": Key("training.kl_coefficient"),
     "dpo_beta": Key("training.kl_coefficient"),
     "precompute_ref_log_probs": Key("training.precompute_ref_log_probs"),
@@ -383,13 +403,10 @@ _Facts = tuple[tuple[str, object], ...]
 def _trainer(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
     """Tell the training algorithm; a class of the user's own is not guessed at."""
     rl = data.get("rl")
+    if rl:
+        return [("rl", (("training.loss_type", str(rl)),))] if str(rl) in _LOSSES else []
     if data.get("trainer_cls"):
         return []
-    if rl:
-        name = _TRAINERS.get(str(rl))
-        found: _Facts = () if name is None else (("training.trainer", name),)
-        loss: _Facts = (("training.loss_type", str(rl)),) if rl in {"ipo", "simpo"} else ()
-        return [("rl", (*found, *loss))]
     for key, name in (("reward_model", "reward"), ("process_reward_model", "prm")):
         if _is_on(data.get(key)):
             return [(key, (("training.trainer", name),))]
@@ -494,7 +511,7 @@ def _checkpoints(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]
     if mode == "hidden_states":
         table["activation_offloading"] = offloads if stated else (offloads, not_reentrant)
         return []
-    if mode in {"true", "legacy", "disk"}:
+    if mode in ("true", "legacy", "disk"):
         mark = f"(activation_offloading: {mode})"
         table["activation_offloading"] = (offloads, not_reentrant) if mode == "true" else offloads
         checkpointing: tuple[Key, ...] = (Key("training.gradient_checkpointing", _checkpointing),)
@@ -525,7 +542,7 @@ def _attention_flags(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, 
 
 def _adapters(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> None:
     """Settle what several keys say about adapters and about the quantisation beneath them."""
-    if data.get("adapter") in {"lora", "qlora"} and _is_on(data.get("peft_use_dora")):
+    if data.get("adapter") in _ADAPTERS and _is_on(data.get("peft_use_dora")):
         table["peft_use_dora"] = Key("training.peft", partial(_constant, "dora"))
         table["adapter"] = Key("training.peft", _nothing)
     if _is_on(data.get("lora_target_linear")):

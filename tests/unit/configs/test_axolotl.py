@@ -338,6 +338,21 @@ def test_bad_values_name_file_line_key_and_remedy(tmp_path: Path) -> None:
     assert named["optimizer", 9][1] == "did you mean adamw_torch?"
 
 
+@pytest.mark.parametrize(
+    "key", sorted({name.split(".")[0] for name in axolotl.TABLE} | {"rl", "plugins", "fsdp", "bf16"})
+)
+@pytest.mark.parametrize("value", [[1, {"a": 2}], {"a": {"b": [1]}}, 10**30, -1, "", None, "${X}", [None]], ids=repr)
+def test_a_value_of_any_type_is_read_or_named(key: str, value: object) -> None:
+    document = read(**{key: value})
+    assert {entry.source.key for entry in document.skipped} <= {key} | {f"{key}.{name}" for name in ("a", "a.b")}
+
+
+def test_a_trainer_nobody_knows() -> None:
+    (entry,) = read(rl="rlhf").skipped
+    assert entry.source.key == "rl"
+    assert str(entry.hint).startswith("expected dpo, ipo, kto")
+
+
 def test_a_model_that_is_no_name() -> None:
     (entry,) = read(base_model=["llama"]).skipped
     assert entry.source.key == "base_model"
