@@ -11,8 +11,23 @@ from functools import lru_cache, partial
 from typing import Any
 
 from compatcheck.configs import deepspeed
-from compatcheck.configs.hf_trainer import OPTIMIZERS
-from compatcheck.configs.keys import LEAVE, Key, Translation, flatten, make_document, only_true, translate
+from compatcheck.configs.axolotl_keys import (
+    ADAPTERS,
+    ATTENTION_FLAGS,
+    FSDP_PLAIN,
+    LOSSES,
+    OFFLOADING_CHECKPOINTS,
+    PLAIN,
+    REENTRANT,
+    TABLE,
+    constant,
+    is_off,
+    is_on,
+    nothing,
+    read_checkpointing,
+    switch,
+)
+from compatcheck.configs.keys import Key, Translation, flatten, make_document, translate
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Skipped, Source
@@ -44,263 +59,7 @@ MARKS = frozenset(
 """Keys that stand beside ``base_model`` in axolotl's files; two of them tell one."""
 
 _ENOUGH = 2
-
-_OWN_OPTIMIZERS = {
-    "optimi_adamw": ("adamw", None),
-    "lion_pytorch": ("lion", None),
-    "muon": ("muon", None),
-    "q_galore_adamw8bit": ("galore", None),
-}
-"""Optimizers that axolotl adds to those of the HF Trainer (``core/builders/base.py``)."""
-
-_OTHER_OPTIMIZERS = frozenset(
-    [
-        "adamc",
-        "adamw_torch_4bit",
-        "adamw_torch_8bit",
-        "adamw_torch_npu_fused",
-        "adopt_adamw",
-        "ao_adamw_4bit",
-        "ao_adamw_8bit",
-        "ao_adamw_fp8",
-        "came_pytorch",
-        "dion",
-        "flash_adam",
-        "flash_adamw",
-        "flash_lion",
-        "flash_sgd",
-        "flash_sgdw",
-        "muon_8bit",
-        "paged_ademamix_32bit",
-        "paged_ademamix_8bit",
-        "polora",
-        "rmsprop_bnb",
-        "rmsprop_bnb_32bit",
-        "rmsprop_bnb_8bit",
-        "scao",
-        "sinkgd",
-    ],
-)
-"""Known optimizers of no family that rules know."""
-
-_ATTENTION_FLAGS = {
-    "flex_attention": "flex_attention",
-    "flash_attention": "flash_attention_2",
-    "sdp_attention": "sdpa",
-    "eager_attention": "eager",
-}
-"""Switches that chose the attention before ``attn_implementation``, most specific first (``LEGACY_ATTN_FLAG_TO_IMPL``)."""
-
-_KERNELS = {
-    "kernels-community/flash-attn": "flash_attention_2",
-    "kernels-community/flash-attn2": "flash_attention_2",
-    "kernels-community/flash-attn3": "flash_attention_3",
-    "kernels-community/vllm-flash-attn3": "flash_attention_3",
-}
-_OTHER_ATTENTION = frozenset(["xformers", "sage", "fp8", "s2", "varlen"])
-_EXPERTS = frozenset(["eager", "grouped_mm", "batched_mm", "loop"])
-
-_TRAINERS = {
-    "dpo": "dpo",
-    "ipo": "dpo",
-    "kto": "kto",
-    "kto_pair": "dpo",
-    "orpo": "orpo",
-    "simpo": "cpo",
-    "grpo": "grpo",
-    "gdpo": "grpo",
-}
-"""``rl`` → the trainer of TRL that runs (``core/builders/rl.py``)."""
-
-_LOSSES = ("ipo", "simpo")
-"""Values of ``rl`` that choose a loss as well."""
-
-_OTHER_TRAINERS = ("ebft",)
-"""Values of ``rl`` for which there is no name that rules know."""
-
-_ADAPTERS = ("lora", "qlora")
-_OFFLOADING_CHECKPOINTS = ("offload", "offload_disk", "unsloth")
 _LOAD, _MIXED = "model.load_dtype", "training.mixed_precision"
-_REENTRANT = "training.use_reentrant"
-
-
-def _is_on(value: object) -> bool:
-    return value is True or str(value).lower() == "true"
-
-
-def _is_off(value: object) -> bool:
-    return value is False or str(value).lower() == "false"
-
-
-def _nothing(_: object) -> object:
-    return LEAVE
-
-
-def _constant(value: object, _: object) -> object:
-    return value
-
-
-def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
-    if str(name) in _OTHER_OPTIMIZERS:
-        return LEAVE
-    found = OPTIMIZERS.get(str(name)) or _OWN_OPTIMIZERS.get(str(name))
-    if found is None:
-        known = sorted({*OPTIMIZERS, *_OWN_OPTIMIZERS, *_OTHER_OPTIMIZERS})
-        near = nearest(str(name), known)
-        raise ValueError(f"did you mean {near}?" if near else f"known: {', '.join(known)}")
-    return found[0]
-
-
-def _optimizer_implementation(name: Any) -> Any:  # noqa: ANN401 (configuration)
-    return (OPTIMIZERS.get(str(name)) or (None, None))[1] or LEAVE
-
-
-def _checkpointing(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return True if value in _OFFLOADING_CHECKPOINTS else value
-
-
-def _attention(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    name = str(value)
-    return LEAVE if name in _OTHER_ATTENTION or ("/" in name and name not in _KERNELS) else _KERNELS.get(name, name)
-
-
-def _unless_auto(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return LEAVE if value == "auto" else value
-
-
-def _targets(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return [value] if isinstance(value, str) else value
-
-
-def _adapter(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    if not isinstance(value, str):
-        msg = "expected lora, qlora or the name of an adapter of a plugin"
-        raise TypeError(msg)
-    return value if value in _ADAPTERS else LEAVE  # llama-adapter, and what plugins add
-
-
-def _reinforcement(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    if str(value) in _OTHER_TRAINERS or value is False:
-        return LEAVE
-    if str(value) not in _TRAINERS:
-        msg = f"expected {', '.join((*_TRAINERS, *_OTHER_TRAINERS))}"
-        raise ValueError(msg)
-    return _TRAINERS[str(value)]
-
-
-def _lower(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return str(value).lower()
-
-
-def _switch(value: str, key: str) -> Key:
-    return Key(key, lambda stated: value if _is_on(stated) else LEAVE)
-
-
-_FSDP_KEYS: dict[str, Key] = {
-    "activation_checkpointing": Key("training.fsdp_activation_checkpointing"),
-    "cpu_ram_efficient_loading": Key("training.fsdp_cpu_ram_efficient_loading"),
-    "limit_all_gathers": Key("training.fsdp_limit_all_gathers"),
-    "offload_params": Key("training.fsdp_offload_params"),
-    "reshard_after_forward": Key("training.fsdp_reshard_after_forward"),
-    "sharding_strategy": Key("training.fsdp_sharding_strategy", _lower),
-    "state_dict_type": Key("training.fsdp_state_dict_type", _lower),
-    "sync_module_states": Key("training.fsdp_sync_module_states"),
-    "use_orig_params": Key("training.fsdp_use_orig_params"),
-    "version": Key("training.fsdp_version"),
-}
-"""Keys of ``fsdp_config``; until 0.11 they carry the prefix ``fsdp_``, which is still taken."""
-
-_FSDP_PLAIN = frozenset(
-    [
-        "auto_wrap_policy",
-        "backward_prefetch",
-        "cpu_offload_pin_memory",
-        "final_state_dict_type",
-        "forward_prefetch",
-        "min_num_params",
-        "mixed_precision_policy",
-        "transformer_layer_cls_to_wrap",
-    ],
-)
-
-TABLE: dict[str, Key | tuple[Key, ...]] = {
-    "micro_batch_size": Key("training.micro_batch_size"),
-    "eval_batch_size": Key("training.eval_batch_size"),
-    "gradient_accumulation_steps": Key("training.gradient_accumulation_steps"),
-    "sequence_len": Key("training.sequence_length"),
-    "sample_packing": Key("training.packing"),
-    "batch_flattening": Key("training.padding_free", _unless_auto),
-    "gradient_checkpointing": Key("training.gradient_checkpointing", _checkpointing),
-    "gradient_checkpointing_kwargs.use_reentrant": Key(_REENTRANT),
-    "activation_offloading": Key("training.activation_offloading"),
-    "selective_checkpointing": Key(_REENTRANT, lambda value: LEAVE if _is_off(value) else False),
-    "optimizer": (
-        Key("training.optimizer", _optimizer),
-        Key("training.optimizer_implementation", _optimizer_implementation),
-    ),
-    "torch_compile": Key("training.compile", _unless_auto),
-    "torch_empty_cache_steps": Key("training.empty_cache_steps"),
-    "full_determinism": Key("training.full_determinism"),
-    "auto_find_batch_size": Key("training.auto_find_batch_size"),
-    "deepcompile": Key("training.deepcompile"),
-    "resume_from_checkpoint": Key("run.resumes_checkpoint", lambda value: not _is_off(value)),
-    "attn_implementation": Key("model.attn_implementation", _attention),
-    "experts_implementation": Key(
-        "model.experts_implementation",
-        lambda value: value if str(value) in _EXPERTS else LEAVE,
-    ),
-    "trust_remote_code": Key("model.trust_remote_code"),
-    "device_map": Key("model.device_map", lambda value: value if isinstance(value, str) else LEAVE),
-    "load_in_8bit": _switch("int8", "model.quantization"),
-    "load_in_4bit": _switch("nf4", "model.quantization"),
-    "gptq": _switch("gptq", "model.quantization"),
-    "quantize_moe_experts": Key("training.quantize_moe_experts"),
-    "adapter": Key("training.peft", _adapter),
-    "lora_r": Key("training.lora_rank"),
-    "lora_dropout": Key("training.lora_dropout"),
-    "lora_target_linear": _switch("all-linear", "training.lora_target_modules"),
-    "lora_target_modules": Key("training.lora_target_modules", _targets),
-    "lora_target_parameters": Key("training.lora_target_parameters", _targets),
-    "lora_modules_to_save": Key("training.lora_modules_to_save", _targets),
-    "peft_autocast_adapter_dtype": Key("training.autocast_adapter_dtype"),
-    "lora_mlp_kernel": Key("training.lora_kernels"),
-    "fsdp_version": Key("training.fsdp_version"),
-    "tensor_parallel_size": Key("training.tensor_parallel"),
-    "context_parallel_size": Key("training.context_parallel"),
-    "context_parallel.size": Key("training.context_parallel"),
-    "sequence_parallel_degree": Key("training.context_parallel"),
-    "expert_parallel_size": Key("training.expert_parallel"),
-    "rl": Key("training.trainer", _reinforcement),
-    "rl_beta": Key("training.kl_coefficient"),
-    "dpo_beta": Key("training.kl_coefficient"),
-    "precompute_ref_log_probs": Key("training.precompute_ref_log_probs"),
-    "dpo_use_liger_kernel": Key("training.use_liger_kernel", only_true),
-    "dpo_padding_free": Key("training.padding_free"),
-    "dpo_loss_type": Key(
-        "training.loss_type",
-        lambda value: value[0] if isinstance(value, list) and len(value) == 1 else LEAVE,
-    ),
-    "trl.beta": Key("training.kl_coefficient"),
-    "trl.max_completion_length": Key("training.max_response_length"),
-    "trl.num_generations": Key("training.num_generations"),
-    "trl.loss_type": Key("training.loss_type"),
-    "trl.use_liger_loss": Key("training.use_liger_kernel", only_true),
-    "trl.use_vllm": Key("rollout.engine", lambda value: "vllm" if _is_on(value) else "hf"),
-    "trl.vllm_mode": Key("rollout.mode"),
-    "trl.vllm_enable_sleep_mode": Key("rollout.sleep_mode"),
-    "trl.vllm_gpu_memory_utilization": Key("rollout.gpu_memory_utilization"),
-    "vllm.gpu_memory_utilization": Key("rollout.gpu_memory_utilization"),
-    "vllm.tensor_parallel_size": Key("rollout.tensor_parallel"),
-    "vllm.enforce_eager": Key("rollout.enforce_eager"),
-    **{f"fsdp_config.{name}": key for name, key in _FSDP_KEYS.items()},
-    **{f"fsdp_config.fsdp_{name}": key for name, key in _FSDP_KEYS.items()},
-}
-"""Key → meaning, over the releases that spell it so; what depends on several keys is decided in `_decide`."""
-
-_PLAIN = frozenset(
-    f"gradient_checkpointing_kwargs.{name}"
-    for name in ("context_fn", "debug", "determinism_check", "early_stop", "preserve_rng_state")
-)
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -330,7 +89,7 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     stated = _decide(data, table, skipped, source)
     for key, value in leaves.items():
         if key in table and (value is None or value == ""):
-            table[key] = Key("training.framework", _nothing)  # a key without a value is a key left out
+            table[key] = Key("training.framework", nothing)  # a key without a value is a key left out
     translation = translate(iter(leaves.items()), table, irrelevant=_is_plain, source=source)
     translation = Translation(
         (*translation.statements, *stated),
@@ -383,7 +142,7 @@ def _decide(
             if key[:1] == "(":
                 stated.append(Statement(fact, key, value))
             else:
-                table[key] = (*_keys(table.get(key, ())), Key(fact, partial(_constant, value)))
+                table[key] = (*_keys(table.get(key, ())), Key(fact, partial(constant, value)))
     stated += _checkpoints(data, table)
     _attention_flags(data, table)
     _adapters(data, table)
@@ -404,11 +163,11 @@ def _trainer(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
     """Tell the training algorithm; a class of the user's own is not guessed at."""
     rl = data.get("rl")
     if rl:
-        return [("rl", (("training.loss_type", str(rl)),))] if str(rl) in _LOSSES else []
+        return [("rl", (("training.loss_type", str(rl)),))] if str(rl) in LOSSES else []
     if data.get("trainer_cls"):
         return []
     for key, name in (("reward_model", "reward"), ("process_reward_model", "prm")):
-        if _is_on(data.get(key)):
+        if is_on(data.get(key)):
             return [(key, (("training.trainer", name),))]
     if data.get("pretraining_dataset"):
         return [("pretraining_dataset", (("training.trainer", "pretrain"),))]
@@ -418,19 +177,19 @@ def _trainer(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
 def _precision(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
     """Tell autocast and the dtype that weights are loaded in, as ``resolve_dtype`` does; ``auto`` is left to the defaults."""
     bf16, fp16 = data.get("bf16"), data.get("fp16")
-    found: list[tuple[str, _Facts]] = [("fp8", ((_MIXED, "fp8"),))] if _is_on(data.get("fp8")) else []
+    found: list[tuple[str, _Facts]] = [("fp8", ((_MIXED, "fp8"),))] if is_on(data.get("fp8")) else []
     mixed = not found
     if bf16 == "full":
         return [*found, ("bf16", ((_LOAD, "bfloat16"), *(((_MIXED, "no"),) if mixed else ())))]
-    if _is_on(bf16):
+    if is_on(bf16):
         return [*found, ("bf16", ((_LOAD, "bfloat16"), *(((_MIXED, "bf16"),) if mixed else ())))]
-    if _is_on(data.get("bfloat16")):
-        precision = ((_MIXED, "bf16"),) if mixed and not _is_off(bf16) else ()
+    if is_on(data.get("bfloat16")):
+        precision = ((_MIXED, "bf16"),) if mixed and not is_off(bf16) else ()
         return [*found, ("bfloat16", ((_LOAD, "bfloat16"), *precision))]
-    if _is_on(fp16):
+    if is_on(fp16):
         return [*found, ("fp16", ((_LOAD, "float16"), *(((_MIXED, "fp16"),) if mixed else ())))]
-    if _is_off(bf16):
-        half = _is_on(data.get("float16")) or _is_on(data.get("load_in_8bit"))
+    if is_off(bf16):
+        half = is_on(data.get("float16")) or is_on(data.get("load_in_8bit"))
         dtype = "float16" if half else "float32"
         return [*found, ("bf16", ((_LOAD, dtype), *(((_MIXED, "no"),) if mixed else ())))]
     return found
@@ -472,15 +231,15 @@ def _loss(data: Mapping[str, Any], skipped: list[Skipped], source: Source) -> li
         plugins = []
     names = [str(plugin).lower() for plugin in plugins]
     cut = data.get("cut_cross_entropy")
-    if any("cut_cross_entropy" in name for name in names) and not _is_off(cut):
+    if any("cut_cross_entropy" in name for name in names) and not is_off(cut):
         return [
             ("cut_cross_entropy" if cut is not None else "plugins", (("training.loss_implementation", "fused_linear"),))
         ]
     if any("liger" in name for name in names):
         fused = "liger_fused_linear_cross_entropy"
-        if _is_on(data.get(fused)):
+        if is_on(data.get(fused)):
             return [(fused, (("training.loss_implementation", "fused_linear"),))]
-    if _is_on(data.get("chunked_cross_entropy")):
+    if is_on(data.get("chunked_cross_entropy")):
         return [("chunked_cross_entropy", (("training.loss_implementation", "chunked"),))]
     return []
 
@@ -505,55 +264,55 @@ def _checkpoints(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]
     kwargs = data.get("gradient_checkpointing_kwargs")
     stated = isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is not None
     mode, word = data.get("activation_offloading"), data.get("gradient_checkpointing")
-    mode = "true" if _is_on(mode) else mode
-    offloads = Key("training.activation_offloading", partial(_constant, True))
-    not_reentrant = Key(_REENTRANT, partial(_constant, False))
+    mode = "true" if is_on(mode) else mode
+    offloads = Key("training.activation_offloading", partial(constant, True))
+    not_reentrant = Key(REENTRANT, partial(constant, False))
     if mode == "hidden_states":
         table["activation_offloading"] = offloads if stated else (offloads, not_reentrant)
         return []
     if mode in ("true", "legacy", "disk"):
         mark = f"(activation_offloading: {mode})"
         table["activation_offloading"] = (offloads, not_reentrant) if mode == "true" else offloads
-        checkpointing: tuple[Key, ...] = (Key("training.gradient_checkpointing", _checkpointing),)
-    elif word in _OFFLOADING_CHECKPOINTS:
+        checkpointing: tuple[Key, ...] = (Key("training.gradient_checkpointing", read_checkpointing),)
+    elif word in OFFLOADING_CHECKPOINTS:
         mark = f"(gradient_checkpointing: {'offload_disk' if word == 'offload_disk' else 'offload'})"
-        checkpointing = (Key("training.gradient_checkpointing", _checkpointing), offloads)
+        checkpointing = (Key("training.gradient_checkpointing", read_checkpointing), offloads)
     else:
         return []
     marks = [Statement(None, mark, word)]
-    if data.get("adapter") and word and not _is_off(word):
-        checkpointing = checkpointing[1:] or (Key("training.gradient_checkpointing", _nothing),)
+    if data.get("adapter") and word and not is_off(word):
+        checkpointing = checkpointing[1:] or (Key("training.gradient_checkpointing", nothing),)
         marks.append(Statement(None, "(offloading beside an adapter)", word))
     table["gradient_checkpointing"] = checkpointing
     if "disk" not in mark:
-        table["gradient_checkpointing_kwargs.use_reentrant"] = Key(_REENTRANT, _nothing)
+        table["gradient_checkpointing_kwargs.use_reentrant"] = Key(REENTRANT, nothing)
     return marks
 
 
 def _attention_flags(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> None:
     """Let the most specific switch decide, and none beside ``attn_implementation`` or a kernel that rules do not know."""
-    if data.get("attn_implementation") or any(_is_on(data.get(f"{name}_attention")) for name in ("xformers", "sage")):
+    if data.get("attn_implementation") or any(is_on(data.get(f"{name}_attention")) for name in ("xformers", "sage")):
         return
-    for flag, name in _ATTENTION_FLAGS.items():
-        if _is_on(data.get(flag)):
-            table[flag] = Key("model.attn_implementation", partial(_constant, name))
+    for flag, name in ATTENTION_FLAGS.items():
+        if is_on(data.get(flag)):
+            table[flag] = Key("model.attn_implementation", partial(constant, name))
             return
 
 
 def _adapters(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> None:
     """Settle what several keys say about adapters and about the quantisation beneath them."""
-    if data.get("adapter") in _ADAPTERS and _is_on(data.get("peft_use_dora")):
-        table["peft_use_dora"] = Key("training.peft", partial(_constant, "dora"))
-        table["adapter"] = Key("training.peft", _nothing)
-    if _is_on(data.get("lora_target_linear")):
-        table["lora_target_modules"] = Key("training.lora_target_modules", _nothing)
+    if data.get("adapter") in ADAPTERS and is_on(data.get("peft_use_dora")):
+        table["peft_use_dora"] = Key("training.peft", partial(constant, "dora"))
+        table["adapter"] = Key("training.peft", nothing)
+    if is_on(data.get("lora_target_linear")):
+        table["lora_target_modules"] = Key("training.lora_target_modules", nothing)
     bnb = data.get("bnb_config_kwargs")
     if isinstance(bnb, Mapping) and bnb.get("bnb_4bit_quant_type") == "fp4":
-        table["load_in_4bit"] = _switch("fp4", "model.quantization")
+        table["load_in_4bit"] = switch("fp4", "model.quantization")
     options = data.get("model_quantization_config_kwargs")
     kind = {"Mxfp4Config": "mxfp4", "FineGrainedFP8Config": "fp8"}.get(str(data.get("model_quantization_config")))
-    if kind is not None and not (isinstance(options, Mapping) and _is_on(options.get("dequantize"))):
-        table["model_quantization_config"] = Key("model.quantization", partial(_constant, kind))
+    if kind is not None and not (isinstance(options, Mapping) and is_on(options.get("dequantize"))):
+        table["model_quantization_config"] = Key("model.quantization", partial(constant, kind))
 
 
 def _not_understood(source: Source, key: str, wanted: str) -> Skipped:
@@ -569,7 +328,7 @@ def _names() -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of axolotl's keys, and which of them are sections whose keys are all known."""
     from compatcheck.configs.axolotl_names import NAMES  # noqa: PLC0415 (long; only for files of axolotl)
 
-    names = frozenset(NAMES.split()) | _PLAIN
+    names = frozenset(NAMES.split()) | PLAIN
     return names, frozenset(name.rpartition(".")[0] for name in names if "." in name)
 
 
@@ -577,7 +336,7 @@ def _is_plain(key: str) -> bool:
     """Tell whether a key is known to have no bearing on memory; a section without a schema may hold anything."""
     section, _, name = key.partition(".")
     if section == "fsdp_config" and name:
-        return name.removeprefix("fsdp_") in _FSDP_PLAIN
+        return name.removeprefix("fsdp_") in FSDP_PLAIN
     names, sections = _names()
     parent = key
     while parent not in names:
