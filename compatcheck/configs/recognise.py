@@ -6,7 +6,16 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.configs import accelerate, deepspeed, hf_trainer, model, native, other_frameworks
+from compatcheck.configs import (
+    accelerate,
+    deepspeed,
+    hf_trainer,
+    llama_factory,
+    model,
+    ms_swift,
+    native,
+    other_frameworks,
+)
 from compatcheck.configs.text import parse_json_or_yaml, read_text
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
@@ -17,6 +26,10 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
 
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
+
+
+_TOLD_BY_MARKS = {"native", "accelerate", "deepspeed", "llama_factory", "ms_swift"}
+"""Kinds told by keys of their own, which no other program's files hold."""
 
 
 class Reading(NamedTuple):
@@ -41,7 +54,7 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         InputError: not readable, malformed, of a program whose files are not read, or (when named) of no known kind.
     """
     kind, data = _classify(path, named=named)
-    framework = None if kind in {"native", "accelerate", "deepspeed"} else other_frameworks.recognise(data)
+    framework = None if kind in _TOLD_BY_MARKS else other_frameworks.recognise(data)
     if framework is not None:
         msg = f"is a configuration of {framework}, which this release does not read"
         hint = "state what it sets in a facts file (compatcheck: 1), with training.framework"
@@ -58,10 +71,14 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
             return Reading((accelerate.read(path),))
         case "hf_trainer":
             return Reading(hf_trainer.read_data(data, path))
+        case "llama_factory":
+            return Reading(llama_factory.read_data(data, path))
+        case "ms_swift":
+            return Reading(*ms_swift.read_data(data, path))
         case _:
             if not named:
                 return None
-            hint = "known: config.json, DeepSpeed, accelerate, HF Trainer and TRL arguments, a compatcheck facts file"
+            hint = "known: config.json, DeepSpeed, accelerate, HF Trainer, TRL, LLaMA-Factory, ms-swift, a facts file"
             msg = "is no configuration this release can read"
             raise InputError(msg, source=Source(path), hint=hint)
 
@@ -82,6 +99,8 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
         return None, {}
     for name, reader in (
         ("native", native),
+        ("llama_factory", llama_factory),
+        ("ms_swift", ms_swift),
         ("model", model),
         ("accelerate", accelerate),
         ("deepspeed", deepspeed),
