@@ -140,9 +140,14 @@ _NOT_MODELLED = {
 """Switches that put another program's code in place of what rules describe."""
 
 
+def is_marked(data: Mapping[str, Any]) -> bool:
+    """Tell whether parsed data is for LLaMA-Factory, whichever command reads it."""
+    return "model_name_or_path" in data and len(_MARKS & data.keys()) >= _ENOUGH
+
+
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a training file of LLaMA-Factory; files that only chat, merge or evaluate are not."""
-    if "model_name_or_path" not in data or len(_MARKS & data.keys()) < _ENOUGH or "export_dir" in data:
+    if not is_marked(data) or "export_dir" in data:
         return False
     if data.get("do_train") in (None, False) and data.get("do_predict", data.get("do_eval")) is True:
         return False
@@ -259,4 +264,4 @@ def argument_names() -> frozenset[str]:
 
 
 def _irrelevant(key: str) -> bool:
-    return key.partition(".")[0] in argument_names() or is_plain_trainer_argument(key)
+    return key.partition(".")[0] in {*argument_names(), "kt_config"} or is_plain_trainer_argument(key)

@@ -16,11 +16,13 @@ from compatcheck.configs import (
     native,
     other_frameworks,
 )
+from compatcheck.configs.keys import Key
 from compatcheck.configs.text import parse_json_or_yaml, read_text
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
+    from compatcheck.configs.hf_arguments import Table
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
     from compatcheck.rules.database import RuleSet
@@ -62,7 +64,7 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
     match kind:
         case "native":
             document, environment = native.read(path)
-            return Reading((document,), environment)
+            return Reading((_explain_foreign_keys(document),), environment)
         case "model":
             return Reading((model.read_data(data, path),))
         case "deepspeed":
@@ -108,7 +110,35 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
     ):
         if reader.recognise(data):
             return name, dict(data)
+        if name == "llama_factory" and llama_factory.is_marked(data):
+            break  # chats, merges or evaluates
     return None, dict(data)
+
+
+_TABLES: dict[str, tuple[str, Table]] = {
+    "hf_trainer": ("the HF Trainer", hf_trainer.TABLE),
+    "trl": ("TRL", hf_trainer.TABLE),
+    "llamafactory": ("LLaMA-Factory", llama_factory.TABLE),
+    "ms_swift": ("ms-swift", ms_swift.TABLE),
+}
+"""What a program's own keys mean, by the framework a facts file names."""
+
+
+def _explain_foreign_keys(document: Document) -> Document:
+    """Say which fact is meant where a facts file uses a key of the program it names, as in ``training.use_reentrant_gc``."""
+    framework = next((entry.value for entry in document.statements if entry.fact == "training.framework"), None)
+    program, table = _TABLES.get(str(framework), ("", {}))
+    unread, skipped = [], list(document.skipped)
+    for key, near in document.unread:
+        section, _, name = key.rpartition(".")
+        entry = table.get(name if section in native.SECTIONS else key)
+        meaning = entry if isinstance(entry, Key) else next(iter(entry or ()), None)
+        if meaning is None:
+            unread.append((key, near))
+            continue
+        reason = f"is a key of {program}; a facts file states {meaning.fact}"
+        skipped.append(Skipped(document.source._replace(key=key), reason, f"write {meaning.fact}", named=True))
+    return document._replace(unread=tuple(unread), skipped=tuple(skipped))
 
 
 def _looks_like_deepspeed(path: str) -> bool:
