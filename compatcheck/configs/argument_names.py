@@ -1,8 +1,8 @@
 """Names of the arguments of the HF Trainer and of programs built on it, over their releases: keys a file may hold.
 
 Read from the dataclasses of transformers 4.30.2 to 5.23.0, of TRL 0.9.6 to 1.16.0 and, at each tag, of LLaMA-Factory 0.7.0 to
-0.9.5 and ms-swift 2.0.0 to 4.5.2 with their main branches of August 2026. A name that is here and has
-no row in the key table of the reader has no bearing on memory.
+0.9.5, ms-swift 2.0.0 to 4.5.2 and open-instruct 0.1.0 to 0.3.0, with their main branches of August 2026. A name that is here
+and has no row in the key table of the reader has no bearing on memory.
 """
 
 TRAINER_ARGUMENT_NAMES = """
@@ -305,3 +305,46 @@ weight_decay_incr_style whiten_rewards window_attn_skip_freq window_size write_b
 zero_hpz_partition_size
 """
 """Fields of the dataclasses of ms-swift's commands, those on Megatron included."""
+
+OPEN_INSTRUCT_ARGUMENT_NAMES = """
+_parsed_tools activation_memory_budget active_sampling add_bos add_seed_and_date_to_exp_name
+additional_model_arguments additive_format_reward advantage_normalization_type apply_evolving_rubric_reward
+apply_r1_style_format_reward apply_verifiable_reward async_steps attn_backend attn_implementation batch_size
+beaker_dataset_id_urls beaker_dataset_ids beaker_experiment_url beaker_node_hostname beaker_workload_id beta
+bnb_4bit_quant_type cache_dataset_only cache_evolving_rubric_data_dir cache_logprobs_only cache_mode call_name
+chat_template_name checkpoint checkpointing_steps clean_checkpoints_at_end clip_grad_norm code_api_url
+code_apply_perf_penalty code_max_execution_time code_pass_rate_reward_threshold compile_model concatenated_forward
+config config_hash config_name context_parallel_degree dataset dataset_cache_mode dataset_commit_hash
+dataset_config_eval_hash dataset_config_hash dataset_config_name dataset_config_seed dataset_local_cache_dir
+dataset_mix_dir dataset_mixer dataset_mixer_eval_list dataset_mixer_eval_list_splits dataset_mixer_list
+dataset_mixer_list_splits dataset_name dataset_range dataset_revision dataset_skip_cache dataset_split
+dataset_target_columns dataset_transform_fn dist_timeout_hours do_not_randomize_output_dir dpo_use_paged_optimizer
+dtype eps eval_freq eval_priority eval_response_length eval_workspace exp_name filter_zero_std_samples final_lr_ratio
+frac_or_num_samples fsdp_num_replicas fsdp_shard_degree fused_optimizer gamma_beta_ratio get_tokenizer_fn
+gradient_accumulation_steps gradient_checkpointing ground_truths_key gs_bucket_path hf_entity hf_metadata_dataset
+hf_repo_id hf_repo_revision hf_repo_url inflight_updates is_upsampled keep_last_n_checkpoints label_smoothing
+learning_rate llm_judge_max_context_length llm_judge_max_tokens llm_judge_model llm_judge_temperature
+llm_judge_timeout load_balancing_loss load_balancing_weight load_in_4bit load_in_8bit local_batch_size local_cache_dir
+logging logging_steps lora_alpha lora_dropout lora_modules_to_save lora_r lora_rank lora_target_modules lora_task_type
+loss_type low_cpu_mem_usage lr_scheduler_type mask_tool_use mask_truncated_completions max_active_rubrics
+max_concurrency max_grad_norm max_length_verifier_max_length max_possible_score max_prompt_token_length max_seq_length
+max_steps max_token_length max_tool_calls max_train_samples max_train_steps micro_batch_size mixer_list
+mixer_list_splits model model_name_or_path model_revision name no_resampling_pass_rate non_stop_penalty
+non_stop_penalty_value num_epochs num_evals num_replicas num_samples_per_prompt_rollout num_train_epochs
+num_training_steps num_unique_prompts_rollout oe_eval_gpu_multiplier oe_eval_max_length oe_eval_tasks
+offload_optimizer offload_param only_reward_good_outputs optimizer_kwargs optimizer_type original_dataset_size
+output_dir overwrite_cache pack_length packing pass_tools_to_chat_template per_device_eval_batch_size
+per_device_train_batch_size per_turn_max_tokens pipeline_parallel_degree pool_size preprocessing_num_workers profiling
+push_to_hub r1_style_format_reward remap_verifier report_to response_length resume_from_checkpoint reward_aggregator
+rollouts_save_path run_name save_async save_to_hub save_traces seed send_slack_alerts sequence_parallel_size sft
+sft_messages_key shard_degree shuffle_eval_dataset skip_cache stop_strings sync_each_batch system_prompt_override_file
+target_columns temperature tensor_parallel_degree timeout tokenizer_files_hash tokenizer_name tokenizer_name_or_path
+tokenizer_revision tool_call_names tool_class tool_configs tool_parser_type tools total_episodes tracking training
+transform_fn transform_fn_args trust_remote_code try_auto_save_to_beaker try_launch_beaker_eval_jobs
+use_8bit_optimizer use_bnb_nested_quant use_cache use_fast use_flash_attn use_liger_kernel use_lora use_peft use_qlora
+use_slow_tokenizer verbose verification_reward vllm_attention_backend vllm_enable_prefix_caching vllm_enforce_eager
+vllm_gpu_memory_utilization vllm_num_engines vllm_sync_backend vllm_tensor_parallel_size vllm_top_p wandb_entity
+wandb_project wandb_project_name warm_up_steps warmup_ratio weight_decay with_tracking world_size
+zero_hpz_partition_size zero_stage
+"""
+"""Fields of the dataclasses of open-instruct's scripts for supervised and preference training."""

@@ -14,6 +14,7 @@ from compatcheck.configs import (
     model,
     ms_swift,
     native,
+    open_instruct,
     other_frameworks,
 )
 from compatcheck.configs.keys import Key
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
 
 
-_TOLD_BY_MARKS = {"native", "accelerate", "deepspeed", "llama_factory", "ms_swift"}
+_TOLD_BY_MARKS = {"native", "accelerate", "deepspeed", "llama_factory", "ms_swift", "open_instruct"}
 """Kinds told by keys of their own, which no other program's files hold."""
+
+
+_KNOWN = "config.json, DeepSpeed, accelerate, HF Trainer, TRL, LLaMA-Factory, ms-swift, open-instruct, a facts file"
 
 
 class Reading(NamedTuple):
@@ -75,12 +79,14 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
             return Reading(hf_trainer.read_data(data, path))
         case "llama_factory":
             return Reading(llama_factory.read_data(data, path))
+        case "open_instruct":
+            return Reading((open_instruct.read_data(data, path),))
         case "ms_swift":
             return Reading(*ms_swift.read_data(data, path))
         case _:
             if not named:
                 return None
-            hint = "known: config.json, DeepSpeed, accelerate, HF Trainer, TRL, LLaMA-Factory, ms-swift, a facts file"
+            hint = f"known: {_KNOWN}"
             msg = "is no configuration this release can read"
             raise InputError(msg, source=Source(path), hint=hint)
 
@@ -103,6 +109,7 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
         ("native", native),
         ("llama_factory", llama_factory),
         ("ms_swift", ms_swift),
+        ("open_instruct", open_instruct),
         ("model", model),
         ("accelerate", accelerate),
         ("deepspeed", deepspeed),

@@ -22,6 +22,7 @@ IMPLIED = {
     "trl": ("trl", "transformers", "accelerate", "torch"),
     "llamafactory": ("llamafactory", "transformers", "accelerate", "torch"),
     "ms_swift": ("ms-swift", "transformers", "accelerate", "torch"),
+    "open_instruct": ("transformers", "accelerate", "torch"),
     "accelerate": ("accelerate", "torch"),
     "model": (),
 }

@@ -39,6 +39,7 @@ PROGRAM_NAMES = {
     "hf_trainer_fsdp": "the HF Trainer",
     "llamafactory": "LLaMA-Factory",
     "ms_swift": "ms-swift",
+    "open_instruct": "open-instruct",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
     "trl_model": "TRL's ModelConfig",
