@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.configs import (
     accelerate,
+    axolotl,
     deepspeed,
     hf_trainer,
     llama_factory,
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
 
 
-_TOLD_BY_MARKS = {"native", "accelerate", "deepspeed", "llama_factory", "ms_swift", "open_instruct"}
+_TOLD_BY_MARKS = {"native", "axolotl", "accelerate", "deepspeed", "llama_factory", "ms_swift", "open_instruct"}
 """Kinds told by keys of their own, which no other program's files hold."""
 
 
-_KNOWN = "config.json, DeepSpeed, accelerate, HF Trainer, TRL, LLaMA-Factory, ms-swift, open-instruct, a facts file"
+_KNOWN = "config.json, DeepSpeed, accelerate, HF Trainer, TRL, axolotl, LLaMA-Factory, ms-swift, open-instruct, facts"
 
 
 class Reading(NamedTuple):
@@ -69,6 +70,8 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         case "native":
             document, environment = native.read(path)
             return Reading((_explain_foreign_keys(document),), environment)
+        case "axolotl":
+            return Reading(axolotl.read_data(data, path))
         case "model":
             return Reading((model.read_data(data, path),))
         case "deepspeed":
@@ -107,6 +110,7 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
         return None, {}
     for name, reader in (
         ("native", native),
+        ("axolotl", axolotl),
         ("llama_factory", llama_factory),
         ("ms_swift", ms_swift),
         ("open_instruct", open_instruct),

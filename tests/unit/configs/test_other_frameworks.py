@@ -17,7 +17,6 @@ CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs"
 @pytest.mark.parametrize(
     ("name", "framework"),
     [
-        ("axolotl.yml", "axolotl"),
         ("llamafactory-v1.yaml", "LLaMA-Factory v1"),
         ("torchtune.yaml", "torchtune"),
         ("no-trainer.yaml", "a script on accelerate without the HF Trainer"),
