@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 READERS_BENEATH = {
     "trl": ("hf_trainer",),
     "llamafactory": ("hf_trainer",),
+    "ms_swift": ("hf_trainer",),
     "axolotl": ("hf_trainer",),
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
@@ -48,6 +49,8 @@ PROGRAM_NAMES = {
     "hf_trainer": "the HF Trainer",
     "hf_trainer_fsdp": "the HF Trainer",
     "llamafactory": "LLaMA-Factory",
+    "ms_swift": "ms-swift",
+    "open_instruct": "open-instruct",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
     "trl_model": "TRL's ModelConfig",
