@@ -13,6 +13,7 @@ COMMANDS = {
     "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
     "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
+    "evidence": ("compatcheck.cli.evidence", "List, show, export and import measurements."),
     "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.versions import compile_specifier, contains
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from compatcheck.core.measurement import Measurement
@@ -149,7 +149,8 @@ def _describe(selection: Selection) -> str:
 def _affects(packages: Mapping[str, str], versions: Mapping[str, str]) -> bool:
     """Tell whether no measured release lies outside a clause."""
     return all(
-        specifier == "present" or (specifier != "absent" and contains(compile_specifier(specifier), versions[name]) != "no")
+        specifier == "present"
+        or (specifier != "absent" and contains(compile_specifier(specifier), versions[name]) != "no")
         for name, specifier in packages.items()
         if name in versions
     )
