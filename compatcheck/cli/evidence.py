@@ -223,7 +223,8 @@ def _choose(
     patterns = [pattern.replace("-", "_") for pattern in probes]
     from fnmatch import fnmatchcase  # noqa: PLC0415 (beside its use)
 
-    for stored in store.list(parameters=wanted, **exact):
+    found = store.list(parameters=wanted, backend=exact["backend"], status=exact["status"], since=exact["since"])
+    for stored in found:
         measurement = stored.measurement
         if patterns and not any(fnmatchcase(measurement.probe, pattern) for pattern in patterns):
             continue
