@@ -93,17 +93,13 @@ class EvidenceStore:
         except OSError:
             return False
 
-    def add(self, measurement: Measurement) -> str:
+    def add(self, measurement: Measurement) -> None:
         """Keep a measurement; one that is there already, to the second of its time, is not kept twice.
-
-        Returns:
-            Its id.
 
         Raises:
             InputError: the file cannot be written or is no store.
         """
         self.add_all((measurement,))
-        return identify(measurement)
 
     def add_all(self, measurements: Iterable[Measurement]) -> int:
         """Keep several measurements at once and return how many were new.
@@ -319,6 +315,11 @@ class EvidenceStore:
         if _number(connection, "application_id") != APPLICATION_ID:
             message = "is a database of another program, not a store of measurements"
             raise self._error(message)
+
+
+def open_store(path: str | None = None, *, read_only: bool = False) -> EvidenceStore:
+    """Open the person's store, or the one in a file."""
+    return EvidenceStore(path, read_only=read_only)
 
 
 def identify(measurement: Measurement) -> str:

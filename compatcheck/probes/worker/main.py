@@ -85,7 +85,7 @@ def _run_task(
         status, reason = "oom", _describe(error)
     except Exception as error:  # the reason goes to the report
         status, reason = _classify(error)
-    versions = _versions(getattr(probe, "PACKAGES", ()))
+    versions = _versions((*getattr(probe, "PACKAGES", ()), *request["packages"]))
     write(
         {
             "event": "end",
