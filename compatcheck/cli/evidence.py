@@ -83,7 +83,7 @@ def list_command(limit: int, format_name: str, **given: Any) -> int:  # noqa: AN
 
         click.echo(json.dumps([_describe(stored) for stored in shown], indent=2, ensure_ascii=False))
         return EXIT_CLEAN
-    from compatcheck.reporters.measurements import format_list  # noqa: PLC0415 (one format)
+    from compatcheck.reporters.evidence import format_list  # noqa: PLC0415 (one format)
 
     click.echo(format_list(shown), nl=False)
     click.echo(f"{len(shown)} of {len(chosen)} chosen, {total} kept · {place}", err=True)
@@ -109,7 +109,7 @@ def show_command(name: str, format_name: str) -> int:
 
         click.echo(json.dumps(_describe(found[0]), indent=2, ensure_ascii=False))
         return EXIT_CLEAN
-    from compatcheck.reporters.measurements import format_measurement  # noqa: PLC0415 (one format)
+    from compatcheck.reporters.evidence import format_measurement  # noqa: PLC0415 (one format)
 
     click.echo(format_measurement(*found[0]), nl=False)
     return EXIT_CLEAN

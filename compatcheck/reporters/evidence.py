@@ -1,4 +1,4 @@
-"""Measurements for a terminal, in 80 columns."""
+"""The store of measurements for a terminal, in 80 columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.units import format_bytes
+from compatcheck.reporters.measurement import describe_versions, show_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,11 +33,11 @@ def _entry(name: str, measurement: Measurement) -> Iterator[str]:
     yield f"{head}{' ' * gap}{tail}" if gap > 1 else head
     if gap <= 1:
         yield f"{tail:>{_WIDTH}}"
-    yield from _indented(", ".join([*_releases(measurement), *_parameters(measurement)]))
+    yield from _indented(", ".join([describe_versions(_packages(measurement)), *_parameters(measurement)]))
     if not measurement.succeeded:
         yield from _indented(measurement.reason or "no reason is known")
         return
-    results = [f"{key} {format_quantity(key, value)}" for key, value in measurement.results.items()]
+    results = [f"{key} {show_quantity(key, value)}" for key, value in measurement.results.items()]
     peak = measurement.metric("peak_allocated_bytes")
     if not results and peak is not None:
         results = [f"peak {format_bytes(peak)}"]
@@ -55,7 +56,7 @@ def _details(name: str, measurement: Measurement) -> Iterator[str]:
         ("id", name),
         ("measured", measurement.time or "time unknown"),
         ("back end", f"{measurement.backend}, counting {measurement.accounting}, on {measurement.device}"),
-        ("releases", ", ".join(_releases(measurement, python=True))),
+        ("releases", describe_versions(measurement.versions)),
         ("parameters", ", ".join(f"{key}={_value(value)}" for key, value in measurement.parameters.items())),
         ("probe text", measurement.probe_hash),
         ("note" if measurement.succeeded else "reason", measurement.reason or ""),
@@ -84,13 +85,8 @@ def _details(name: str, measurement: Measurement) -> Iterator[str]:
             yield f"  {key:<32}{exact:>18}{size}"
 
 
-def format_quantity(name: str, value: float) -> str:
-    """Format a result: a size where its name ends in ``_bytes``, else a number."""
-    return format_bytes(value) if name.endswith("_bytes") else f"{value:,.6g}"
-
-
-def _releases(measurement: Measurement, *, python: bool = False) -> list[str]:
-    return [f"{name} {version}" for name, version in measurement.versions.items() if python or name != "python"]
+def _packages(measurement: Measurement) -> dict[str, str]:
+    return {name: version for name, version in measurement.versions.items() if name != "python"}
 
 
 def _parameters(measurement: Measurement) -> list[str]:
