@@ -53,7 +53,7 @@ def _read_lines(text: str, path: str) -> Iterator[Measurement]:
             continue
         data = _parse(line, path, number)
         if isinstance(data, dict) and HEADER in data:
-            common = data.get("common") or {}
+            common = data.get("common", {})
             if data[HEADER] != FORMAT or not isinstance(common, dict):
                 message = f"measurements in format {data[HEADER]!r}"
                 hint = f"this release reads format {FORMAT}; a newer one may read it"

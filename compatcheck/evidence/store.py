@@ -296,7 +296,11 @@ class EvidenceStore:
                 f"was written by a newer release of compatcheck (schema {version}, this one reads {len(MIGRATIONS)})"
             )
             raise self._error(message, f"upgrade compatcheck, or name another file with {VARIABLE}")
-        if version == len(MIGRATIONS) or self.read_only:
+        if self.read_only:
+            return
+        # With the write-ahead log a power cut may lose the last measurement, never the file.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if version == len(MIGRATIONS):
             return
         connection.execute("BEGIN IMMEDIATE")
         # Another process may have done it meanwhile.
