@@ -84,9 +84,10 @@ def _check_comparison(
         if len(found) != 1:
             yield f"{_describe(part)} selects {len(found)} measurements; name one by versions and parameters"
             return
-        value = found[0].metric(comparison.metric)
+        metric = part.metric or comparison.metric
+        value = found[0].metric(metric)
         if value is None or not found[0].succeeded:
-            yield f"{_describe(part)} has no {comparison.metric}"
+            yield f"{_describe(part)} has no {metric}"
             return
         values.append(value)
         suspect = suspect or found[0]

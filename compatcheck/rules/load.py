@@ -294,15 +294,16 @@ class _Reader:
         return tuple(files), tuple(comparisons)
 
     def selection(self, value: Any, *where: str | int) -> Selection:  # noqa: ANN401
-        """Read a path, or ``{file, versions, parameters}``."""
+        """Read a path, or ``{file, versions, parameters, metric}``."""
         if isinstance(value, str):
             return Selection(file=value, versions={}, parameters={})
         data = self.mapping(value, *where)
-        self.known(data, {"file", "versions", "parameters"}, *where)
+        self.known(data, {"file", "versions", "parameters", "metric"}, *where)
         return Selection(
             file=self.text(data, "file", *where),
             versions=self.specifiers(data.get("versions") or {}, *where, "versions"),
             parameters=self.named(data, "parameters", *where),
+            metric=self.optional_text(data, "metric", *where),
         )
 
     def named(self, data: Mapping[str, Any], key: str, *where: str | int) -> dict[str, Any]:

@@ -100,6 +100,8 @@ class Selection:
     """Releases that tell it from the others in the file."""
     parameters: Mapping[str, Any]
     """Parameters that tell it from the others in the file; a dot leads into one that is a mapping, null means not stated."""
+    metric: str | None = None
+    """What is taken of it; None is the comparison's metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,8 @@ def pick(version: str, **parameters: Any) -> Selection:
 def test_bytes_in_the_range_are_no_problem() -> None:
     assert problems(comparison()) == []
     assert problems(comparison(pick("0.16.4", layers=2), pick("0.16.8"))) == []
+    itself = Selection(file="good.json", versions={}, parameters={}, metric="step.live_bytes")
+    assert problems(comparison("bad.json", itself, metric="step.live_bytes")) == []
     nested = Selection(file="bad.json", versions={}, parameters={"config.layers": 2})
     assert problems(comparison(nested)) == []
 
