@@ -31,7 +31,7 @@ MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
 
 POLICY_FILE = "compatcheck.toml"
-_RUN_READERS = {"hf_trainer", "trl", "native"}
+_RUN_READERS = {"axolotl", "hf_trainer", "trl", "native"}
 _LIBRARY_READERS = {"deepspeed", "accelerate"}
 
 
