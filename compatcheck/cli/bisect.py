@@ -130,9 +130,8 @@ def command(
         untested=search.untested(),
         older=search.older,
     )
-    from compatcheck.reporters import bisection  # noqa: PLC0415 (beside its use)
-
     from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters import bisection  # noqa: PLC0415 (beside its use)
 
     sides = list(dict.fromkeys(side for change in found.transitions for side in (change.before, change.after)))
     if report is not None or format_name == "markdown":

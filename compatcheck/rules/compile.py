@@ -156,7 +156,12 @@ def _text_part(rule: Rule) -> list[object]:
         [{"type": reference.type, "url": reference.url, "date": reference.date} for reference in rule.references],
         None
         if rule.probe is None
-        else {"name": rule.probe.name, "parameters": dict(rule.probe.parameters), "metric": rule.probe.metric},
+        else {
+            "name": rule.probe.name,
+            "parameters": dict(rule.probe.parameters),
+            "metric": rule.probe.metric,
+            "baseline": None if rule.probe.baseline is None else dict(rule.probe.baseline),
+        },
         rule.evidence,
         rule.reason,
         rule.when,

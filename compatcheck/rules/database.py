@@ -74,7 +74,7 @@ class Texts(NamedTuple):
     references: tuple[Mapping[str, str | None], ...]
     """``{"type", "url", "date"}``."""
     probe: Mapping[str, Any] | None
-    """``{"name", "parameters", "metric"}``; a metric of None is the probe's own."""
+    """``{"name", "parameters", "metric", "baseline"}``; a metric of None is the probe's own."""
     evidence: tuple[str, ...]
     reason: str | None
     when: str | None

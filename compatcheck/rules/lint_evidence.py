@@ -68,7 +68,7 @@ def _check_probe(rule: Rule, proof: Proof) -> Iterator[tuple[str, str]]:
         yield "probe", f"there is no probe {rule.probe.name!r}; `compatcheck probe list` has them all"
         return
     try:
-        proof.complete(rule.probe.name, rule.probe.parameters)
+        proof.complete(rule.probe.name, {**rule.probe.parameters, **(rule.probe.baseline or {})})
     except CompatcheckError as error:
         yield "probe", error.message + (f" ({error.hint})" if error.hint else "")
 

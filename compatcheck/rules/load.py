@@ -259,16 +259,17 @@ class _Reader:
             yield Reference(type=kind, url=url, date=self.optional_text(data, "date", *where))
 
     def probe(self, data: Mapping[str, Any]) -> ProbeUse | None:
-        """Read a name, or ``{name, parameters, metric}``."""
+        """Read a name, or ``{name, parameters, metric, baseline}``."""
         value = data.get("probe")
         if not isinstance(value, dict):
             name = self.optional_text(data, "probe")
             return None if name is None else ProbeUse(name=name, parameters={})
-        self.known(value, {"name", "parameters", "metric"}, "probe")
+        self.known(value, {"name", "parameters", "metric", "baseline"}, "probe")
         return ProbeUse(
             name=self.text(value, "name", "probe"),
             parameters=self.named(value, "parameters", "probe"),
             metric=self.optional_text(value, "metric", "probe"),
+            baseline=None if value.get("baseline") is None else self.named(value, "baseline", "probe"),
         )
 
     def evidence(self, value: Any) -> tuple[tuple[str, ...], tuple[Comparison, ...]]:  # noqa: ANN401

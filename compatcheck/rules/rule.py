@@ -88,6 +88,8 @@ class ProbeUse:
     """What differs from the probe's defaults."""
     metric: str | None = None
     """Quantity the verdict is about; None is the probe's own."""
+    baseline: Mapping[str, Any] | None = None
+    """Parameters of the healthy side over those above, where a setting and not a release makes the difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
