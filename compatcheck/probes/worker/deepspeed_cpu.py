@@ -1,4 +1,4 @@
-"""Make DeepSpeed importable and usable on a machine without a GPU and without compilers at work."""
+"""Make DeepSpeed importable and usable without compilers at work, on a machine without a GPU too."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import sys
 from typing import Any
 
 
-def prepare() -> Any:
+def prepare(device: str = "cpu") -> Any:
     """Import DeepSpeed with nothing compiled behind the back, and join the process group.
 
     DeepSpeed's CPU communication compiles ``deepspeed_shm_comm`` when the group is made, and waits for ever on the lock of a
     build that was killed; ordinary gloo is what is wanted. ``sys.modules`` is used because the attribute of the package is
     another object. What the imports left is put where the collector does not look: a third of a million objects, walked
     several times a phase, take longer than all the rest of a probe.
+
+    Args:
+        device: ``cpu`` or ``cuda``.
     """
+    os.environ["DS_ACCELERATOR"] = device
     import deepspeed
     from deepspeed.ops import __compatible_ops__ as operators
 
@@ -29,7 +33,7 @@ def prepare() -> Any:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         os.environ.update(_SINGLE_RANK, MASTER_PORT=str(port))
-    deepspeed.init_distributed("gloo")
+    deepspeed.init_distributed("gloo" if device == "cpu" else "nccl")
     gc.collect()
     gc.freeze()
     return deepspeed

@@ -98,7 +98,7 @@ class Recorder:
         """Import DeepSpeed so that it works on this machine, and join the process group."""
         from .deepspeed_cpu import prepare
 
-        return prepare()
+        return prepare(self.device)
 
     @staticmethod
     def unsupported(reason: str) -> NoReturn:
