@@ -1,12 +1,12 @@
-"""Bytes that a DeepSpeed engine leaves behind after `destroy()`, with its model still alive and without.
+"""Bytes that a DeepSpeed engine leaves behind after `destroy()`, with its model dropped too or still alive.
 
 An engine is built around a stack of linear layers, trained for a step and destroyed; every reference to it and to its
 optimizer is dropped and garbage is collected. This is done twice, with a new model each time, and the second time counts: what
 libraries keep for good was taken the first time.
 
 Prediction. A model that outlives its engine holds its own weights, 2 bytes per parameter, which `destroy()` may have left as
-views of the engine's flat buffer: nothing beyond them is left, ``left_with_model_bytes`` = 0. When the model is dropped
-too, nothing is left, ``left_bytes`` = 0. Before 0.14.5 each parameter of ZeRO-1/2 keeps a mapping to its float32 states, which
+views of the engine's flat buffer: nothing beyond them is left, and nothing at all when the model is dropped too.
+``left_bytes`` = 0, with ``keep_model`` (its weights are not counted) and without. Before 0.14.5 each parameter of ZeRO-1/2 keeps a mapping to its float32 states, which
 lives as long as the model (https://github.com/deepspeedai/DeepSpeed/pull/5643): 12 bytes x parameters / world_size. Before
 0.13.0 the gradient hooks tie parameters and optimizer together where the garbage collector does not see it, and all of it stays
 even without the model (https://github.com/deepspeedai/DeepSpeed/pull/4858).
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 PACKAGES = ("deepspeed",)
 BACKENDS = ("cpu",)
 ACCOUNTING = "allocator"
-DEFAULTS: Mapping[str, Any] = {"world_size": 1, "zero_stage": 2, "layers": 4, "hidden_size": 256}
-SIZES = ({"zero_stage": 2}, {"zero_stage": 1, "layers": 6, "hidden_size": 128}, {"zero_stage": 3})
-METRIC = "left_with_model_bytes"
+DEFAULTS: Mapping[str, Any] = {"world_size": 1, "zero_stage": 2, "layers": 4, "hidden_size": 256, "keep_model": False}
+SIZES = ({"zero_stage": 2}, {"zero_stage": 1, "layers": 6, "hidden_size": 128})
+METRIC = "left_bytes"
 
 
 def _elements(parameters: Mapping[str, Any]) -> int:
@@ -34,8 +34,8 @@ def _elements(parameters: Mapping[str, Any]) -> int:
 
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
-    """Return nothing left, with the model and without."""
-    return {"left_with_model_bytes": 0, "left_bytes": 0}
+    """Return nothing."""
+    return {"left_bytes": 0}
 
 
 def tolerance(parameters: Mapping[str, Any]) -> float:
@@ -90,8 +90,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         weights = recorder.live_bytes() - before
         with recorder.phase(name):
             train(model)
-        with_model = recorder.live_bytes() - before
-        del model
-        without = recorder.live_bytes() - before
-    recorder.result("left_with_model_bytes", with_model - weights)
-    recorder.result("left_bytes", without)
+        left = recorder.live_bytes() - before - weights
+        if not parameters["keep_model"]:
+            del model
+            left = recorder.live_bytes() - before
+    recorder.result("left_bytes", left)
+    recorder.result("left_bytes_per_parameter", left / _elements(parameters))
