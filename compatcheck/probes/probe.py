@@ -26,6 +26,8 @@ class ProbeModule(Protocol):
     """
 
     # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`.
+    # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
+    # before torch starts (name -> value; None takes one away); a probe that has it is alone too.
     PACKAGES: tuple[str, ...]
     """Distributions it needs beside torch; the first is the one it is usually bisected over."""
     BACKENDS: tuple[str, ...]
@@ -46,7 +48,10 @@ class ProbeModule(Protocol):
         """Return how far above the prediction the metric may be in a healthy release."""
 
     def facts(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Describe the measured run in the vocabulary's names, so that a rule's formula can be set beside it."""
+        """Describe the measured run in the vocabulary's names, so that a rule's formula can be set beside it.
+
+        ``env.NAME`` is what a rule asks as ``env("NAME")``.
+        """
 
     def run(self, parameters: Mapping[str, Any], recorder: Recorder) -> None:
         """Measure."""
@@ -87,6 +92,16 @@ class Probe:
     def title(self) -> str:
         """The first line of its documentation."""
         return self.documentation.partition("\n")[0]
+
+    @property
+    def alone(self) -> bool:
+        """Whether each run needs a process of its own: it changes process-wide state, or reads variables at torch's start."""
+        return bool(getattr(self.module, "ALONE", False)) or hasattr(self.module, "environ")
+
+    def environ(self, parameters: Mapping[str, Any]) -> Mapping[str, str | None]:
+        """Return the variables its process must have before torch starts; None stands for one that must not be set."""
+        stated = getattr(self.module, "environ", None)
+        return {} if stated is None else stated(parameters)
 
     def complete(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the defaults with these parameters over them.

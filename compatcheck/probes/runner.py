@@ -53,7 +53,7 @@ class Task:
     @property
     def alone(self) -> bool:
         """Whether it needs a process of its own: a process group is made once."""
-        return "world_size" in self.parameters or bool(getattr(self.probe.module, "ALONE", False))
+        return "world_size" in self.parameters or self.probe.alone
 
 
 def make_task(
@@ -201,6 +201,11 @@ class _Session:
 
     def _environ(self, task: Task) -> dict[str, str]:
         environ = self.interpreter.environment()
+        for name, value in task.probe.environ(task.parameters).items():
+            if value is None:
+                environ.pop(name, None)
+            else:
+                environ[name] = value
         library, _ = counter_library() if task.accounting == "allocator" else (None, None)
         if library:
             environ["LD_PRELOAD"] = " ".join(filter(None, (library, environ.get("LD_PRELOAD"))))

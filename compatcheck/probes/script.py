@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from compatcheck.probes.runner import Task
 
 _WORKER = Path(__file__).with_name("worker")
@@ -45,6 +47,7 @@ def make_script(task: Task) -> str:
     parts = [
         f'"""{documentation}"""\n',
         _FUTURE,
+        *_variables(task),
         rest.strip() + "\n",
         "\n# What follows measures; nothing below is about the probe.\n",
     ]
@@ -64,6 +67,16 @@ def make_script(task: Task) -> str:
         parts.append(_SHARED.format(sources=shared))
     parts.append(_main(task, "SharingRecorder" if shared else "Recorder"))
     return "\n".join(parts)
+
+
+def _variables(task: Task) -> Iterator[str]:
+    """Yield what sets the variables that must be there before torch starts."""
+    lines = [
+        f"os.environ.pop({name!r}, None)" if value is None else f"os.environ[{name!r}] = {value!r}"
+        for name, value in task.probe.environ(task.parameters).items()
+    ]
+    if lines:
+        yield "\n".join(("import os\n", *lines)) + "\n"
 
 
 def _split_docstring(text: str) -> tuple[str, str]:
