@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from compatcheck.cli import options, probing
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 
 if TYPE_CHECKING:
     from compatcheck.core.measurement import Measurement
+    from compatcheck.probes.probe import Probe
     from compatcheck.probes.runner import Task
 
 
@@ -22,10 +23,20 @@ def command() -> None:
 @command.command("list", cls=options.GroupedCommand)
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_command(format_name: str) -> int:
-    """List the probes: what each measures, and on which back ends."""
+    """List the probes: what each measures, on which back ends, and when it was last run there.
+
+    By the evidence of this checkout and the measurements of your own store; a probe nobody ran on a back end says `never run`.
+    """
+    import os  # noqa: PLC0415 (beside its use)
+
+    from compatcheck.evidence.last import describe_last, last_measured  # noqa: PLC0415 (beside its use)
+    from compatcheck.evidence.location import store_path  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.probe import find_probe, probe_names  # noqa: PLC0415 (beside its use)
 
-    probes = [find_probe(name) for name in probe_names()]
+    exported, store = probing.exported_evidence(), store_path(os.environ)
+    probes = [
+        (probe, last_measured(probe.name, exported=exported, store=store)) for probe in map(find_probe, probe_names())
+    ]
     if format_name == "json":
         import json  # noqa: PLC0415 (one format)
 
@@ -36,13 +47,14 @@ def list_command(format_name: str) -> int:
                 "packages": list(probe.module.PACKAGES),
                 "backends": list(probe.module.BACKENDS),
                 "metric": probe.module.METRIC,
+                "last_measured": {backend: last.get(backend) for backend in probe.module.BACKENDS},
             }
-            for probe in probes
+            for probe, last in probes
         ]
         click.echo(json.dumps(rows, indent=2))
         return EXIT_CLEAN
-    for probe in probes:
-        click.echo(f"{probe.name}  [{', '.join(probe.module.BACKENDS)}]\n  {probe.title}")
+    for probe, last in probes:
+        click.echo(f"{probe.name}  [{describe_last(probe.module.BACKENDS, last)}]\n  {probe.title}")
     click.echo(f"{len(probes)} probes", err=True)
     return EXIT_CLEAN
 
@@ -78,12 +90,19 @@ def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: 
 
 
 @command.command("run", cls=options.GroupedCommand)
-@click.argument("names", nargs=-1, required=True, metavar="PROBE...")
+@click.argument("names", nargs=-1, metavar="[PROBE...]")
+@click.option(
+    "--all", "everything", is_flag=True, help="Every probe that has the back end, at all its sizes; names narrow it."
+)
 @probing.environment_options
 @probing.measuring_options
+@click.option(
+    "--output", metavar="FILE.jsonl", help="Add each measurement to this file, for `compatcheck evidence import`."
+)
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def run_command(
     names: tuple[str, ...],
+    everything: bool,
     python: str | None,
     torch: str | None,
     beside: tuple[str, ...],
@@ -93,43 +112,118 @@ def run_command(
     timeout_seconds: float,
     fresh: bool,
     no_store: bool,
+    output: str | None,
     format_name: str,
 ) -> int:
     """Run probes in one environment and compare what they measure with what is predicted.
 
+    A name may hold `*` and `?`. On a machine with a GPU, `compatcheck probe run --all --backend cuda --output cuda.jsonl`
+    measures all that can be measured there and prints predictions beside measurements in one table.
+
     Exit code 0: every probe is good. 1: one is bad. 3: none is bad, but one has no result.
     """
     from compatcheck.core.measurement import to_json  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.runner import make_task, run_tasks  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
+    from compatcheck.evidence.files import append_measurement  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.runner import run_tasks  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.measurement import format_measurement  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters.predictions import Judged, format_predictions  # noqa: PLC0415 (beside its use)
 
-    varied = vary(probing.parse_parameters(parameters))
-    tasks = [make_task(find_probe(name), one, backend) for name in names for one in varied]
+    if output is not None and not output.endswith(".jsonl"):
+        msg = f"--output {output} does not end in .jsonl"
+        raise UsageError(msg, hint="measurements are added to it line by line")
+    tasks = _choose_all(names, backend, parameters) if everything else _choose(names, backend, parameters)
     overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
     store = probing.open_store(wanted=not no_store)
     del fresh  # a single run is always made
-    verdicts: list[str] = []
-    rows: list[dict[str, object]] = []
+    progress = probing.Progress(len(tasks), quiet=not everything)
+    judged: list[Judged] = []
 
     def keep(task: Task, measurement: Measurement) -> None:
         if store is not None:
             store.add(measurement)
+        if output is not None:
+            append_measurement(output, measurement)
+        module = task.probe.module
         verdict, _, _ = task.probe.judge(measurement)
-        verdicts.append(verdict)
-        if format_name == "json":
-            rows.append({**to_json(measurement), "verdict": verdict})
-            return
-        predictions = task.probe.module.predict(task.parameters)
-        metric = task.probe.module.METRIC
-        click.echo(format_measurement(measurement, predictions=predictions, metric=metric, verdict=verdict))
+        changed = {name: value for name, value in task.parameters.items() if module.DEFAULTS[name] != value}
+        judged.append(Judged(measurement, changed, module.predict(task.parameters), module.METRIC, verdict))
+        progress(measurement.versions.get("torch", ""), measurement)
+        if format_name == "text" and not everything:
+            predictions = judged[-1].predictions
+            click.echo(format_measurement(measurement, predictions=predictions, metric=module.METRIC, verdict=verdict))
 
-    run_tasks(tasks, overlays.open(beside), keep=keep, timeout_seconds=timeout_seconds)
+    try:
+        run_tasks(tasks, overlays.open(beside), keep=keep, timeout_seconds=timeout_seconds)
+    finally:
+        progress.close()
+        # What an interrupt leaves is worth showing.
+        if format_name == "text" and everything and judged:
+            judged.sort(key=lambda one: one.measurement.probe)
+            click.echo(format_predictions(judged), nl=False)
     if format_name == "json":
         import json  # noqa: PLC0415 (one format)
 
+        rows = [{**to_json(one.measurement), "verdict": one.verdict} for one in judged]
         click.echo(json.dumps(rows, indent=2))
+    verdicts = {one.verdict for one in judged}
     if "bad" in verdicts:
         return EXIT_FINDINGS
     return EXIT_NOTHING_TO_CHECK if "skipped" in verdicts else EXIT_CLEAN
+
+
+def _choose(names: tuple[str, ...], backend: str | None, parameters: tuple[str, ...]) -> list[Task]:
+    """Return the tasks of named probes, with every combination of the parameters.
+
+    Raises:
+        UsageError: no name, an unknown one, or one that cannot be run so.
+    """
+    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
+
+    if not names:
+        msg = "no probe is named"
+        raise UsageError(msg, hint="name one of `compatcheck probe list`, or run --all")
+    varied = vary(probing.parse_parameters(parameters))
+    return [make_task(probe, one, backend) for probe in _find(names) for one in varied]
+
+
+def _choose_all(names: tuple[str, ...], backend: str | None, parameters: tuple[str, ...]) -> list[Task]:
+    """Return the tasks of every probe that has a back end, at all its sizes.
+
+    Raises:
+        UsageError: no back end, parameters, or names that leave nothing.
+    """
+    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+
+    if backend is None or parameters:
+        msg = (
+            "--all needs --backend"
+            if backend is None
+            else "--all takes no --param: every probe is run at its own sizes"
+        )
+        raise UsageError(msg, hint="as `compatcheck probe run --all --backend cuda --output cuda.jsonl`")
+    probes = [probe for probe in _find(names or ("*",)) if backend in probe.module.BACKENDS]
+    if not probes:
+        msg = f"none of these probes runs on {backend}"
+        raise UsageError(msg, hint="`compatcheck probe list` says where each runs")
+    return [make_task(probe, size, backend) for probe in probes for size in probe.module.SIZES or ({},)]
+
+
+def _find(names: tuple[str, ...]) -> list[Probe]:
+    """Return probes by name or pattern, each once.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from fnmatch import fnmatchcase  # noqa: PLC0415 (beside its use)
+
+    from compatcheck.probes.probe import find_probe, probe_names  # noqa: PLC0415 (beside its use)
+
+    found: dict[str, Probe] = {}
+    for name in names:
+        matching = [known for known in probe_names() if fnmatchcase(known, name.replace("-", "_"))]
+        if not matching and any(sign in name for sign in "*?["):
+            msg = f"no probe matches {name!r}"
+            raise UsageError(msg, hint="`compatcheck probe list` has them all")
+        found.update((known, find_probe(known)) for known in matching or [name])
+    return list(found.values())

@@ -203,6 +203,13 @@ def open_store(*, wanted: bool) -> Store | None:
     return EvidenceStore()
 
 
+def exported_evidence() -> str | None:
+    """Return the folder of exported measurements of this checkout, None for an installed package."""
+    from compatcheck.rules.locate import CHECKOUT, is_checkout  # noqa: PLC0415 (beside its use)
+
+    return os.path.join(os.path.dirname(CHECKOUT), "fixtures", "measurements") if is_checkout() else None
+
+
 class Progress:
     """One line per result on standard error, and an estimate of what is left."""
 

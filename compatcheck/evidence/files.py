@@ -131,6 +131,30 @@ def write_measurements(path: str, measurements: Iterable[Measurement]) -> None:
         raise UsageError(message, hint="name a place that may be written to") from None
 
 
+def append_measurement(path: str, measurement: Measurement) -> None:
+    """Add one measurement to a file of lines, so that what is measured is kept whatever happens next.
+
+    Args:
+        path: ends in ``.jsonl``; the file is made when there is none.
+        measurement: what to add.
+
+    Raises:
+        UsageError: another ending, or the file cannot be written.
+    """
+    if not path.endswith(".jsonl"):
+        message = f"{path} does not end in .jsonl"
+        raise UsageError(message, hint="measurements are added line by line")
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        with open(path, "a", encoding="utf-8") as file:
+            if not file.tell():
+                file.write(_compact({HEADER: FORMAT, "common": {}}))
+            file.write(_compact(to_json(measurement)))
+    except OSError as error:
+        message = f"{path} cannot be written: {error.strerror or error}"
+        raise UsageError(message, hint="name a place that may be written to") from None
+
+
 def _lines(measurements: Sequence[Measurement]) -> Iterator[str]:
     rows = [to_json(measurement) for measurement in measurements]
     if not rows:

@@ -32,7 +32,7 @@ DEFAULTS: Mapping[str, Any] = {
     "setting": "expandable_segments:True",
     "count": 6,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"variable": "PYTORCH_ALLOC_CONF"},
     {"count": 9},

@@ -38,7 +38,7 @@ DEFAULTS: Mapping[str, Any] = {
     "frames": 8,
     "edge": 64,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"dtype": "float16", "frames": 16},
     {"shape": "patches"},

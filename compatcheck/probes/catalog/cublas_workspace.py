@@ -28,7 +28,7 @@ PACKAGES = ("torch", "nvidia-cublas-cu12", "nvidia-cublas")
 BACKENDS = ("cuda",)
 ACCOUNTING = "cuda"
 DEFAULTS: Mapping[str, Any] = {"config": "", "dtype": "bfloat16", "edge": 512}
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"config": ":4096:2:16:8"},
     {"config": ":4096:8", "dtype": "float32"},

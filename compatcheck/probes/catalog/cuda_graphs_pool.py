@@ -28,7 +28,12 @@ PACKAGES = ("torch",)
 BACKENDS = ("cuda",)
 ACCOUNTING = "cuda"
 DEFAULTS: Mapping[str, Any] = {"pool": "shared", "graphs": 4, "mebibytes": 32}
-SIZES = ({}, {"pool": "private"}, {"mebibytes": 64, "graphs": 3}, {"pool": "private", "mebibytes": 64, "graphs": 3})
+SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"pool": "private"},
+    {"mebibytes": 64, "graphs": 3},
+    {"pool": "private", "mebibytes": 64, "graphs": 3},
+)
 METRIC = "graph_pool_bytes"
 
 

@@ -27,7 +27,7 @@ PACKAGES = ("torch",)
 BACKENDS = ("cuda",)
 ACCOUNTING = "cuda"
 DEFAULTS: Mapping[str, Any] = {"expandable_segments": True, "mebibytes": 40}
-SIZES = ({}, {"mebibytes": 80}, {"expandable_segments": False})
+SIZES: tuple[Mapping[str, Any], ...] = ({}, {"mebibytes": 80}, {"expandable_segments": False})
 METRIC = "bypassed_bytes"
 
 

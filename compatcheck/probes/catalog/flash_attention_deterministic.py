@@ -36,7 +36,12 @@ DEFAULTS: Mapping[str, Any] = {
     "length": 2048,
     "multiprocessors": 0,
 }
-SIZES = ({}, {"heads": 32, "kv_heads": 8, "length": 1024}, {"head_dim": 64, "length": 1000}, {"batch": 8, "heads": 32})
+SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"heads": 32, "kv_heads": 8, "length": 1024},
+    {"head_dim": 64, "length": 1000},
+    {"batch": 8, "heads": 32},
+)
 METRIC = "unexplained_bytes"
 
 

@@ -28,7 +28,7 @@ BACKENDS = ("cuda",)
 ACCOUNTING = "cuda"
 SHARES = ("driver_use",)
 DEFAULTS: Mapping[str, Any] = {"edge": 1024, "dtype": "bfloat16"}
-SIZES = ({}, {"edge": 2048, "dtype": "float32"})
+SIZES: tuple[Mapping[str, Any], ...] = ({}, {"edge": 2048, "dtype": "float32"})
 METRIC = "default_over_lazy_bytes"
 ALONE = True
 

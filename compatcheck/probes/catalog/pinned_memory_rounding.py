@@ -26,7 +26,12 @@ PACKAGES = ("torch",)
 BACKENDS = ("cuda",)
 ACCOUNTING = "cuda"
 DEFAULTS: Mapping[str, Any] = {"bytes": 9 * 2**20, "count": 2, "threshold_mb": 0}
-SIZES = ({}, {"bytes": 33 * 2**20 + 4096, "count": 1}, {"bytes": 16 * 2**20}, {"threshold_mb": 1})
+SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"bytes": 33 * 2**20 + 4096, "count": 1},
+    {"bytes": 16 * 2**20},
+    {"threshold_mb": 1},
+)
 METRIC = "pinned_bytes"
 
 

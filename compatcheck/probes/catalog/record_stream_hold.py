@@ -27,7 +27,12 @@ PACKAGES = ("torch", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
 BACKENDS = ("cuda",)
 ACCOUNTING = "cuda"
 DEFAULTS: Mapping[str, Any] = {"collective": "all_reduce", "mebibytes": 32, "count": 8, "avoid_record_streams": False}
-SIZES = ({}, {"collective": "all_gather"}, {"mebibytes": 64, "count": 4}, {"avoid_record_streams": True})
+SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"collective": "all_gather"},
+    {"mebibytes": 64, "count": 4},
+    {"avoid_record_streams": True},
+)
 METRIC = "reserved_bytes"
 _BUSY_CYCLES = 2_000_000_000
 """About a second: far longer than queueing a few collectives takes."""

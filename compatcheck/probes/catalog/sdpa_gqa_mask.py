@@ -37,7 +37,7 @@ DEFAULTS: Mapping[str, Any] = {
     "head_dim": 64,
     "length": 512,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"length": 1024, "head_dim": 128},
     {"mask": "none"},
