@@ -9,7 +9,8 @@ Prediction. A healthy release gives the convolution to cuDNN: ``bypasses_cudnn``
 (``temporary_bytes``) is its own affair and not predicted. The generic kernel writes every input patch out as a
 column, for one sample at a time: input channels x kernel volume x output positions x bytes per element. That is what
 the same convolution takes with cuDNN switched off (``temporary_without_cudnn_bytes``), in any release, and what a
-release that avoids cuDNN takes without being asked. Sizes are rounded up to the allocator's 512 bytes.
+release that avoids cuDNN takes without being asked. Counted are the bytes that were requested, before the allocator
+rounds them.
 
 Sources: use_cudnn() in https://github.com/pytorch/pytorch/blob/v2.9.1/aten/src/ATen/native/Convolution.cpp (cuDNN
 [9.8, 9.15) avoided for 16-bit Conv3d) and slow_conv_dilated_all_cuda_template in
@@ -45,11 +46,6 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"shape": "patches", "dtype": "float16", "batch": 64},
 )
 METRIC = "bypasses_cudnn"
-_BLOCK = 512
-
-
-def _round(size: int) -> int:
-    return -(-size // _BLOCK) * _BLOCK
 
 
 def _columns(parameters: Mapping[str, Any]) -> int:
@@ -61,7 +57,7 @@ def _columns(parameters: Mapping[str, Any]) -> int:
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return that cuDNN is used, and the columns of the kernel that stands in for it."""
-    return {"bypasses_cudnn": 0, "temporary_without_cudnn_bytes": _round(_columns(parameters))}
+    return {"bypasses_cudnn": 0, "temporary_without_cudnn_bytes": _columns(parameters)}
 
 
 def tolerance(parameters: Mapping[str, Any]) -> float:
@@ -95,6 +91,11 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         sizes, weights = (batch, channels, frames, edge, edge), (channels, channels, 3, 3, 3)
         stride, padding = (1, 1, 1), (1, 1, 1)
     dtype = getattr(torch, parameters["dtype"])
+    if "requested_bytes.all.peak" not in torch.cuda.memory_stats():
+        recorder.unsupported("this torch does not count requested bytes")
+
+    def requested(which: str) -> int:
+        return int(torch.cuda.memory_stats()[f"requested_bytes.all.{which}"])
 
     def temporary(dtype: Any) -> int:
         sample = torch.randn(sizes, device=recorder.device, dtype=dtype)
@@ -102,8 +103,12 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         with torch.no_grad():
             # The first call takes what stays: the matrix product's workspace, and that of cuDNN's plan search.
             F.conv3d(sample, weight, None, stride, padding)
-            _, peak, left = recorder.measure(lambda: F.conv3d(sample, weight, None, stride, padding))
-        return peak - left
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            before = requested("current")
+            output = F.conv3d(sample, weight, None, stride, padding)
+            taken = requested("peak") - before
+        return taken - output.numel() * output.element_size()
 
     with recorder.phase("forward"):
         taken = temporary(dtype)

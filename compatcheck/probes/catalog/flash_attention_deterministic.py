@@ -1,6 +1,6 @@
 """Extra float32 accumulators of FlashAttention 2's deterministic backward pass.
 
-``flash_attn_func`` runs forward and backward twice, with ``deterministic=False`` and ``True``; the difference of the
+``flash_attn_func`` runs forward and backward twice, with ``deterministic=False`` and as given; the difference of the
 backward peaks is what determinism costs.
 
 Prediction. Without it, all thread blocks add to one dQ accumulator of float32 [batch, S, heads, head_dim], S rounded
@@ -34,6 +34,7 @@ DEFAULTS: Mapping[str, Any] = {
     "kv_heads": 8,
     "head_dim": 128,
     "length": 2048,
+    "deterministic": True,
     "multiprocessors": 0,
 }
 SIZES: tuple[Mapping[str, Any], ...] = (
@@ -53,6 +54,8 @@ def _accumulator(parameters: Mapping[str, Any]) -> int:
 
 
 def _extra(parameters: Mapping[str, Any], multiprocessors: int) -> int:
+    if not parameters["deterministic"]:
+        return 0
     blocks = parameters["batch"] * parameters["heads"]
     return (-(-multiprocessors // blocks) - 1) * _accumulator(parameters)
 
@@ -60,7 +63,7 @@ def _extra(parameters: Mapping[str, Any], multiprocessors: int) -> int:
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return that the formula explains the difference, and the difference where the device's size is given."""
     predicted: dict[str, float] = {"unexplained_bytes": 0}
-    if parameters["multiprocessors"]:
+    if parameters["multiprocessors"] or not parameters["deterministic"]:
         predicted["extra_bytes"] = _extra(parameters, parameters["multiprocessors"])
     return predicted
 
@@ -80,8 +83,8 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.micro_batch_size": parameters["batch"],
         "training.sequence_length": parameters["length"],
         "training.compute_dtype": parameters["dtype"],
-        "training.full_determinism": True,
-        "env.FLASH_ATTENTION_DETERMINISTIC": "1",
+        "training.full_determinism": parameters["deterministic"],
+        "env.FLASH_ATTENTION_DETERMINISTIC": str(int(parameters["deterministic"])),
     }
     if parameters["multiprocessors"]:
         described["hardware.multiprocessors"] = parameters["multiprocessors"]
@@ -103,23 +106,25 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     batch, length, width = parameters["batch"], parameters["length"], parameters["head_dim"]
     dtype = getattr(torch, parameters["dtype"])
     peaks = {}
-    for deterministic in (False, False, True):  # the first run takes what stays
+    for turn, deterministic in enumerate((False, False, parameters["deterministic"])):  # the first takes what stays
         query, key, value = (
             torch.randn(batch, length, heads, width, dtype=dtype, device=recorder.device, requires_grad=True)
             for heads in (parameters["heads"], parameters["kv_heads"], parameters["kv_heads"])
         )
-        name = "deterministic" if deterministic else "default"
+        name = "deterministic" if deterministic else f"default-{turn}"
         with recorder.phase(f"forward-{name}"):
             output = flash_attn_func(query, key, value, causal=True, deterministic=deterministic)
         upstream = torch.ones_like(output)
         held = [output]
         del output
+
+        def go_back(held: list[Any] = held, upstream: Any = upstream) -> None:
+            torch.autograd.backward(held[0], upstream)
+
         with recorder.phase(f"backward-{name}"):
-            _, peaks[deterministic], _ = recorder.measure(
-                lambda held=held, upstream=upstream: torch.autograd.backward(held[0], upstream)
-            )
-        del query, key, value, upstream, held
-    extra = peaks[True] - peaks[False]
+            _, peaks[turn], _ = recorder.measure(go_back)
+        del query, key, value, upstream, held, go_back
+    extra = peaks[2] - peaks[1]
     recorder.result("extra_bytes", extra)
     recorder.result("splits", -(-multiprocessors // (batch * parameters["heads"])))
     recorder.result("accumulator_bytes", _accumulator(parameters))

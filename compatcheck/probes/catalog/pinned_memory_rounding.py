@@ -4,7 +4,8 @@ Tensors are made with ``pin_memory=True``, and the host allocator's own statisti
 them.
 
 Prediction. Each request is rounded up to a power of two: ``pinned_bytes`` is the sum of those powers,
-``requested_bytes`` what was asked. From 2.13 the allocator's setting ``pinned_max_round_threshold_mb``
+``requested_bytes`` what was asked,
+``rounding_bytes`` the difference for one. From 2.13 the allocator's setting ``pinned_max_round_threshold_mb``
 (``threshold_mb`` here, 0 leaves it unset) ends that for larger requests, which then take what they ask for.
 
 Sources: allocate() in ATen/core/CachingHostAllocator.h of 2.5.0, 2.12.1 (PowerOf2Ceil always) and 2.13.0 (up to
@@ -44,7 +45,11 @@ def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return the sum of the powers of two."""
     size, threshold = parameters["bytes"], parameters["threshold_mb"] * 2**20
     rounded = size if threshold and size > threshold else 1 << (size - 1).bit_length()
-    return {"pinned_bytes": rounded * parameters["count"], "requested_bytes": size * parameters["count"]}
+    return {
+        "pinned_bytes": rounded * parameters["count"],
+        "requested_bytes": size * parameters["count"],
+        "rounding_bytes": rounded - size,
+    }
 
 
 def tolerance(parameters: Mapping[str, Any]) -> float:
@@ -88,5 +93,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         tensors = [
             torch.empty(parameters["bytes"], dtype=torch.uint8, pin_memory=True) for _ in range(parameters["count"])
         ]
-    recorder.result("pinned_bytes", allocated() - before)
-    recorder.result("requested_bytes", sum(tensor.numel() for tensor in tensors))
+    pinned, requested = allocated() - before, sum(tensor.numel() for tensor in tensors)
+    recorder.result("pinned_bytes", pinned)
+    recorder.result("requested_bytes", requested)
+    recorder.result("rounding_bytes", (pinned - requested) / len(tensors))

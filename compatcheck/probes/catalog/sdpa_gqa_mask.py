@@ -119,12 +119,16 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             output, forward, kept = recorder.measure(attend)
         held = [output.sum()]
         del output
+
+        def go_back(held: list[Any] = held) -> None:
+            held.pop().backward()
+
         with recorder.phase(f"backward-{length}"):
-            _, backward, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, backward, _ = recorder.measure(go_back)
         if times:
             found["forward"].append(forward)
             found["whole"].append(max(forward, kept + backward))
-        del query, key, value, mask, attend, held
+        del query, key, value, mask, attend, held, go_back
     for name, metric in (("forward", "forward_score_bytes"), ("whole", "score_bytes")):
         small, middle, large = found[name]
         recorder.result(metric, (large - 2 * middle + small) / 2)

@@ -104,12 +104,16 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             output, forward, kept = recorder.measure(attend)
         held = [output.sum()]
         del output
+
+        def go_back(held: list[Any] = held) -> None:
+            held.pop().backward()
+
         with recorder.phase(f"backward-{length}"):
-            _, backward, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, backward, _ = recorder.measure(go_back)
         if times:
             found["forward"].append(forward)
             found["backward"].append(kept + backward)
-        del query, key, value, attend, held
+        del query, key, value, attend, held, go_back
     scores = batch * heads * parameters["length"] ** 2
     for name, (small, middle, large) in found.items():
         slope = (large - 2 * middle + small) / (2 * scores)
