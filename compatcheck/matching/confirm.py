@@ -92,7 +92,7 @@ def _nearest_healthy(bad: str, releases: list[str], affected: set[str]) -> str |
 
 
 def _without_probe(texts: Texts) -> str:
-    where = f"; it can be verified on {', '.join(texts.verifiable)}" if texts.verifiable else ""
+    where = f"; it can be verified on {' or '.join(texts.verifiable)}" if texts.verifiable else ""
     return f"no probe measures this rule yet{where}. `compatcheck probe list` shows what can be measured"
 
 
