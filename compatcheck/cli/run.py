@@ -286,7 +286,7 @@ def place_skipped(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
 def needs_line(source: Source) -> bool:
     """Tell whether a source names a key of a file and no line yet."""
     suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
-    return bool(source.key) and source.line is None and source.path.endswith(suffixes)
+    return bool(source.key) and source.line is None and (source.path.endswith(suffixes) or source.path == "<stdin>")
 
 
 Reporter = Callable[[Report, Output], str]

@@ -95,6 +95,27 @@ def recognise(path: str) -> str | None:
     return None
 
 
+_LOCK_MARKS = (
+    ("pylock", re.compile(rb"^lock-version[ \t]*=", re.MULTILINE)),
+    ("uv_lock", re.compile(rb"^\[\[package\]\]", re.MULTILINE)),
+    ("pyproject", re.compile(rb"^\[(?:project|build-system|dependency-groups|tool\.[\w.-]+)\]", re.MULTILINE)),
+)
+"""Lines that tell what a TOML file without a name is."""
+
+
+def recognise_content(content: bytes) -> str | None:
+    """Tell what kind of file an input without a name is, or None when it is not one of packages.
+
+    Returns:
+        ``pylock``, ``uv_lock``, ``pyproject`` or ``requirements``.
+    """
+    head = content[:SNIFFED_BYTES]
+    for kind, mark in _LOCK_MARKS:
+        if mark.search(head):
+            return kind
+    return "requirements" if looks_like_requirements(head) else None
+
+
 def _read_head(path: str) -> bytes:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
