@@ -27,8 +27,11 @@ READERS_BENEATH = {
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
 
-LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers")
+LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers", "transformers_model")
 """Libraries beneath the programs, whose defaults come last."""
+
+LEAVE_THE_MODEL_ALONE = {"hf_trainer", "trl", "llamafactory", "accelerate", "deepspeed"}
+"""Programs that load a model as transformers does by default, unless their configuration says how."""
 
 PROGRAM_NAMES = {
     "accelerate_deepspeed": "accelerate",
@@ -39,6 +42,7 @@ PROGRAM_NAMES = {
     "llamafactory": "LLaMA-Factory",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
+    "transformers_model": "transformers",
     "trl_model": "TRL's ModelConfig",
 }
 
@@ -105,7 +109,10 @@ def apply_defaults(
         scope: a scope over ``facts``.
         facts: grown in place.
     """
+    readers = tuple(readers)
     chain = reader_chain(readers, documents)
+    if LEAVE_THE_MODEL_ALONE.issuperset(readers):
+        chain.append("transformers_model")
     undecided = _left_to_trl(chain, documents, scope)
     for reader in chain:
         rows = scope.rules.section(f"defaults/{reader}")
@@ -132,6 +139,8 @@ def _left_to_trl(chain: Sequence[str], documents: Sequence[Document], scope: Fac
 
 def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
     """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
+    if reader == "transformers_model":  # whoever says how the model is loaded says it in words of transformers
+        return set().union(*map(keys_of, documents))
     base = {"hf_trainer_fsdp": "hf_trainer", "accelerate_deepspeed": "accelerate", "trl_model": "trl"}.get(
         reader, reader
     )

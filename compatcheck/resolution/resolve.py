@@ -73,7 +73,7 @@ def resolve(
             for name, fact in filled.items():
                 facts.setdefault(name, fact)
         derive(facts)
-        if readers:
+        if readers or "model.model_type" in facts:
             apply_defaults(readers, drop_unowned(documents, facts), scope, facts)
         if len(facts) == before:
             break
