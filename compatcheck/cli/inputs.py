@@ -78,9 +78,10 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
 def _gather_environment(request: Request, shared: Shared) -> Gathered:
     from compatcheck.collectors.installed import collect_installed  # noqa: PLC0415 (not for files)
     from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (not for files)
+    from compatcheck.collectors.records import check_records  # noqa: PLC0415 (not for files)
 
     layout = locate(request.python, request.prefix, shared.environ)
-    environment = collect_installed(layout)
+    environment = check_records(collect_installed(layout), shared.rules.packages)
     if shared.variables is None:
         own = layout.chosen not in {"--python", "--prefix"} or os.path.realpath(layout.prefix) == os.path.realpath(
             shared.environ.get("VIRTUAL_ENV", ""),

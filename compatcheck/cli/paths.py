@@ -138,9 +138,10 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
 def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:
     from compatcheck.collectors.installed import collect_installed  # noqa: PLC0415 (only with --python)
     from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (only with --python)
+    from compatcheck.collectors.records import check_records  # noqa: PLC0415 (only with --python)
 
     layout = locate(request.python, request.prefix, shared.environ)
-    installed = collect_installed(layout)
+    installed = check_records(collect_installed(layout), shared.rules.packages)
     environment = installed if subject.environment is None else merge_environments(installed, subject.environment)
     return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))
 

@@ -24,8 +24,8 @@ class Damage(NamedTuple):
     """Something wrong with the environment itself, shown as a finding."""
 
     kind: str
-    """``duplicated`` (two dist-infos of one distribution), ``mismatched`` (metadata and version file disagree),
-    ``pip_over_conda``."""
+    """``duplicated`` (two dist-infos of one distribution), ``mismatched`` (metadata, the name of its
+    directory and version file disagree), ``pip_over_conda``."""
     package: str
     detail: str
     """The two versions, in words."""

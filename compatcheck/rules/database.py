@@ -201,6 +201,11 @@ class RuleSet:
         """Number of active rules."""
         return sum(database.count for database in self.databases)
 
+    @property
+    def packages(self) -> set[str]:
+        """Packages and components that rules are about, with the one name that stands for none of them."""
+        return set().union(*(database.packages for database in self.databases))
+
     def rules_about(self, names: Iterable[str]) -> Iterator[CompiledRule]:
         """Yield the active rules about any of these packages, and those about none."""
         names = tuple(names)
