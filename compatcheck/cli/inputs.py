@@ -150,6 +150,7 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         python=declared.python or base.python,
         variables=base.variables if declared.variables is None else {**(base.variables or {}), **declared.variables},
         variables_complete=base.variables_complete or declared.variables_complete,
+        damage=(*base.damage, *declared.damage),
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),
     )

@@ -101,7 +101,12 @@ def read_pyproject(
             )
         )
     return Environment(
-        path, packages, complete=False, skipped=tuple(reading.skipped), notes=(*reading.notes, *combined.notes)
+        path,
+        packages,
+        complete=False,
+        damage=combined.damage,
+        skipped=tuple(reading.skipped),
+        notes=(*reading.notes, *combined.notes),
     )
 
 

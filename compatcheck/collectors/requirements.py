@@ -121,6 +121,7 @@ def read_requirements(
             path,
             packages,
             complete=False,
+            damage=combined.damage,
             skipped=tuple(reading.skipped),
             notes=(*reading.notes, remark, *combined.notes),
         )
@@ -129,6 +130,7 @@ def read_requirements(
         path,
         combined.packages,
         complete=False,
+        damage=combined.damage,
         skipped=tuple(reading.skipped),
         notes=(*reading.notes, *combined.notes),
     )

@@ -10,11 +10,11 @@ from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
-from compatcheck.resolution.scope import FactScope
+from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
@@ -83,7 +83,7 @@ def resolve(
         environment=environment,
         roles={TRAIN: Facts(facts)},
         documents=tuple(documents),
-        conflicts=merged.conflicts,
+        conflicts=(*merged.conflicts, *_contradictions(environment)),
         unresolved=pending,
         unread=tuple(
             (document.source._replace(key=key), near) for document in documents for key, near in document.unread
@@ -191,12 +191,21 @@ def _claim_environment(environment: Environment, claims: dict[str, list[Claim]])
     if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
         claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
     for kind in DAMAGE:
-        if environment.complete and not any(damage.kind == kind for damage in environment.damage):
+        known = environment.complete or kind == "contradictory"
+        if known and not any(damage.kind == kind for damage in environment.damage):
             claim(f"environment.{kind}", (), place)
 
 
-DAMAGE = ("duplicated", "mismatched", "pip_over_conda")
+DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory")
 """Kinds of damage that are facts."""
+
+
+def _contradictions(environment: Environment | None) -> Iterator[Conflict]:
+    """List the requirements that exclude each other, each with its place."""
+    for damage in environment.damage if environment is not None else ():
+        if damage.kind == "contradictory":
+            values = tuple(zip(damage.statements, damage.sources, strict=True))
+            yield Conflict(version_need(damage.package), values)
 
 
 def _describe_damage(environment: Environment, facts: dict[str, Fact]) -> None:

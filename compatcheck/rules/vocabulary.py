@@ -44,6 +44,7 @@ allocator.max_split_size_mb | int? | MiB | largest block the allocator splits
 allocator.garbage_collection_threshold | float? | fraction | share of memory above which cached blocks are reclaimed
 environment.duplicated | set | | distributions with two sets of metadata
 environment.mismatched | set | | distributions whose metadata and version file disagree
+environment.contradictory | set | | distributions whose requirements no release satisfies
 environment.pip_over_conda | set | | distributions that pip wrote over conda's
 configuration.conflicts | set | | facts that two inputs of equal rank state differently
 model.name | str | | name or path as the configuration writes it

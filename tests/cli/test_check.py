@@ -142,3 +142,27 @@ def test_text_and_json_agree(affected: Path) -> None:
         if finding["status"] == "affected":
             assert finding["rule_id"] in text
     assert f"{sum(finding['status'] == 'affected' for finding in data['findings'])} finding" in text
+
+
+@pytest.mark.parametrize("lines", ["deepspeed==0.15.0\ndeepspeed==0.16.4\n", "torch==2.5.1\ndeepspeed>=2,<1\n"])
+def test_requirements_that_contradict_each_other_are_a_conflict(lines: str) -> None:
+    Path("requirements.txt").write_text(lines)
+    ran = run("check", "requirements.txt", "--format", "json")
+    report = json.loads(ran.out)
+    assert ran.code == 1
+    (finding,) = (entry for entry in report["findings"] if entry["severity"] == "critical")
+    assert finding["rule_id"] == "_stack/requirements-contradict-each-other"
+    (conflict,) = report["subjects"][0]["conflicts"]
+    assert conflict["fact"] == "version of deepspeed"
+    assert not [entry for entry in report["findings"] if "version of deepspeed" in entry["needs"]]
+    assert [entry["package"] for entry in report["subjects"][0]["version_unknown"]] == ["deepspeed"]
+
+
+def test_a_contradiction_names_its_lines_and_what_to_do() -> None:
+    Path("base.txt").write_text("deepspeed==0.16.4\n")
+    Path("requirements.txt").write_text("-r base.txt\n\ndeepspeed==0.15.0\n")
+    ran = run("check", "requirements.txt")
+    assert "base.txt:1" in ran.out
+    assert "requirements.txt:3" in ran.out
+    assert "keep one of the lines" in ran.out
+    assert "deepspeed: version unknown" in ran.out
