@@ -269,3 +269,24 @@ def test_closed_standard_output() -> None:
     command = f"{sys.executable} -m compatcheck check requirements.txt --fail-on never >&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("-r requirements.txt", "includes itself"),
+        ("-r other.txt", "includes itself: requirements.txt → other.txt → requirements.txt"),
+        ("-r https://h.example/more.txt", "not fetched"),
+        ("-r ${WHERE}/more.txt", "variable"),
+        ("deepspeed==${VERSION}", "variable"),
+    ],
+)
+def test_what_a_requirement_file_leaves_unread_counts_where_a_person_named_it(
+    line: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("requirements.txt", f"peft==0.17.0\n{line}\n")
+    write("other.txt", "-r requirements.txt\n")
+    for arguments, wanted in ((("requirements.txt",), 4), ((".",), 0), ((".", "--strict"), 4)):
+        code, report = check(capsys, *arguments, "--fail-on", "never")
+        assert code == wanted, arguments
+        assert any(words in entry["reason"] for entry in report["skipped"]), arguments
