@@ -241,11 +241,28 @@ def parse_settings(
 
         source = (sources or {}).get(f"set.{name.strip()}") or Source("--set", name.strip())
         parsed = parse_value(name.strip(), value.strip(), source)
+        if name.strip() == "hardware.gpu":
+            parsed = _name_gpu(str(parsed), source)
         if name.strip() in settings and settings[name.strip()][0] != parsed:
             msg = f"{name.strip()} is given two values"
             raise UsageError(msg, source=source, hint="keep one --set of it")
         settings[name.strip()] = (parsed, source)
     return settings
+
+
+def _name_gpu(text: str, source: Source) -> str:
+    """Return the catalogue's name of a device.
+
+    Raises:
+        UsageError: unknown, of several sizes, or with a count in front.
+    """
+    from compatcheck.collectors.gpu import parse_gpu  # noqa: PLC0415 (only with a device)
+
+    hardware = parse_gpu(text, source=source)
+    if hardware.gpus_per_node is not None:
+        msg = f"{text!r} is a device with a count"
+        raise UsageError(msg, source=source, hint=f"write --gpu {text}, or hardware.gpus_per_node beside hardware.gpu")
+    return str(hardware.gpu)
 
 
 def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact, Facts, Value
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
@@ -61,7 +61,7 @@ def resolve(
     facts = merged.facts
     readers = _readers(documents, facts)
     _describe_conflicts(merged.conflicts, facts, compared=bool(documents))
-    _describe_gpu(facts, rules)
+    unknown_device = _describe_gpu(facts, rules)
     if environment is not None and environment.damage:
         _describe_damage(environment, facts)
     scope = FactScope(facts, environment, rules)
@@ -89,6 +89,7 @@ def resolve(
             (document.source._replace(key=key), near) for document in documents for key, near in document.unread
         ),
         skipped=(
+            *unknown_device,
             *(environment.skipped if environment is not None else ()),
             *(skipped for document in documents for skipped in document.skipped),
             *(skipped for device, _ in hardware for skipped in device.skipped),
@@ -133,16 +134,24 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     return [reader for reader in readers if reader not in {"native", "model", "script"}]
 
 
-def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> None:
-    """Fill in what the catalogue knows of a device that a facts file names."""
+def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:
+    """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name."""
     gpu = facts.get("hardware.gpu")
     if gpu is None or "hardware.memory_bytes" in facts:
-        return
-    from compatcheck.collectors.gpu import build_catalogue, find_gpus  # noqa: PLC0415 (only with a named device)
+        return ()
+    from compatcheck.collectors.gpu import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
-    found = find_gpus(str(gpu.value), build_catalogue(rules.section("gpus") or {}))
+    catalogue = build_catalogue(rules.section("gpus") or {})
+    found = find_gpus(str(gpu.value), catalogue)
     if len(found) != 1:
-        return
+        near = [device.name for device in found] or suggest(str(gpu.value), catalogue)
+        hint = (
+            f"did you mean {', '.join(near)}?"
+            if near
+            else "state hardware.memory_bytes and compute_capability beside it"
+        )
+        reason = f"device {str(gpu.value)!r} {'comes in several sizes' if found else 'is not in the catalogue'}"
+        return (Skipped(gpu.sources[0] if gpu.sources else Source(gpu.name), reason, hint, named=True),)
     for name in ("memory_bytes", "compute_capability", "multiprocessors"):
         value = getattr(found[0], name)
         if value is not None:
@@ -150,6 +159,7 @@ def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> None:
                 f"hardware.{name}",
                 Fact(f"hardware.{name}", value, "derived", gpu.sources, f"{found[0].name} in the catalogue"),
             )
+    return ()
 
 
 def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]]) -> None:
