@@ -78,7 +78,7 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     started = time.perf_counter()
     targets = parse_outputs(output.outputs)
     rules = open_rules(checks.rule_directories)
-    require_rules(rules, checks.rule_directories)
+    require_rules(rules)
     require_selection(checks, rules, plan.policy)
     threshold = parse_threshold(checks.fail_on)
     hook = any(request.hook for request in plan.requests)
@@ -96,15 +96,15 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     return report.exit_code
 
 
-def require_rules(rules: RuleSet, directories: Sequence[str] = ()) -> None:
+def require_rules(rules: RuleSet) -> None:
     """Refuse an empty database: it would find nothing anywhere.
 
     Raises:
         RuleError: no active rule, altogether or in one of the person's own directories.
     """
-    for path, database in zip(directories, rules.databases[1:], strict=True):
+    for database in rules.databases[1:]:
         if not database.count:
-            msg = f"{path} holds no active rule"
+            msg = f"{database.name} holds no active rule"
             raise RuleError(msg, hint="name the directory that holds PACKAGE/SLUG.yaml, with status: active")
     if not rules.count:
         msg = "the rule database holds no active rule"

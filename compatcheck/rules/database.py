@@ -96,6 +96,8 @@ class Database:
         Raises:
             RuleError: the file is not a database of this format.
         """
+        self.name = name
+        """The file or directory it was opened from, as the person named it."""
         self._connect = connect
         self._sections: dict[str, Any] = {}
         try:
@@ -220,11 +222,9 @@ class RuleSet:
                 yield rule._replace(database=index)
 
     def find(self, rule_id: str) -> CompiledRule | None:
-        """Return the rule with this id or former id."""
-        for rule in self.all_rules():
-            if rule.id == rule_id or rule_id in rule.former_ids:
-                return rule
-        return None
+        """Return the rule with this id or former id; that of a later database wins."""
+        found = [rule for rule in self.all_rules() if rule.id == rule_id or rule_id in rule.former_ids]
+        return found[-1] if found else None
 
     def texts(self, rule: CompiledRule) -> Texts:
         """Read what people read of a rule."""
