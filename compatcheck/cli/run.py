@@ -252,6 +252,8 @@ def describe_subject(
         notes=notes,
         complete=environment is not None and environment.complete,
         waiting=waiting,
+        variables=None if environment is None else environment.variables,
+        variables_complete=environment is not None and environment.variables_complete,
     )
 
 
