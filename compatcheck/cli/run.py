@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
@@ -46,6 +45,10 @@ class Checks(NamedTuple):
 
     def selects(self, rule_id: str) -> bool:
         """Tell whether a rule takes part."""
+        if not (self.select or self.ignore):
+            return True
+        from fnmatch import fnmatchcase  # noqa: PLC0415 (only with a selection)
+
         if any(fnmatchcase(rule_id, pattern) for pattern in self.ignore):
             return False
         return not self.select or any(fnmatchcase(rule_id, pattern) for pattern in self.select)
@@ -119,6 +122,8 @@ def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = No
     """
     if not (checks.select or checks.ignore):
         return
+    from fnmatch import fnmatchcase  # noqa: PLC0415 (only with a selection)
+
     ids = [rule.id for rule in rules.all_rules() if rule.status == "active"]
     for pattern in checks.select:
         if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):

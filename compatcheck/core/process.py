@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import subprocess
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 OUTPUT_LIMIT_BYTES = 2**20
 _GRACE_SECONDS = 0.3
@@ -48,6 +48,7 @@ def run(
     timeout_seconds: float,
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
     environ: Mapping[str, str] | None = None,
+    watch: Callable[[], None] | None = None,
 ) -> Completed:
     """Run a program to its end, or until its time or output is used up; then its whole process group is killed.
 
@@ -56,6 +57,7 @@ def run(
         timeout_seconds: time from start to end.
         output_limit_bytes: output after which it is stopped.
         environ: variables of the child, this process's by default; messages are in English in any case.
+        watch: called about ten times a second while it runs; what it raises ends the program.
     """
     import subprocess  # noqa: PLC0415 (costs more than most runs need)
     import threading  # noqa: PLC0415
@@ -78,7 +80,12 @@ def run(
     assert process.stdout is not None  # noqa: S101 (a pipe was asked for)
     reader = threading.Thread(target=_read, args=(process.stdout, chunks, output_limit_bytes, ended), daemon=True)
     reader.start()
-    exited = _wait(process, ended, timeout_seconds)
+    try:
+        exited = _wait(process, ended, timeout_seconds, watch)
+    except BaseException:
+        # An interrupt reaches this process only: the child has a group of its own.
+        _kill(process)
+        raise
     if exited:
         # A grandchild may keep the pipe open; what the program itself wrote is there by now.
         ended.wait(_GRACE_SECONDS)
@@ -111,7 +118,12 @@ def _read(stream: IO[bytes], chunks: list[bytes], limit: int, ended: threading.E
     ended.set()
 
 
-def _wait(process: subprocess.Popen[bytes], ended: threading.Event, timeout_seconds: float) -> bool:
+def _wait(
+    process: subprocess.Popen[bytes],
+    ended: threading.Event,
+    timeout_seconds: float,
+    watch: Callable[[], None] | None,
+) -> bool:
     """Wait until the program has exited, its output has ended, or time is up; tell whether it exited."""
     import time  # noqa: PLC0415
 
@@ -120,6 +132,8 @@ def _wait(process: subprocess.Popen[bytes], ended: threading.Event, timeout_seco
     while (left := deadline - time.monotonic()) > 0:
         if process.poll() is not None:
             return True
+        if watch is not None:
+            watch()
         if ended.is_set():
             # Its output is closed or over the limit; in the first case it is about to exit.
             time.sleep(min(left, pause))

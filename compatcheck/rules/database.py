@@ -243,6 +243,10 @@ class RuleSet:
         data = self.section(f"releases/{package}")
         return () if data is None else tuple(data)
 
+    def dates(self, package: str) -> Mapping[str, str]:
+        """Return release → ISO date of its first upload, as far as the snapshot knows them."""
+        return {version: str(date) for version, date in (self.section(f"dates/{package}") or {}).items() if date}
+
     def look_up(self, table: str, keys: tuple[object, ...]) -> object:
         """Return the cell of a table.
 

@@ -37,13 +37,14 @@ COSTLY = {
     "ssl",
     "subprocess",
     "tempfile",
+    "textwrap",
     "tomllib",
     "unittest",
     "urllib.request",
     "yaml",
     "zipfile",
 }
-"""Modules that cost more than a millisecond, or reach for the network, and that a bare `env` has no use for."""
+"""Modules that cost about a millisecond or more, or reach for the network, and that a bare `env` has no use for."""
 
 PROGRAM = """
 import sys

@@ -1,0 +1,228 @@
+"""Three ways of counting live tensor bytes: tensor storages, the CPU allocator, the CUDA caching allocator."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+def _plain_tensors(value: torch.Tensor) -> list[torch.Tensor]:
+    """Return the tensors that hold the bytes of one: a wrapper subclass such as DTensor has its storage inside."""
+    flatten = getattr(value, "__tensor_flatten__", None)
+    if flatten is None or isinstance(value, torch.nn.Parameter):
+        inner = getattr(value, "_local_tensor", None)
+        return [value] if inner is None else [inner]
+    names, _ = flatten()
+    return [tensor for name in names for tensor in _plain_tensors(getattr(value, name))]
+
+
+class StorageAccounting(TorchDispatchMode):
+    """Every tensor storage that an operator returns, until it is freed; on real and on fake tensors alike.
+
+    Memory that an operator takes and gives back inside is not seen. The operator that reached the peak is.
+    """
+
+    name = "storages"
+
+    def __init__(self) -> None:
+        """Start with nothing counted: enter before the first tensor of interest is made."""
+        super().__init__()
+        self._live = 0
+        self._peak = 0
+        self._operator: str | None = None
+        self._storages: dict[int, tuple[int, weakref.ref[Any]]] = {}
+        self._resize: Any = None
+
+    def __enter__(self) -> Any:
+        """Begin to count; storages resized in place (FSDP2 frees what it gathered so) are followed too."""
+        self._resize = torch.UntypedStorage.resize_
+        resize, followed = self._resize, self._follow
+
+        def resize_(storage: Any, size: int) -> Any:
+            result = resize(storage, size)
+            followed(storage)
+            return result
+
+        torch.UntypedStorage.resize_ = resize_
+        return super().__enter__()
+
+    def __exit__(self, *arguments: object) -> None:
+        """Stop counting."""
+        super().__exit__(*arguments)
+        torch.UntypedStorage.resize_ = self._resize
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and count the storages of what it returns."""
+        result = func(*args, **(kwargs or {}))
+        for value in tree_leaves(result):
+            if isinstance(value, torch.Tensor):
+                for tensor in _plain_tensors(value):
+                    self._count(tensor)
+        if self._live > self._peak:
+            self._peak = self._live
+            self._operator = str(func)
+        return result
+
+    def _count(self, tensor: torch.Tensor) -> None:
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):  # sparse and opaque tensors have none
+            return
+        key = storage._cdata
+        known = self._storages.get(key)
+        bytes_ = storage.nbytes()
+        if known is not None:
+            if known[0] != bytes_:
+                self._follow(storage)
+            return
+
+        def forget(_: Any, key: int = key) -> None:
+            self._live -= self._storages.pop(key)[0]
+
+        self._storages[key] = (bytes_, weakref.ref(storage, forget))
+        self._live += bytes_
+
+    def _follow(self, storage: Any) -> None:
+        """Take up the new size of a storage that is counted."""
+        known = self._storages.get(storage._cdata)
+        if known is not None:
+            bytes_ = storage.nbytes()
+            self._live += bytes_ - known[0]
+            self._storages[storage._cdata] = (bytes_, known[1])
+            self._peak = max(self._peak, self._live)
+
+    def reset(self) -> None:
+        """Begin a phase: the peak is what is live now."""
+        self._peak, self._operator = self._live, None
+
+    def live(self) -> int:
+        """Return bytes live now."""
+        return self._live
+
+    def peak(self) -> int:
+        """Return the highest sum since the last reset."""
+        return self._peak
+
+    def operator(self) -> str | None:
+        """Name the operator that reached the peak."""
+        return self._operator
+
+    def device_numbers(self) -> dict[str, int]:
+        """Return nothing: there is no device."""
+        return {}
+
+
+class _PeakOperator(TorchDispatchMode):
+    """Notes the operator after which the peak of another accounting had risen."""
+
+    def __init__(self, accounting: Any) -> None:
+        super().__init__()
+        self.accounting = accounting
+        self.peak = 0
+        self.operator: str | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        peak = self.accounting.peak()
+        if peak > self.peak:
+            self.peak, self.operator = peak, str(func)
+        return result
+
+
+class _WithOperators:
+    """Common to the two accountings that a counter outside of Python keeps."""
+
+    def __init__(self) -> None:
+        self._mode = _PeakOperator(self)
+
+    def __enter__(self) -> Any:
+        self._mode.__enter__()
+        return self
+
+    def __exit__(self, *arguments: object) -> None:
+        self._mode.__exit__(*arguments)
+
+    def peak(self) -> int:
+        raise NotImplementedError
+
+    def _restart(self) -> None:
+        self._mode.peak, self._mode.operator = self.peak(), None
+
+    def operator(self) -> str | None:
+        """Name the operator during or before which the peak was reached."""
+        return self._mode.operator
+
+
+class AllocatorAccounting(_WithOperators):
+    """Every block of the CPU allocator, counted by the preloaded `memshim.c`; temporaries inside operators included."""
+
+    name = "allocator"
+
+    def __init__(self) -> None:
+        """Take what is live now as the base: what another task left behind is not this one's.
+
+        Raises:
+            OSError: the counter was not preloaded.
+        """
+        self._shim = ctypes.CDLL(None)
+        for name in ("memshim_live", "memshim_peak"):
+            try:
+                getattr(self._shim, name).restype = ctypes.c_long
+            except AttributeError as error:
+                message = "the allocator's counter is not loaded"
+                raise OSError(message) from error
+        self._base = int(self._shim.memshim_live())
+        super().__init__()
+
+    def reset(self) -> None:
+        """Begin a phase: the peak is what is live now."""
+        self._shim.memshim_reset()
+        self._restart()
+
+    def live(self) -> int:
+        """Return bytes live now, beyond the base."""
+        return int(self._shim.memshim_live()) - self._base
+
+    def peak(self) -> int:
+        """Return the highest sum since the last reset, beyond the base."""
+        return int(self._shim.memshim_peak()) - self._base
+
+    def device_numbers(self) -> dict[str, int]:
+        """Return nothing: there is no device."""
+        return {}
+
+
+class CudaAccounting(_WithOperators):
+    """PyTorch's own statistics of its caching allocator, and what the driver says is used."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        """Take what is allocated now as the base."""
+        self._base = torch.cuda.memory_allocated()
+        super().__init__()
+
+    def reset(self) -> None:
+        """Begin a phase: peaks are what is live now."""
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        self._restart()
+
+    def live(self) -> int:
+        """Return bytes allocated now, beyond the base."""
+        return torch.cuda.memory_allocated() - self._base
+
+    def peak(self) -> int:
+        """Return the highest number of allocated bytes since the last reset, beyond the base."""
+        return torch.cuda.max_memory_allocated() - self._base
+
+    def device_numbers(self) -> dict[str, int]:
+        """Return what is reserved, and what the driver counts as used on the device by anyone."""
+        torch.cuda.synchronize()
+        free, total = torch.cuda.mem_get_info()
+        return {"peak_reserved_bytes": torch.cuda.max_memory_reserved(), "device_used_bytes": total - free}

@@ -1,0 +1,95 @@
+"""What a probe is given: phases to measure, results to state, and where it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class UnsupportedError(Exception):
+    """The probe cannot be run here: a package, an option or a model type is missing in this release."""
+
+
+class Recorder:
+    """Measures the phases of one probe and passes each on as soon as it has ended."""
+
+    def __init__(
+        self, *, backend: str, accounting: Any, write: Callable[[dict[str, Any]], None], rank: int, world_size: int
+    ) -> None:
+        """Keep where to write.
+
+        Args:
+            backend: ``fake``, ``cpu`` or ``cuda``.
+            accounting: one of `accounting`'s classes, entered.
+            write: takes one event.
+            rank: this process's.
+            world_size: number of processes.
+        """
+        self.backend = backend
+        """``fake``, ``cpu`` or ``cuda``."""
+        self.device = "cuda" if backend == "cuda" else "cpu"
+        """Where a probe makes its tensors: fake tensors say ``cpu``."""
+        self.rank = rank
+        self.world_size = world_size
+        self._accounting = accounting
+        self._write = write
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure what runs inside: its peak, and what is live at its end. The last phase of a name counts.
+
+        Peaks are whole: bytes live before the phase are in them. A phase that fails is recorded up to its failure.
+        """
+        gc.collect()
+        self._accounting.reset()
+        try:
+            yield
+        finally:
+            event = {
+                "name": name,
+                "peak_allocated_bytes": self._accounting.peak(),
+                "peak_operator": self._accounting.operator(),
+            }
+            gc.collect()
+            event["live_bytes"] = self._accounting.live()
+            event.update(self._accounting.device_numbers())
+            self._write({"event": "phase", "phase": event})
+
+    def live_bytes(self) -> int:
+        """Return the tensor bytes live now, after a garbage collection."""
+        gc.collect()
+        return int(self._accounting.live())
+
+    def measure(self, action: Callable[[], Any]) -> tuple[Any, int, int]:
+        """Run something outside of any phase and return its value, its peak above what was live before, and what it left.
+
+        The value is alive when the second number is taken, so what it holds is in it.
+        """
+        before = self.live_bytes()
+        self._accounting.reset()
+        value = action()
+        peak = int(self._accounting.peak()) - before
+        return value, peak, self.live_bytes() - before
+
+    def result(self, name: str, value: float) -> None:
+        """State a quantity: bytes as an int, or a ratio, slope or counter."""
+        self._write({"event": "result", "name": name, "value": value})
+
+    def note(self, text: str) -> None:
+        """State what a reader must know about these numbers."""
+        self._write({"event": "note", "text": text})
+
+    def deepspeed(self) -> Any:
+        """Import DeepSpeed so that it works on this machine, and join the process group."""
+        from .deepspeed_cpu import prepare
+
+        return prepare()
+
+    @staticmethod
+    def unsupported(reason: str) -> NoReturn:
+        """End the probe: what it is about does not exist here."""
+        raise UnsupportedError(reason)
