@@ -48,7 +48,7 @@ class Found(NamedTuple):
     is_root: bool = False
     """Whether the environment is a lock or requirement root."""
     kind: str | None = None
-    """``requirements``, ``constraints``, ``pylock``, ``uv_lock`` or ``pyproject`` of a root."""
+    """``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject`` or ``setup_py`` of a root."""
 
 
 class Run(NamedTuple):
@@ -102,7 +102,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
-            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, "
+            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, config.json, DeepSpeed, "
             "accelerate, trainer arguments"
         )
         msg = f"{named}: no environment and no training configuration found"
@@ -190,6 +190,8 @@ def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
     kind = recognise(path)
     if kind is None and path.endswith((".txt", ".in")):
         kind = "requirements"
+    elif kind is None and os.path.basename(path) == "setup.py":
+        kind = "setup_py"
     yield from _read_as(path, kind, skipped)
 
 
@@ -216,6 +218,8 @@ def _read_environment(path: str, kind: str) -> Environment:
             from compatcheck.collectors.pylock import read_pylock as reader  # noqa: PLC0415 (one kind of file)
         case "uv_lock":
             from compatcheck.collectors.uv_lock import read_uv_lock as reader  # noqa: PLC0415 (one kind of file)
+        case "setup_py":
+            from compatcheck.collectors.setup_py import read_setup_py as reader  # noqa: PLC0415 (one kind of file)
         case _:
             from compatcheck.collectors.pyproject import read_pyproject as reader  # noqa: PLC0415 (one kind of file)
     return reader(path)
@@ -313,9 +317,10 @@ _MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
 
 
 def _main(roots: list[Found]) -> list[Found]:
-    """Choose the roots of one directory that runs are paired with: locks, else the main files, else all."""
+    """Choose the roots of one directory that runs are paired with: locks, else the main files, else ``setup.py``, else all."""
     locks = [root for root in roots if root.kind in _LOCKS]
-    return locks or [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES] or roots
+    main = [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES]
+    return locks or main or [root for root in roots if root.kind == "setup_py"] or roots
 
 
 def _independent(roots: list[Found]) -> list[Found]:

@@ -161,6 +161,33 @@ def combine(
     return Combined(packages, tuple(notes), tuple(damage))
 
 
+def combine_optional(
+    optional: Mapping[str, Sequence[Requirement]], environment: MarkerEnvironment
+) -> dict[str, Package]:
+    """Describe what the extras that are not selected would bring.
+
+    Where several bring one package, the range of any of them is possible.
+    """
+    found: dict[str, list[tuple[str, Package]]] = {}
+    for extra in sorted(optional):
+        with_extra = environment._replace(extras=environment.extras | {extra})
+        for name, package in combine(optional[extra], with_extra).packages.items():
+            found.setdefault(name, []).append((extra, package))
+    packages = {}
+    for name, versions in found.items():
+        first = versions[0][1]
+        details = {**first.details, "extra": ", ".join(extra for extra, _ in versions), "presence": "unknown"}
+        ranges = dict.fromkeys(
+            f"=={package.version}" if package.version else package.specifier or "" for _, package in versions
+        )
+        if len(ranges) == 1:
+            packages[name] = first._replace(details=details)
+        else:
+            joined = "" if "" in ranges else " || ".join(ranges)
+            packages[name] = first._replace(version=None, specifier=joined, details=details)
+    return packages
+
+
 def is_satisfiable(specifier: str) -> bool:
     """Tell whether any release could satisfy specifier sets joined by ``||``.
 

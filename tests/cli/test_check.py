@@ -166,3 +166,35 @@ def test_a_contradiction_names_its_lines_and_what_to_do() -> None:
     assert "requirements.txt:3" in ran.out
     assert "keep one of the lines" in ran.out
     assert "deepspeed: version unknown" in ran.out
+
+
+def test_a_setup_py_is_checked_by_what_it_states() -> None:
+    Path("setup.py").write_text("from setuptools import setup\nsetup(install_requires=['deepspeed==0.16.4'])\n")
+    for arguments in (("setup.py",), (".",)):
+        ran = run("check", *arguments, "--format", "json", "--fail-on", "never")
+        assert ran.code == 0, ran
+        (subject,) = json.loads(ran.out)["subjects"]
+        assert subject["id"] == "setup.py"
+        assert "deepspeed" in {package["name"] for package in subject["environment"]["packages"]}
+
+
+def test_a_setup_py_that_computes_its_requirements_is_not_checked() -> None:
+    Path("setup.py").write_text("from setuptools import setup\nsetup(install_requires=read())\n")
+    ran = run("check", "setup.py")
+    assert ran.code == 4
+    assert "install_requires is computed" in ran.out
+    Path("setup.py").write_text("from setuptools import setup\nsetup()\n")
+    assert "states no requirements" in run("check", "setup.py").out
+
+
+def test_a_run_is_paired_with_setup_py_only_where_nothing_better_is_there() -> None:
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    Path("setup.py").write_text("from setuptools import setup\nsetup(install_requires=['deepspeed==0.16.4'])\n")
+    assert [entry["id"] for entry in json.loads(run("check", ".", "--format", "json").out)["subjects"]] == [
+        "setup.py + ds.json"
+    ]
+    Path("requirements.txt").write_text("deepspeed==0.16.8\n")
+    assert [entry["id"] for entry in json.loads(run("check", ".", "--format", "json").out)["subjects"]] == [
+        "requirements.txt + ds.json",
+        "setup.py",
+    ]
