@@ -32,13 +32,17 @@ if TYPE_CHECKING:
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Releases measured at a time.")
 @click.option("--dry-run", is_flag=True, help="Say which releases would be tested first, and build nothing.")
-@click.option("--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown).")
+@click.option(
+    "--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown)."
+)
 @probing.environment_options
 @probing.date_option
 @probing.measuring_options
-@click.option("--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
-def command(  # noqa: PLR0913 (click's signature)
+def command(
     name: str,
     package: str,
     good: str | None,
@@ -46,7 +50,7 @@ def command(  # noqa: PLR0913 (click's signature)
     specifier: str | None,
     depth: str,
     jobs: int,
-    dry_run: bool,  # noqa: FBT001 (click's signature)
+    dry_run: bool,
     report: str | None,
     python: str | None,
     torch: str | None,
@@ -56,10 +60,10 @@ def command(  # noqa: PLR0913 (click's signature)
     backend: str | None,
     parameters: tuple[str, ...],
     timeout_seconds: float,
-    fresh: bool,  # noqa: FBT001 (click's signature)
-    no_store: bool,  # noqa: FBT001 (click's signature)
+    fresh: bool,
+    no_store: bool,
     format_name: str,
-    quiet: bool,  # noqa: FBT001 (click's signature)
+    quiet: bool,
 ) -> int:
     """Find every release of a package in which a probe's verdict changes.
 

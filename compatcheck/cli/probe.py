@@ -70,7 +70,7 @@ def show_command(name: str) -> int:
 @probing.environment_options
 @probing.measuring_options
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def run_command(  # noqa: PLR0913 (click's signature)
+def run_command(
     names: tuple[str, ...],
     python: str | None,
     torch: str | None,
@@ -79,8 +79,8 @@ def run_command(  # noqa: PLR0913 (click's signature)
     backend: str | None,
     parameters: tuple[str, ...],
     timeout_seconds: float,
-    fresh: bool,  # noqa: FBT001 (click's signature)
-    no_store: bool,  # noqa: FBT001 (click's signature)
+    fresh: bool,
+    no_store: bool,
     format_name: str,
 ) -> int:
     """Run probes in one environment and compare what they measure with what is predicted.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.document import Document
 
-_OPTIMIZERS = {
+OPTIMIZERS = {
     "adamw_hf": ("adamw", None),
     "adamw_torch": ("adamw", "foreach"),
     "adamw_torch_fused": ("adamw", "fused"),
@@ -64,14 +64,14 @@ _OPTIMIZERS = {
 
 
 def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
-    if str(name) not in _OPTIMIZERS:
-        msg = f"known: {', '.join(sorted(_OPTIMIZERS))}"
+    if str(name) not in OPTIMIZERS:
+        msg = f"known: {', '.join(sorted(OPTIMIZERS))}"
         raise ValueError(msg)
-    return _OPTIMIZERS[str(name)][0]
+    return OPTIMIZERS[str(name)][0]
 
 
 def _optimizer_implementation(name: Any) -> Any:  # noqa: ANN401 (configuration)
-    return _OPTIMIZERS.get(str(name), (None, None))[1] or LEAVE
+    return OPTIMIZERS.get(str(name), (None, None))[1] or LEAVE
 
 
 def _accumulation(value: Any) -> Any:  # noqa: ANN401 (configuration)

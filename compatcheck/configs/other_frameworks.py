@@ -24,32 +24,6 @@ class Marks(NamedTuple):
 
 PROGRAMS = (
     Marks(
-        "axolotl",
-        frozenset(
-            [
-                "adapter",
-                "datasets",
-                "deepspeed",
-                "eval_sample_packing",
-                "fsdp",
-                "fsdp_config",
-                "gradient_checkpointing",
-                "load_in_4bit",
-                "load_in_8bit",
-                "micro_batch_size",
-                "num_epochs",
-                "pad_to_sequence_len",
-                "rl",
-                "sample_packing",
-                "sequence_len",
-                "special_tokens",
-                "test_datasets",
-                "val_set_size",
-            ],
-        ),
-        required=frozenset({"base_model"}),
-    ),
-    Marks(
         "LLaMA-Factory",
         frozenset(["cutoff_len", "finetuning_type", "lora_target", "plot_loss", "stage", "template"]),
         required=frozenset({"model_name_or_path"}),

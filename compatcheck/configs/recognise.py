@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.configs import accelerate, deepspeed, hf_trainer, model, native, other_frameworks
+from compatcheck.configs import accelerate, axolotl, deepspeed, hf_trainer, model, native, other_frameworks
 from compatcheck.configs.text import parse_json_or_yaml, read_text
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
@@ -41,7 +41,7 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         InputError: not readable, malformed, of a program whose files are not read, or (when named) of no known kind.
     """
     kind, data = _classify(path, named=named)
-    framework = None if kind in {"native", "accelerate", "deepspeed"} else other_frameworks.recognise(data)
+    framework = None if kind in {"native", "axolotl", "accelerate", "deepspeed"} else other_frameworks.recognise(data)
     if framework is not None:
         msg = f"is a configuration of {framework}, which this release does not read"
         hint = "state what it sets in a facts file (compatcheck: 1), with training.framework"
@@ -50,6 +50,8 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         case "native":
             document, environment = native.read(path)
             return Reading((document,), environment)
+        case "axolotl":
+            return Reading(axolotl.read_data(data, path))
         case "model":
             return Reading((model.read_data(data, path),))
         case "deepspeed":
@@ -61,7 +63,7 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         case _:
             if not named:
                 return None
-            hint = "known: config.json, DeepSpeed, accelerate, HF Trainer and TRL arguments, a compatcheck facts file"
+            hint = "known: config.json, DeepSpeed, accelerate, HF Trainer and TRL arguments, axolotl, a compatcheck facts file"
             msg = "is no configuration this release can read"
             raise InputError(msg, source=Source(path), hint=hint)
 
@@ -82,6 +84,7 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
         return None, {}
     for name, reader in (
         ("native", native),
+        ("axolotl", axolotl),
         ("model", model),
         ("accelerate", accelerate),
         ("deepspeed", deepspeed),

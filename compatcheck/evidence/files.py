@@ -87,7 +87,9 @@ def _measurement(data: Any, path: str, line: int | None) -> Measurement:  # noqa
         return from_json(data)
     except ValueError as error:
         message = f"is no measurement: {error}"
-        raise InputError(message, source=Source(path, line=line), hint="`compatcheck evidence export` writes them") from None
+        raise InputError(
+            message, source=Source(path, line=line), hint="`compatcheck evidence export` writes them"
+        ) from None
 
 
 def write_measurements(path: str, measurements: Iterable[Measurement]) -> None:
@@ -186,7 +188,9 @@ def export_measurements(
     for measurement in sorted(measurements, key=_order):
         probes.setdefault(measurement.probe, []).append(measurement)
     targets = {
-        os.path.join(directory, _plain(probe), (_plain(slug) if slug else name_file(chosen)) + SUFFIXES[len(chosen) > 1]): chosen
+        os.path.join(
+            directory, _plain(probe), (_plain(slug) if slug else name_file(chosen)) + SUFFIXES[len(chosen) > 1]
+        ): chosen
         for probe, chosen in probes.items()
     }
     for path in targets:

@@ -292,7 +292,9 @@ class EvidenceStore:
                 _use_write_ahead_log(connection)
         version = _number(connection, "user_version")
         if version > len(MIGRATIONS):
-            message = f"was written by a newer release of compatcheck (schema {version}, this one reads {len(MIGRATIONS)})"
+            message = (
+                f"was written by a newer release of compatcheck (schema {version}, this one reads {len(MIGRATIONS)})"
+            )
             raise self._error(message, f"upgrade compatcheck, or name another file with {VARIABLE}")
         if version == len(MIGRATIONS) or self.read_only:
             return

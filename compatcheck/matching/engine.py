@@ -17,6 +17,7 @@ from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
 
 IMPLIED = {
+    "axolotl": ("axolotl", "transformers", "accelerate", "torch"),
     "deepspeed": ("deepspeed",),
     "hf_trainer": ("transformers", "accelerate", "torch"),
     "trl": ("trl", "transformers", "accelerate", "torch"),

@@ -70,7 +70,9 @@ class Search:
             skipped.append(minor[0])
             if len(skipped) == GIVE_UP_AFTER and any(tested.verdict != "skipped" for tested in self.found.values()):
                 after = self.releases.index(skipped[0])
-                known = [index for index, version in enumerate(self.releases) if self._verdict(version) in {"good", "bad"}]
+                known = [
+                    index for index, version in enumerate(self.releases) if self._verdict(version) in {"good", "bad"}
+                ]
                 self.oldest = min([index for index in known if index > after], default=after)
                 self.older = f"{', '.join(reversed(skipped))} could not be tested, so nothing older was tried"
                 return

@@ -74,7 +74,7 @@ def make_task(
     return Task(probe=probe, parameters=probe.complete(parameters), backend=chosen, accounting=counted)
 
 
-def run_tasks(
+def run_tasks(  # noqa: PLR0913 (all but two have a default)
     tasks: Sequence[Task],
     interpreter: Interpreter,
     *,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from compatcheck.core.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.core.measurement import Measurement, PhaseMemory
 
 _OPERATOR_WIDTH = 34

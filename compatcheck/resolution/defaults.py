@@ -27,6 +27,17 @@ READERS_BENEATH = {
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
 
+NAMES_BENEATH = {
+    "axolotl": {
+        "bfloat16": "bf16",
+        "eval_batch_size": "per_device_eval_batch_size",
+        "float16": "fp16",
+        "micro_batch_size": "per_device_train_batch_size",
+        "optimizer": "optim",
+    },
+}
+"""Keys of a program that become a key of the program beneath under another name: stating one leaves no room for its default."""
+
 LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers", "transformers_model")
 """Libraries beneath the programs, whose defaults come last."""
 
@@ -65,7 +76,7 @@ def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[
             if name not in chain:
                 chain.append(name)
     keys = {key for document in documents for key in keys_of(document)}
-    if "hf_trainer" in chain and "fsdp" in keys:
+    if "hf_trainer" in chain and ("fsdp" in keys or ("axolotl" in chain and "fsdp_config" in keys)):
         chain.insert(chain.index("hf_trainer"), "hf_trainer_fsdp")
     if "trl" in chain and "model_name_or_path" in keys:
         chain.insert(chain.index("trl"), "trl_model")
@@ -146,6 +157,8 @@ def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
     )
     about = {base, *(above for above, beneath in READERS_BENEATH.items() if base in beneath)}
     found = [keys_of(document) for document in documents if document.reader in about]
+    for names in (NAMES_BENEATH[above] for above in about if above != base and above in NAMES_BENEATH):
+        found += [{names[key] for key in keys if key in names} for keys in found]
     return set().union(*found) if found else None
 
 
@@ -162,7 +175,7 @@ class _Table:
         self.facts = facts
 
     def apply(self, undecided: set[str]) -> set[str]:
-        """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart."""
+        """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart or evaluated."""
         rows = [row for row in self.rows if row["fact"] not in undecided and self.fits_keys(row)]
         progress = True
         while progress:
@@ -170,7 +183,7 @@ class _Table:
             progress = any(settled)
         open_rows: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
-            if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) == _MAYBE:
+            if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) != _NO:
                 open_rows.setdefault(row["fact"], []).append(row)
         left = set()
         for name, candidates in open_rows.items():

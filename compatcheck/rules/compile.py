@@ -197,7 +197,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
         )
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)
-        yield f"dates/{path.stem}", {str(version): date for version, date in _data(path, "releases")[0]["releases"].items()}
+        yield (
+            f"dates/{path.stem}",
+            {str(version): date for version, date in _data(path, "releases")[0]["releases"].items()},
+        )
     for path in sorted((directory / "_pins").glob("*.yaml")):
         yield f"pins/{path.stem}", load_strict(path)[0]
     if (directory / "_models.yaml").exists():

@@ -157,6 +157,7 @@ training.lora_target_modules | set | | modules that get an adapter; ``all-linear
 training.lora_target_parameters | set | | parameters that get an adapter directly
 training.lora_modules_to_save | set | | modules trained in full beside the adapter
 training.autocast_adapter_dtype | bool | | peft casts adapter weights to float32
+training.lora_kernels | bool | | fused kernels run the adapted layers in place of peft's forward
 training.loss_implementation | str | cross_entropy, chunked, fused_linear | how logits become a loss
 training.loss_type | str | | loss_type as the trainer names it
 training.use_liger_kernel | bool | | Liger kernels replace modules

@@ -17,7 +17,6 @@ CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs"
 @pytest.mark.parametrize(
     ("name", "framework"),
     [
-        ("axolotl.yml", "axolotl"),
         ("llamafactory.yaml", "LLaMA-Factory"),
         ("swift.json", "ms-swift"),
         ("torchtune.yaml", "torchtune"),

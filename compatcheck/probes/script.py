@@ -1,0 +1,94 @@
+"""A probe as one file that runs without compatcheck: what a maintainer can read, run and change."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compatcheck.probes.runner import Task
+
+_WORKER = Path(__file__).with_name("worker")
+_FUTURE = "from __future__ import annotations\n"
+_RELATIVE = re.compile(r"^( *)from \.(\w+) import [^\n]*\n", re.MULTILINE)
+
+
+def make_script(task: Task) -> str:
+    """Return a program that runs one task and prints what it measures beside what is predicted.
+
+    The probe stands first and unchanged; what measures follows. Several ranks are started by the program itself. Where
+    the allocator is counted, tensor storages are counted instead: the counter would have to be compiled.
+    """
+    module = task.probe.module
+    probe = Path(task.probe.path).read_text(encoding="utf-8").replace(_FUTURE, "")
+    documentation, rest = _split_docstring(probe)
+    parts = [
+        f'"""{documentation}"""\n',
+        _FUTURE,
+        rest.strip() + "\n",
+        "\n# What follows measures; nothing below is about the probe.\n",
+    ]
+    names = ["accounting", "recorder"]
+    if task.world_size > 1:
+        names.append("ranks")
+    if "deepspeed" in module.PACKAGES:
+        names.append("deepspeed_cpu")
+    for name in names:
+        text = (_WORKER / f"{name}.py").read_text(encoding="utf-8").replace(_FUTURE, "")
+        parts.append(_RELATIVE.sub("", _split_docstring(text)[1]).strip() + "\n")
+    if "deepspeed_cpu" in names:
+        parts = [part.replace("return prepare()", "return prepare()  # defined below") for part in parts]
+    parts.append(_main(task))
+    return "\n".join(parts)
+
+
+def _split_docstring(text: str) -> tuple[str, str]:
+    """Return a module's docstring, without quotes, and what follows it."""
+    _, documentation, rest = text.split('"""', 2)
+    return documentation, rest
+
+
+def _main(task: Task) -> str:
+    parameters = json.dumps(dict(task.parameters))
+    ranks = ""
+    if task.world_size > 1:
+        ranks = (
+            f'    if "RANK" not in os.environ:\n        return launch(__file__, [], {task.world_size})\n'
+            '    rank = int(os.environ["RANK"])\n'
+        )
+    else:
+        ranks = "    rank = 0\n"
+    return f'''
+def reproduce() -> int:
+    """Run the probe, print what it measures, and return 1 when that is more than a healthy release."""
+    import json
+    import os
+
+{ranks}    parameters = json.loads({parameters!r})
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    results = {{}}
+
+    def write(event):
+        if rank == 0:
+            if event["event"] == "phase":
+                print(event["phase"])
+                results.update({{f"{{event['phase']['name']}}.{{key}}": value for key, value in event["phase"].items()}})
+            elif event["event"] == "result":
+                results[event["name"]] = event["value"]
+
+    accounting = CudaAccounting() if {task.backend == "cuda"} else StorageAccounting()
+    with accounting:
+        run(parameters, Recorder(backend={task.backend!r}, accounting=accounting, write=write, rank=rank, world_size={task.world_size}))
+    if rank:
+        return 0
+    predicted, value = predict(parameters)[METRIC], results[METRIC]
+    print(f"{{METRIC}}: {{value:,}}; a healthy release: {{predicted:,}}")
+    return int(value > predicted + tolerance(parameters))
+
+
+if __name__ == "__main__":
+    sys.exit(reproduce())
+'''
