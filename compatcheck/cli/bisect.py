@@ -132,6 +132,8 @@ def command(
     )
     from compatcheck.reporters import bisection  # noqa: PLC0415 (beside its use)
 
+    from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
+
     sides = list(dict.fromkeys(side for change in found.transitions for side in (change.before, change.after)))
     if report is not None or format_name == "markdown":
         text = bisection.format_upstream(
@@ -139,7 +141,7 @@ def command(
             title=probe.title,
             derivation=probe.documentation.partition("\n")[2],
             measurements=[measured[version] for version in sides],
-            script=None,
+            script=make_script(task),
         )
         if report is not None:
             with open(report, "w", encoding="utf-8") as file:

@@ -34,7 +34,7 @@ MAX_WALKED_BYTES = 2 << 20
 DASH = "-"
 """What a person writes for standard input."""
 POLICY_FILE = "compatcheck.toml"
-_RUN_READERS = {"axolotl", "hf_trainer", "trl", "native"}
+_RUN_READERS = {"axolotl", "hf_trainer", "trl", "llamafactory", "ms_swift", "megatron_swift", "open_instruct", "native"}
 _LIBRARY_READERS = {"deepspeed", "accelerate"}
 
 

@@ -20,6 +20,7 @@ from compatcheck.core.errors import (
 )
 from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.core.threshold import Threshold, parse_threshold
+from compatcheck.evidence.location import store_path
 from compatcheck.matching.engine import match
 from compatcheck.rules.locate import open_rules
 
@@ -181,6 +182,13 @@ def build_report(
         subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
     if findings:
         findings = [add_lines(finding) for finding in findings]
+        path = store_path(os.environ)
+        if os.path.exists(path):
+            from compatcheck.matching.measured import add_measured  # noqa: PLC0415 (only with a store)
+
+            measured, unread = add_measured(findings, rules, path)
+            findings = list(measured)
+            skipped.extend(unread)
     skipped = list(place_skipped(skipped))
     findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
     code = judge(findings, skipped, gathered.subjects, strict=checks.strict)

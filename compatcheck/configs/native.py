@@ -66,10 +66,20 @@ def read_data(data: Mapping[str, Any], path: str) -> tuple[Document, Environment
             references = (("model", str(entries.pop("from")), "model.from"),)
         if entries:
             facts[section] = entries
-    table = {name: Key(name) for name in vocabulary()}
+    table = {name: Key(name) for name in vocabulary()} | {"training.framework": Key("training.framework", _framework)}
     translation = translate(flatten(facts), table, irrelevant=lambda _: False, source=source)
     document = Document("native", source, *translation, references)
     return document, _environment(data, path)
+
+
+def _framework(value: Any) -> Any:  # noqa: ANN401 (YAML)
+    """Accept a program's own spelling: LLaMA-Factory, ms-swift, HF Trainer."""
+    bare = str(value).lower().translate(_SEPARATORS)
+    known = {word.translate(_SEPARATORS): word for word in vocabulary()["training.framework"].allowed}
+    return known.get(bare, value)
+
+
+_SEPARATORS = str.maketrans("", "", "-_ ")
 
 
 def expect_section(value: Any, path: str, section: str) -> dict[str, Any]:  # noqa: ANN401 (YAML)

@@ -21,6 +21,9 @@ IMPLIED = {
     "deepspeed": ("deepspeed",),
     "hf_trainer": ("transformers", "accelerate", "torch"),
     "trl": ("trl", "transformers", "accelerate", "torch"),
+    "llamafactory": ("llamafactory", "transformers", "accelerate", "torch"),
+    "ms_swift": ("ms-swift", "transformers", "accelerate", "torch"),
+    "open_instruct": ("transformers", "accelerate", "torch"),
     "accelerate": ("accelerate", "torch"),
     "model": (),
 }

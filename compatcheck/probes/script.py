@@ -38,8 +38,6 @@ def make_script(task: Task) -> str:
     for name in names:
         text = (_WORKER / f"{name}.py").read_text(encoding="utf-8").replace(_FUTURE, "")
         parts.append(_RELATIVE.sub("", _split_docstring(text)[1]).strip() + "\n")
-    if "deepspeed_cpu" in names:
-        parts = [part.replace("return prepare()", "return prepare()  # defined below") for part in parts]
     parts.append(_main(task))
     return "\n".join(parts)
 
@@ -55,7 +53,7 @@ def _main(task: Task) -> str:
     ranks = ""
     if task.world_size > 1:
         ranks = (
-            f'    if "RANK" not in os.environ:\n        return launch(__file__, [], {task.world_size})\n'
+            f'    if "RANK" not in os.environ:\n        return launch([__file__], {task.world_size})\n'
             '    rank = int(os.environ["RANK"])\n'
         )
     else:
@@ -81,7 +79,10 @@ def reproduce() -> int:
 
     accounting = CudaAccounting() if {task.backend == "cuda"} else StorageAccounting()
     with accounting:
-        run(parameters, Recorder(backend={task.backend!r}, accounting=accounting, write=write, rank=rank, world_size={task.world_size}))
+        recorder = Recorder(
+            backend={task.backend!r}, accounting=accounting, write=write, rank=rank, world_size={task.world_size}
+        )
+        run(parameters, recorder)
     if rank:
         return 0
     predicted, value = predict(parameters)[METRIC], results[METRIC]

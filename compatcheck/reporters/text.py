@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.summary import (
     closing_lines,
     fact_text,
+    measured_text,
     needs_text,
     place_text,
     shared_directory,
@@ -245,6 +246,8 @@ class _Writer:
             yield head
             yield f"{' ' * max(0, self.width - len(size))}{self.paint(size, '1')}".rstrip()
         yield from (f"  {line}" for line in fill(finding.title, self.width - 2))
+        if finding.measured_here is not None:
+            yield from self.wrapped("measured", measured_text(finding.measured_here))
         compact = finding.status == "possible" and not self.verbose
         if finding.needs:
             yield from self.wrapped("if", needs_text(finding.needs), "33")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 READERS_BENEATH = {
     "trl": ("hf_trainer",),
     "llamafactory": ("hf_trainer",),
+    "ms_swift": ("hf_trainer",),
     "axolotl": ("hf_trainer",),
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
@@ -41,7 +42,7 @@ NAMES_BENEATH = {
 LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers", "transformers_model")
 """Libraries beneath the programs, whose defaults come last."""
 
-LEAVE_THE_MODEL_ALONE = {"hf_trainer", "trl", "llamafactory", "accelerate", "deepspeed"}
+LEAVE_THE_MODEL_ALONE = {"hf_trainer", "trl", "accelerate", "deepspeed"}
 """Programs that load a model as transformers does by default, unless their configuration says how."""
 
 PROGRAM_NAMES = {
@@ -51,6 +52,8 @@ PROGRAM_NAMES = {
     "hf_trainer": "the HF Trainer",
     "hf_trainer_fsdp": "the HF Trainer",
     "llamafactory": "LLaMA-Factory",
+    "ms_swift": "ms-swift",
+    "open_instruct": "open-instruct",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
     "transformers_model": "transformers",

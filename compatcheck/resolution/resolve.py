@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TRAIN = "train"
 """The only role outside reinforcement learning."""
 
-_FRAMEWORKS = {"hf_trainer", "trl", "openrlhf", "verl", "llamafactory", "axolotl", "torchtune"}
+_FRAMEWORKS = {"hf_trainer", "trl", "openrlhf", "verl", "llamafactory", "ms_swift", "axolotl", "torchtune"}
 """Readers of a framework's own configuration; a DeepSpeed or accelerate file does not tell which program reads it."""
 
 _ROUNDS = 3

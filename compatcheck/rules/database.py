@@ -13,7 +13,7 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.rules.expression import Code
 
-FORMAT = 1
+FORMAT = 2
 INDEPENDENT = "*"
 """Index key of rules that depend on no package."""
 INACTIVE = "#inactive"
@@ -73,7 +73,8 @@ class Texts(NamedTuple):
     """``{"verb", "target", "safety", "note"}``."""
     references: tuple[Mapping[str, str | None], ...]
     """``{"type", "url", "date"}``."""
-    probe: str | None
+    probe: Mapping[str, Any] | None
+    """``{"name", "parameters", "metric"}``; a metric of None is the probe's own."""
     evidence: tuple[str, ...]
     reason: str | None
     when: str | None
