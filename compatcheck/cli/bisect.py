@@ -12,7 +12,7 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_C
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from compatcheck.core.bisection import Tested
+    from compatcheck.core.bisection import Outcome
     from compatcheck.rules.database import RuleSet
 
 
@@ -32,13 +32,17 @@ if TYPE_CHECKING:
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Releases measured at a time.")
 @click.option("--dry-run", is_flag=True, help="Say which releases would be tested first, and build nothing.")
-@click.option("--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown).")
+@click.option(
+    "--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown)."
+)
 @probing.environment_options
 @probing.date_option
 @probing.measuring_options
-@click.option("--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
-def command(  # noqa: PLR0913 (click's signature)
+def command(
     name: str,
     package: str,
     good: str | None,
@@ -46,7 +50,7 @@ def command(  # noqa: PLR0913 (click's signature)
     specifier: str | None,
     depth: str,
     jobs: int,
-    dry_run: bool,  # noqa: FBT001 (click's signature)
+    dry_run: bool,
     report: str | None,
     python: str | None,
     torch: str | None,
@@ -56,10 +60,10 @@ def command(  # noqa: PLR0913 (click's signature)
     backend: str | None,
     parameters: tuple[str, ...],
     timeout_seconds: float,
-    fresh: bool,  # noqa: FBT001 (click's signature)
-    no_store: bool,  # noqa: FBT001 (click's signature)
+    fresh: bool,
+    no_store: bool,
     format_name: str,
-    quiet: bool,  # noqa: FBT001 (click's signature)
+    quiet: bool,
 ) -> int:
     """Find every release of a package in which a probe's verdict changes.
 
@@ -68,7 +72,7 @@ def command(  # noqa: PLR0913 (click's signature)
 
     Exit code 1: a release in the range is bad. 0: none is. 3: none could be tested.
     """
-    from compatcheck.core.bisection import Bisection, Tested  # noqa: PLC0415 (beside its use)
+    from compatcheck.core.bisection import Bisection, Outcome  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.bisect import Search, find_intervals, minors  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
@@ -103,11 +107,11 @@ def command(  # noqa: PLR0913 (click's signature)
     )
     measured = {}
 
-    def judge(versions: Sequence[str]) -> Iterator[Tested]:
+    def judge(versions: Sequence[str]) -> Iterator[Outcome]:
         for version, (measurement,) in laboratory.measure_all(versions, [task]):
             verdict, value, _ = probe.judge(measurement)
             measured[version] = measurement
-            yield Tested(version=version, verdict=verdict, value=value, reason=measurement.reason)  # type: ignore[arg-type]
+            yield Outcome(version=version, verdict=verdict, value=value, reason=measurement.reason)  # type: ignore[arg-type]
 
     search = Search(releases, judge)
     _check_ends(search, good, bad)
@@ -126,6 +130,7 @@ def command(  # noqa: PLR0913 (click's signature)
         untested=search.untested(),
         older=search.older,
     )
+    from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters import bisection  # noqa: PLC0415 (beside its use)
 
     sides = list(dict.fromkeys(side for change in found.transitions for side in (change.before, change.after)))
@@ -135,7 +140,7 @@ def command(  # noqa: PLR0913 (click's signature)
             title=probe.title,
             derivation=probe.documentation.partition("\n")[2],
             measurements=[measured[version] for version in sides],
-            script=None,
+            script=make_script(task),
         )
         if report is not None:
             with open(report, "w", encoding="utf-8") as file:

@@ -164,7 +164,9 @@ def _value(text: str) -> Any:  # noqa: ANN401 (a parameter)
         return text.strip()
 
 
-def choose_dates(wanted: str, package: str, rules: RuleSet, releases: Sequence[str], *, with_uv: bool) -> Mapping[str, str]:
+def choose_dates(
+    wanted: str, package: str, rules: RuleSet, releases: Sequence[str], *, with_uv: bool
+) -> Mapping[str, str]:
     """Return release → date for the dependencies.
 
     Raises:
@@ -196,9 +198,9 @@ def open_store(*, wanted: bool) -> Store | None:
     """Open the person's store of measurements."""
     if not wanted:
         return None
-    from compatcheck.evidence.store import open_store as open_evidence  # noqa: PLC0415 (beside its use)
+    from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (beside its use)
 
-    return open_evidence()
+    return EvidenceStore()
 
 
 class Progress:
@@ -241,4 +243,4 @@ class Progress:
 
     @staticmethod
     def _duration(seconds: float) -> str:
-        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"  # noqa: PLR2004 (a minute and a half)
+        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

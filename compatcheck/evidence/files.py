@@ -53,7 +53,7 @@ def _read_lines(text: str, path: str) -> Iterator[Measurement]:
             continue
         data = _parse(line, path, number)
         if isinstance(data, dict) and HEADER in data:
-            common = data.get("common") or {}
+            common = data.get("common", {})
             if data[HEADER] != FORMAT or not isinstance(common, dict):
                 message = f"measurements in format {data[HEADER]!r}"
                 hint = f"this release reads format {FORMAT}; a newer one may read it"
@@ -79,7 +79,9 @@ def _parse(text: str, path: str, line: int) -> Any:  # noqa: ANN401 (JSON)
     except (ValueError, RecursionError) as error:
         found = getattr(error, "lineno", 1) + line - 1
         message = f"is not JSON: {getattr(error, 'msg', 'nested too deeply')}"
-        raise InputError(message, source=Source(path, line=found), hint="export it again") from None
+        raise InputError(
+            message, source=Source(path, line=found), hint="`compatcheck evidence export` writes files of measurements"
+        ) from None
 
 
 def _measurement(data: Any, path: str, line: int | None) -> Measurement:  # noqa: ANN401 (JSON)
@@ -87,7 +89,9 @@ def _measurement(data: Any, path: str, line: int | None) -> Measurement:  # noqa
         return from_json(data)
     except ValueError as error:
         message = f"is no measurement: {error}"
-        raise InputError(message, source=Source(path, line=line), hint="`compatcheck evidence export` writes them") from None
+        raise InputError(
+            message, source=Source(path, line=line), hint="`compatcheck evidence export` writes files of measurements"
+        ) from None
 
 
 def write_measurements(path: str, measurements: Iterable[Measurement]) -> None:
@@ -186,7 +190,9 @@ def export_measurements(
     for measurement in sorted(measurements, key=_order):
         probes.setdefault(measurement.probe, []).append(measurement)
     targets = {
-        os.path.join(directory, _plain(probe), (_plain(slug) if slug else name_file(chosen)) + SUFFIXES[len(chosen) > 1]): chosen
+        os.path.join(
+            directory, _plain(probe), (_plain(slug) if slug else name_file(chosen)) + SUFFIXES[len(chosen) > 1]
+        ): chosen
         for probe, chosen in probes.items()
     }
     for path in targets:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Store(Protocol):
     """Where measurements are kept."""
 
-    def add(self, measurement: Measurement) -> None:
+    def add(self, measurement: Measurement) -> object:
         """Keep one."""
 
     def find(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.series import Change, Series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,45 +18,14 @@ RELATIVE_TOLERANCE = 0.005
 """Smaller changes are not reported: no regression anyone would file, and more than any probe varies by."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """One metric of one task over releases."""
-
-    probe: str
-    parameters: Mapping[str, Any]
-    backend: str
-    metric: str
-    predicted: float | None
-    values: Mapping[str, float]
-    """Release → value, oldest first; releases without a result are missing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Two neighbouring measured releases whose values differ."""
-
-    series: Series
-    before: str
-    after: str
-
-    @property
-    def difference(self) -> float:
-        """Value after less value before."""
-        return self.series.values[self.after] - self.series.values[self.before]
-
-    @property
-    def ratio(self) -> float | None:
-        """Value after over value before, None from nothing."""
-        before = self.series.values[self.before]
-        return self.series.values[self.after] / before if before else None
-
-
 def vary(parameters: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return every combination of parameter values, in the order given."""
     return [dict(zip(parameters, values, strict=True)) for values in product(*parameters.values())]
 
 
-def collect_series(tasks: Sequence[Task], results: Mapping[str, Sequence[Measurement]], *, every_metric: bool) -> list[Series]:
+def collect_series(
+    tasks: Sequence[Task], results: Mapping[str, Sequence[Measurement]], *, every_metric: bool
+) -> list[Series]:
     """Put the values of each task's metrics in the order of the releases.
 
     Args:
@@ -111,6 +81,8 @@ def group_changes(changes: Sequence[Change]) -> list[list[Change]]:
     """Put together the changes of one probe and metric between the same releases: one cause, seen in many model types."""
     groups: dict[str, list[Change]] = {}
     for change in changes:
-        key = json.dumps([change.series.probe, change.series.metric, change.before, change.after, change.difference > 0])
+        key = json.dumps(
+            [change.series.probe, change.series.metric, change.before, change.after, change.difference > 0]
+        )
         groups.setdefault(key, []).append(change)
     return list(groups.values())

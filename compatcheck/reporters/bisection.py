@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.units import format_bytes
-from compatcheck.reporters.measurement import describe_versions, show_quantity
+from compatcheck.reporters.measurement import describe_versions, show_exactly, show_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,9 @@ def format_text(found: Bisection) -> str:
     """Format for a terminal: every release tested, then what changed where, then what such a search can miss."""
     lines = [f"{found.probe} over {found.package}: {found.metric}", ""]
     if found.predicted is not None:
-        allowed = f", bad above {show_quantity(found.metric, found.predicted + found.tolerance)}" if found.tolerance else ""
+        allowed = (
+            f", bad above {show_quantity(found.metric, found.predicted + found.tolerance)}" if found.tolerance else ""
+        )
         lines += [f"  healthy: {show_quantity(found.metric, found.predicted)}{allowed}", ""]
     width = max((len(one.version) for one in found.tested), default=0)
     for one in found.tested:
@@ -49,7 +51,8 @@ def describe_limits(found: Bisection) -> list[str]:
     lines = []
     if found.untested:
         lines.append(
-            f"{len(found.untested)} releases between two of the same verdict were not tested: a change that was undone there is not seen (--depth all tests them)"
+            f"{len(found.untested)} releases between two of the same verdict were not tested: "
+            "a change that was undone there is not seen (--depth all tests them)"
         )
     if found.older:
         lines.append(found.older)
@@ -86,14 +89,20 @@ def format_upstream(
     lines = [f"# {found.package}: {changes}", "", title, ""]
     lines += ["| release | verdict | " + found.metric + " |", "|---|---|---|"]
     for one in found.tested:
-        value = "" if one.value is None else _exact(found.metric, one.value)
+        value = "" if one.value is None else show_exactly(found.metric, one.value)
         lines.append(f"| {one.version} | {one.verdict} | {value or (one.reason or '')[:80]} |")
     lines.append("")
     if found.predicted is not None:
-        lines += [f"A healthy release measures {_exact(found.metric, found.predicted)}.", ""]
+        lines += [f"A healthy release measures {show_exactly(found.metric, found.predicted)}.", ""]
     lines += [f"- {line}" for line in describe_limits(found)]
     if measurements:
-        lines += ["", "## Memory by phase", "", "| release | phase | peak | at its end | operator at the peak |", "|---|---|---|---|---|"]
+        lines += [
+            "",
+            "## Memory by phase",
+            "",
+            "| release | phase | peak | at its end | operator at the peak |",
+            "|---|---|---|---|---|",
+        ]
         for measurement in measurements:
             release = measurement.versions.get(found.package, "?")
             for phase in measurement.phases:
@@ -101,15 +110,13 @@ def format_upstream(
                 operator = phase.peak_operator or ""
                 lines.append(f"| {release} | {phase.name} | {peak} | {format_bytes(phase.live_bytes)} | {operator} |")
         first = measurements[0]
-        lines += ["", f"Measured with {describe_versions(first.versions)} on {first.device}; counted: {first.accounting}."]
+        lines += [
+            "",
+            f"Measured with {describe_versions(first.versions)} on {first.device}; counted: {first.accounting}.",
+        ]
         if first.command:
             lines += ["", "Again, with compatcheck:", "", "```", first.command, "```"]
     lines += ["", "## What is measured, and why that number", "", derivation.strip()]
     if script:
         lines += ["", "## Reproduction without compatcheck", "", "```python", script.rstrip(), "```"]
     return "\n".join(lines) + "\n"
-
-
-def _exact(metric: str, value: float) -> str:
-    shown = show_quantity(metric, value)
-    return f"{int(value):,} B ({shown})" if metric.endswith("_bytes") and float(value).is_integer() else shown

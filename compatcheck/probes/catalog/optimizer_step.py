@@ -130,7 +130,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         with recorder.phase("first step"):
             _, _, state = recorder.measure(optimizer.step)
     except (RuntimeError, TypeError) as error:
-        recorder.unsupported(f"this release has no {parameters['implementation']} {kinds[parameters['optimizer']]}: {error}")
+        recorder.unsupported(
+            f"this release has no {parameters['implementation']} {kinds[parameters['optimizer']]}: {error}"
+        )
     with recorder.phase("step"):
         _, temporary, _ = recorder.measure(optimizer.step)
     recorder.result("state_bytes", state)
