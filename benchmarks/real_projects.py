@@ -4,8 +4,8 @@
 
 Each argument is a directory with the files of one repository. A Markdown table goes to standard output. A key of a training
 configuration counts as understood when its reader translates it to a fact, or knows that it has no bearing on memory; a key
-whose value was not understood does not count. Keys of files of programs that are recognised and not read (axolotl,
-LLaMA-Factory, …) stand in a column of their own, and the last column counts them all as not understood.
+whose value was not understood does not count. Keys of files of programs that are recognised and not read (LLaMA-Factory,
+ms-swift, …) stand in a column of their own, and the last column counts them all as not understood.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def count_keys(document: Document) -> Keys:
     stated = {
         statement.key for statement in document.statements if statement.fact is not None and statement.key[:1] != "("
     }
-    known = {statement.key for statement in document.statements if statement.fact is None}
+    known = {statement.key for statement in document.statements if statement.fact is None and statement.key[:1] != "("}
     named = {key for _, _, key in document.references}
     failed -= stated | known | named
     return Keys(len(stated), len(known - stated), len(document.unread) + len(failed - {None}))

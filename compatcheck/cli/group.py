@@ -13,6 +13,11 @@ COMMANDS = {
     "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
     "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
+    "confirm": ("compatcheck.cli.confirm", "Measure whether a rule holds."),
+    "bisect": ("compatcheck.cli.bisect", "Find the releases that broke and mended something."),
+    "sweep": ("compatcheck.cli.sweep", "Measure probes over many releases and find what changed."),
+    "probe": ("compatcheck.cli.probe", "Measure a memory claim in an environment."),
+    "evidence": ("compatcheck.cli.evidence", "List, show, export and import measurements."),
     "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""
@@ -54,6 +59,7 @@ class LazyGroup(click.Group):
 def group() -> None:
     """Find known memory regressions in a training stack, sized in GiB for your model.
 
-    Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed, and no
-    command here uses the network.
+    Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed.
+    Only commands that measure releases (bisect, sweep, confirm, probe run) use the network, to install them in
+    environments of their own.
     """

@@ -21,7 +21,7 @@ _FIELDS = ("name", "memory.total", "driver_version", "mig.mode.current", "comput
 _OLD_FIELDS = _FIELDS[:3]
 """What drivers before 510 know: a single unknown field makes the whole query fail."""
 _DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
-_NAME = re.compile(r"[ -~]*[A-Za-z][ -~]+")
+_NAME = r"[ -~]*[A-Za-z][ -~]+"
 """What a device can be called: noise on the pipe is no device."""
 _HINT = "declare the devices: --gpu 8xH100-80GB"
 _UNKNOWN = frozenset({"", "n/a", "[n/a]", "[not supported]", "[unknown error]", "err!", "[gpu is lost]", "none"})
@@ -198,7 +198,7 @@ def parse_nvidia_smi(text: str, fields: tuple[str, ...], source: Source) -> Read
         if not line.strip():
             continue
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != len(fields) or not _NAME.fullmatch(cells[0]) or not _known(cells[0]):
+        if len(cells) != len(fields) or not re.fullmatch(_NAME, cells[0]) or not _known(cells[0]):
             if not skipped:
                 skipped.append(Skipped(source, f"could not be read: unexpected line {line.strip()[:80]!r}", _HINT))
             continue

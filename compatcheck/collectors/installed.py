@@ -168,7 +168,7 @@ class _Scan:
             text = ""
         match = re.search(_URL, text)
         if match is not None:
-            if re.search(_EDITABLE, text) is not None:
+            if "editable" in text and re.search(_EDITABLE, text) is not None:
                 more["editable"] = _path_of(match[1])
             elif self.details:
                 more["direct_url"] = redact(match[1])
@@ -235,8 +235,8 @@ class _Scan:
     def _follow_pth(self, folder: str, name: str) -> None:
         path = os.path.join(folder, name)
         try:
-            with open(path, encoding="utf-8-sig", errors="replace") as file:
-                lines = file.read().splitlines()
+            with open(path, encoding="utf-8", errors="replace") as file:
+                lines = file.read().removeprefix("\ufeff").splitlines()
         except OSError as error:
             self._skip(path, f"could not be read: {error.strerror}", _ASK_OWNER)
             return

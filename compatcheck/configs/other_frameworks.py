@@ -24,55 +24,9 @@ class Marks(NamedTuple):
 
 PROGRAMS = (
     Marks(
-        "axolotl",
-        frozenset(
-            [
-                "adapter",
-                "datasets",
-                "deepspeed",
-                "eval_sample_packing",
-                "fsdp",
-                "fsdp_config",
-                "gradient_checkpointing",
-                "load_in_4bit",
-                "load_in_8bit",
-                "micro_batch_size",
-                "num_epochs",
-                "pad_to_sequence_len",
-                "rl",
-                "sample_packing",
-                "sequence_len",
-                "special_tokens",
-                "test_datasets",
-                "val_set_size",
-            ],
-        ),
-        required=frozenset({"base_model"}),
-    ),
-    Marks(
-        "LLaMA-Factory",
-        frozenset(["cutoff_len", "finetuning_type", "lora_target", "plot_loss", "stage", "template"]),
-        required=frozenset({"model_name_or_path"}),
-    ),
-    Marks(
-        "LLaMA-Factory",
+        "LLaMA-Factory v1",
         frozenset(["dist_config", "kernel_config", "model_class", "quant_config", "sample_backend", "train_dataset"]),
     ),
-    Marks(
-        "ms-swift",
-        frozenset(
-            [
-                "custom_train_dataset_path",
-                "rlhf_type",
-                "sft_type",
-                "split_dataset_ratio",
-                "train_dataset_sample",
-                "tuner_type",
-            ]
-        ),
-        enough=1,
-    ),
-    Marks("ms-swift", frozenset({"train_type"}), enough=1, required=frozenset({"model"})),
     Marks("verl", frozenset({"actor_rollout_ref"}), enough=1),
     Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
     Marks("NeMo RL", frozenset(["cluster", "dpo", "grpo", "loss_fn", "policy", "sft"]), enough=3),

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from compatcheck.core.report import Finding, Report, severity_rank
 from compatcheck.core.source import Skipped
 
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_GUESS = re.compile(r"(?:; )?did you mean .*")
+_QUOTED = r"'[^']*'|\"[^\"]*\""
+_GUESS = r"(?:; )?did you mean .*"
 
 
 class FoldedFinding(NamedTuple):
@@ -60,8 +60,8 @@ def fold_skips(skipped: Iterable[Skipped]) -> list[FoldedSkips]:
     """Group inputs by why they were left out; names that a reason quotes and guesses at others do not count."""
     groups: dict[tuple[str, str], list[Skipped]] = {}
     for entry in skipped:
-        hint = _QUOTED.sub("", _GUESS.sub("", entry.hint or ""))
-        groups.setdefault((_QUOTED.sub("", entry.reason), hint), []).append(entry)
+        hint = re.sub(_QUOTED, "", re.sub(_GUESS, "", entry.hint or ""))
+        groups.setdefault((re.sub(_QUOTED, "", entry.reason), hint), []).append(entry)
     return [FoldedSkips(group[0], tuple(group[1:])) for group in groups.values()]
 
 

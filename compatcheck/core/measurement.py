@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 STATUSES = ("ok", "failed", "timeout", "oom", "unsupported", "interrupted")
 BACKENDS = ("fake", "cpu", "cuda")
+UNKNOWN = "unknown"
+"""Probe hash or accounting of a measurement that was taken before they were recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +103,14 @@ def to_json(measurement: Measurement) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Measurement:
-    """Read what `to_json` wrote.
+    """Read what `to_json` wrote; the hash and accounting of a record that lacks them are ``unknown``.
 
     Raises:
         ValueError: a key is missing, unknown or of the wrong type.
     """
+    if not isinstance(data, dict):
+        msg = "a measurement is a mapping"
+        raise ValueError(msg)  # noqa: TRY004 (what is malformed is one kind of error)
     known = {name: data[name] for name in Measurement.__slots__ if name in data}
     if unknown := set(data) - set(known):
         msg = f"no measurement has {', '.join(sorted(unknown))}"
@@ -113,8 +118,36 @@ def from_json(data: Mapping[str, Any]) -> Measurement:
     if known.get("status") not in STATUSES:
         msg = f"status {known.get('status')!r} is none of {', '.join(STATUSES)}"
         raise ValueError(msg)
+    known = {"probe_hash": UNKNOWN, "accounting": UNKNOWN, "parameters": {}, "versions": {}, **known}
+    _check_types(known)
     try:
         phases = tuple(PhaseMemory(**{"peak_allocated_bytes": None, **phase}) for phase in known.pop("phases", ()))
         return Measurement(**known, phases=phases)
     except TypeError as error:
         raise ValueError(str(error)) from error
+
+
+_TEXTS = ("probe", "probe_hash", "backend", "accounting", "device", "reason", "command", "time")
+
+
+def _check_types(data: Mapping[str, Any]) -> None:
+    """Refuse values of another type than a measurement holds.
+
+    Raises:
+        ValueError: naming the key.
+    """
+    for name in _TEXTS:
+        if not isinstance(data.get(name) or "", str):
+            msg = f"{name} must be text"
+            raise ValueError(msg)  # noqa: TRY004 (see from_json)
+    for name, wanted in (("parameters", object), ("versions", str), ("results", int | float)):
+        values = data.get(name) or {}
+        if not isinstance(values, dict) or not all(isinstance(value, wanted) for value in values.values()):
+            kind = {"parameters": "", "versions": " to text", "results": " to numbers"}[name]
+            msg = f"{name} must map names{kind}"
+            raise ValueError(msg)
+    for phase in data.get("phases") or ():
+        numbers = [value for key, value in phase.items() if key.endswith("_bytes")] if isinstance(phase, dict) else [""]
+        if not all(value is None or isinstance(value, int) for value in numbers):
+            msg = "a phase is a mapping with bytes as whole numbers"
+            raise ValueError(msg)

@@ -21,7 +21,7 @@ _UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_SIZE = re.compile(r"\s*([0-9]{1,30})(?:\.([0-9]{1,30}))?\s*([kmgt]?i?b?)\s*", re.IGNORECASE)
+_SIZE = r"(?i)\s*([0-9]{1,30})(?:\.([0-9]{1,30}))?\s*([kmgt]?i?b?)\s*"
 
 DTYPE_BYTES = {
     "float64": 8.0,
@@ -85,7 +85,7 @@ def parse_bytes(text: str) -> int | None:
     Returns:
         The byte count, or None when ``text`` is not a size.
     """
-    match = _SIZE.fullmatch(text)
+    match = re.fullmatch(_SIZE, text)
     if match is None:
         return None
     whole, fraction, unit = match.group(1), match.group(2) or "", match.group(3).lower()

@@ -16,7 +16,6 @@ every version.
 from __future__ import annotations
 
 import operator
-import re
 from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -36,8 +35,10 @@ the range ends at. ``unknown``: not a PEP 440 version."""
 Verdict = Literal["all", "some", "none", "unknown"]
 """How many of the known releases a requirement allows lie in a range; ``unknown`` when it allows none that is known."""
 
-_CLAUSE = re.compile(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*(.+?)\s*", re.DOTALL)
-_SOURCE_BUILD = re.compile(r"(?:^|\.)(?:git|unknown$|dirty|g?(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?:\.|$))")
+_OPERATORS = ("===", "~=", "==", "!=", "<=", ">=", "<", ">")
+_HASH_LENGTHS = range(7, 41)
+"""Digits of a git commit, from the short form to the whole."""
+_HEX_DIGITS = frozenset("0123456789abcdef")
 _COMPATIBLE_SEGMENTS = 2
 _ECHO_CHARACTERS = 60
 _MAX_DIGITS = 20
@@ -78,9 +79,16 @@ def is_source_build(text: str) -> bool:
     A checkout between two releases often carries the number of the *next* one (DeepSpeed's ``version.txt`` does), so
     such a build can lie on either side of that release.
     """
-    if "+" not in text:
-        return False
-    return _SOURCE_BUILD.search(text.lower().partition("+")[2]) is not None
+    segments = text.lower().partition("+")[2].split(".")
+    return segments[-1] == "unknown" or any(map(_names_commit, segments))
+
+
+def _names_commit(segment: str) -> bool:
+    """Tell whether a part of a local label is a commit (``a1b2c3d``, ``ga1b2c3d``) or says that there is one."""
+    digits = segment.removeprefix("g")
+    return segment.startswith(("git", "dirty")) or (
+        len(digits) in _HASH_LENGTHS and set(digits) <= _HEX_DIGITS and not digits.isalpha()
+    )
 
 
 def compile_specifier(text: str) -> Bounds:
@@ -107,12 +115,13 @@ def _compile_set(text: str) -> list[list[str]]:
 
 
 def _compile_clause(text: str) -> list[list[str]]:
-    match = _CLAUSE.fullmatch(text)
-    if match is None:
+    clause = text.strip()
+    comparison = next((sign for sign in _OPERATORS if clause.startswith(sign)), "")
+    operand = clause[len(comparison) :].strip()
+    if not comparison or not operand:
         raise _invalid(text, "expected an operator and a version")
-    comparison, operand = match.groups()
     if comparison == "===":
-        if re.search(r"[\s;)]", operand):
+        if any(character.isspace() or character in ";)" for character in operand):
             raise _invalid(text, "a literal version holds no blank")
         return [["===", operand.lower().partition("+")[0]]]
     if comparison in _PLAIN_OPERATORS and _plain_release(operand) is not None:
@@ -377,33 +386,31 @@ def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
     return "none" if answers == {"no"} else "some"
 
 
-def nearest_releases(
-    bounds: Bounds, version: str, releases: Sequence[str], allowed: Bounds | None = None
-) -> tuple[str | None, str | None]:
-    """Find the nearest final releases below and above a version that a range does not hold.
+def nearest_release(
+    bounds: Bounds, version: str, releases: Sequence[str], *, above: bool, allowed: Bounds | None = None
+) -> str | None:
+    """Find the final release nearest to a version, below or above it, that a range does not hold.
 
     Args:
         bounds: the compiled range of a rule.
         version: the version to look around.
         releases: the known releases, oldest first.
-        allowed: a range the found releases must lie in.
+        above: look for a newer release, else for an older one.
+        allowed: a range the found release must lie in.
 
     Returns:
-        The highest good release below ``version`` and the lowest good one above it, each None where there is none or
-        where ``version`` is not PEP 440.
+        The release; None where there is none or where ``version`` is not PEP 440.
     """
     here = _order_of(version)
     if here is None:
-        return None, None
+        return None
     finals = [release for release in releases if _is_plain(release)]
     split = bisect_left(finals, here, key=lambda release: _plain_release(release) or ((), 0))
-
-    def is_good(release: str) -> bool:
-        return contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
-
-    below = next((finals[index] for index in range(split - 1, -1, -1) if is_good(finals[index])), None)
-    above = next((release for release in finals[split:] if _plain_release(release) != here and is_good(release)), None)
-    return below, above
+    for release in finals[split:] if above else reversed(finals[:split]):
+        good = contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
+        if good and _plain_release(release) != here:
+            return release
+    return None
 
 
 def _is_plain(release: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
-from compatcheck.core.versions import compile_specifier, contains, nearest_releases
+from compatcheck.core.versions import compile_specifier, contains, nearest_release
 from compatcheck.resolution.defaults import READERS_BENEATH
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
@@ -96,9 +96,11 @@ def _leads_back(specifier: str, verb: str, current: str | None, releases: Sequen
         allowed = compile_specifier(specifier)
     except ValueError:
         return False
-    below, above = nearest_releases([], current, releases, allowed)
-    ahead, behind = (above, below) if verb == "upgrade" else (below, above)
-    return ahead is None and (behind is not None or contains(allowed, current) == "yes")
+    upwards = verb == "upgrade"
+    if nearest_release([], current, releases, above=upwards, allowed=allowed) is not None:
+        return False
+    behind = nearest_release([], current, releases, above=not upwards, allowed=allowed)
+    return behind is not None or contains(allowed, current) == "yes"
 
 
 def _nearest(
@@ -124,6 +126,5 @@ def _nearest(
         allowed = compile_specifier(specifier)
     except ValueError:
         return None
-    releases = scope.rules.releases(name)
-    below, above = nearest_releases([part for bounds in bad for part in bounds], current, releases, allowed)
-    return above if verb == "upgrade" else below
+    held = [part for bounds in bad for part in bounds]
+    return nearest_release(held, current, scope.rules.releases(name), above=verb == "upgrade", allowed=allowed)

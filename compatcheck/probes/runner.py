@@ -74,7 +74,7 @@ def make_task(
     return Task(probe=probe, parameters=probe.complete(parameters), backend=chosen, accounting=counted)
 
 
-def run_tasks(
+def run_tasks(  # noqa: PLR0913 (all but two have a default)
     tasks: Sequence[Task],
     interpreter: Interpreter,
     *,
@@ -82,6 +82,7 @@ def run_tasks(
     timeout_seconds: float = TIMEOUT_SECONDS,
     retries: int = 1,
     memory_fraction: float = MEMORY_FRACTION,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run tasks, as many in one process as can share one.
 
@@ -92,12 +93,16 @@ def run_tasks(
         timeout_seconds: time of one task.
         retries: how often a task is tried again after a hang or a kill.
         memory_fraction: share of a CUDA device that a probe may take.
+        cancelled: asked about ten times a second; True ends the process and raises.
+
+    Raises:
+        KeyboardInterrupt: it was cancelled.
     """
     for batch in _batches(tasks):
         pending = [(task, retries) for task in batch]
         while pending:
             session = _Session([task for task, _ in pending], interpreter, timeout_seconds, memory_fraction, keep)
-            session.run()
+            session.run(cancelled)
             broken = session.broken
             left = pending[session.finished + (1 if broken is not None else 0) :]
             if broken is not None:
@@ -146,7 +151,7 @@ class _Session:
         self._notes: list[str] = []
         self._position = 0
 
-    def run(self) -> None:
+    def run(self, cancelled: Callable[[], bool]) -> None:
         """Run the process and take up its events while it runs."""
         first = self.tasks[0]
         with tempfile.TemporaryDirectory(prefix="compatcheck-probe-") as directory:
@@ -162,9 +167,16 @@ class _Session:
                 "world_size": first.world_size,
                 "timeout_seconds": self.timeout_seconds,
                 "memory_fraction": self.memory_fraction,
+                "packages": list(self.interpreter.requested),
             }
             Path(request).write_text(json.dumps(data), encoding="utf-8")
             Path(results).touch()
+
+            def watch() -> None:
+                self._take(results)
+                if cancelled():
+                    raise KeyboardInterrupt
+
             environ = self._environ(first)
             environ["TMPDIR"] = directory
             completed = run(
@@ -172,15 +184,20 @@ class _Session:
                 timeout_seconds=_START_SECONDS + self.timeout_seconds * len(self.tasks),
                 output_limit_bytes=OUTPUT_LIMIT_BYTES,
                 environ=environ,
-                watch=lambda: self._take(results),
+                watch=watch,
             )
             self._take(results)
         if self.finished < len(self.tasks):
             status, reason = explain_end(completed, began=self._began)
             task = self.tasks[self.finished]
             self.broken = self._measurement(
-                task, {"status": status, "reason": reason, "versions": self.interpreter.versions, "device": "unknown"}
+                task, {"status": status, "reason": reason, "versions": self._versions(task), "device": "unknown"}
             )
+
+    def _versions(self, task: Task) -> dict[str, str]:
+        """Return the releases a task that never ended was about."""
+        names = ("python", "torch", *task.probe.module.PACKAGES, *self.interpreter.requested)
+        return {name: self.interpreter.versions[name] for name in names if name in self.interpreter.versions}
 
     def _environ(self, task: Task) -> dict[str, str]:
         environ = self.interpreter.environment()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from compatcheck.core.folding import fold_findings, fold_skips, fold_unknown_versions, shorten
 from compatcheck.core.summary import (
-    closing_line,
+    closing_lines,
     fact_text,
+    measured_text,
     needs_text,
     place_text,
     shared_directory,
@@ -77,7 +76,9 @@ class _Writer:
                 yield from self.wrapped("waiver", note)
             if report.skipped or report.waiver_notes:
                 yield ""
-        yield closing_line(report)
+        else:
+            yield from (f"WAIVER {note}" for note in report.waiver_notes)
+        yield from closing_lines(report, self.width)
 
     def subject(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
         shown = [finding for finding in findings if finding.suppressed is None]
@@ -149,6 +150,8 @@ class _Writer:
 
     def folded(self, report: Report) -> Iterator[str]:
         """Report many subjects together, rule by rule."""
+        from compatcheck.core.folding import fold_findings, fold_unknown_versions, shorten  # noqa: PLC0415 (many subjects)
+
         total = len(report.subjects)
         folded = fold_findings(report.findings)
         certain = [entry for entry in folded if entry.finding.status == "affected"]
@@ -205,6 +208,10 @@ class _Writer:
 
     def skipped(self, report: Report) -> Iterator[str]:
         """List what was not read; many inputs with one reason are said once."""
+        if not report.skipped:
+            return
+        from compatcheck.core.folding import fold_skips, shorten  # noqa: PLC0415 (only when something was not read)
+
         for entry in fold_skips(report.skipped):
             alone = self.verbose or len(entry.others) < MAX_SUBJECTS
             for skip in (entry.first, *entry.others) if alone else (entry.first,):
@@ -238,7 +245,9 @@ class _Writer:
         else:
             yield head
             yield f"{' ' * max(0, self.width - len(size))}{self.paint(size, '1')}".rstrip()
-        yield from (f"  {line}" for line in wrap(finding.title, self.width - 2))
+        yield from (f"  {line}" for line in fill(finding.title, self.width - 2))
+        if finding.measured_here is not None:
+            yield from self.wrapped("measured", measured_text(finding.measured_here))
         compact = finding.status == "possible" and not self.verbose
         if finding.needs:
             yield from self.wrapped("if", needs_text(finding.needs), "33")
@@ -278,6 +287,8 @@ class _Writer:
                 else [self.label(label) + text + " " * room + self.paint(place, "2")]
             )
             if room < 2:
+                from textwrap import wrap  # noqa: PLC0415 (0.8 ms; few places are that long)
+
                 yield from (" " * (_LABEL + 4) + self.paint(line, "2") for line in wrap(place, self.width - _LABEL - 4))
             label = ""
 
@@ -286,14 +297,20 @@ class _Writer:
 
     def wrapped(self, label: str, text: str, code: str = "2") -> Iterator[str]:
         head = self.label(label, code)
-        for line in wrap(
-            " ".join(text.split()),
-            self.width - _LABEL - 2,
-            break_long_words=False,
-            break_on_hyphens=False,
-        ) or [""]:
+        for line in fill(text, self.width - _LABEL - 2) or [""]:
             yield f"{head}{line}"
             head = " " * (_LABEL + 2)
+
+
+def fill(text: str, width: int) -> list[str]:
+    """Break a text at blanks into lines of at most ``width`` characters; a longer word has a line of its own."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def _run_of(subject_id: str) -> str:

@@ -23,12 +23,27 @@ if TYPE_CHECKING:
 READERS_BENEATH = {
     "trl": ("hf_trainer",),
     "llamafactory": ("hf_trainer",),
+    "ms_swift": ("hf_trainer",),
     "axolotl": ("hf_trainer",),
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
 
-LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers")
+NAMES_BENEATH = {
+    "axolotl": {
+        "bfloat16": "bf16",
+        "eval_batch_size": "per_device_eval_batch_size",
+        "float16": "fp16",
+        "micro_batch_size": "per_device_train_batch_size",
+        "optimizer": "optim",
+    },
+}
+"""Keys of a program that become a key of the program beneath under another name: stating one leaves no room for its default."""
+
+LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers", "transformers_model")
 """Libraries beneath the programs, whose defaults come last."""
+
+LEAVE_THE_MODEL_ALONE = {"hf_trainer", "trl", "accelerate", "deepspeed"}
+"""Programs that load a model as transformers does by default, unless their configuration says how."""
 
 PROGRAM_NAMES = {
     "accelerate_deepspeed": "accelerate",
@@ -37,8 +52,11 @@ PROGRAM_NAMES = {
     "hf_trainer": "the HF Trainer",
     "hf_trainer_fsdp": "the HF Trainer",
     "llamafactory": "LLaMA-Factory",
+    "ms_swift": "ms-swift",
+    "open_instruct": "open-instruct",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
+    "transformers_model": "transformers",
     "trl_model": "TRL's ModelConfig",
 }
 
@@ -61,7 +79,7 @@ def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[
             if name not in chain:
                 chain.append(name)
     keys = {key for document in documents for key in keys_of(document)}
-    if "hf_trainer" in chain and "fsdp" in keys:
+    if "hf_trainer" in chain and ("fsdp" in keys or ("axolotl" in chain and "fsdp_config" in keys)):
         chain.insert(chain.index("hf_trainer"), "hf_trainer_fsdp")
     if "trl" in chain and "model_name_or_path" in keys:
         chain.insert(chain.index("trl"), "trl_model")
@@ -105,7 +123,10 @@ def apply_defaults(
         scope: a scope over ``facts``.
         facts: grown in place.
     """
+    readers = tuple(readers)
     chain = reader_chain(readers, documents)
+    if LEAVE_THE_MODEL_ALONE.issuperset(readers):
+        chain.append("transformers_model")
     undecided = _left_to_trl(chain, documents, scope)
     for reader in chain:
         rows = scope.rules.section(f"defaults/{reader}")
@@ -132,11 +153,15 @@ def _left_to_trl(chain: Sequence[str], documents: Sequence[Document], scope: Fac
 
 def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
     """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
+    if reader == "transformers_model":  # whoever says how the model is loaded says it in words of transformers
+        return set().union(*map(keys_of, documents))
     base = {"hf_trainer_fsdp": "hf_trainer", "accelerate_deepspeed": "accelerate", "trl_model": "trl"}.get(
         reader, reader
     )
     about = {base, *(above for above, beneath in READERS_BENEATH.items() if base in beneath)}
     found = [keys_of(document) for document in documents if document.reader in about]
+    for names in (NAMES_BENEATH[above] for above in about if above != base and above in NAMES_BENEATH):
+        found += [{names[key] for key in keys if key in names} for keys in found]
     return set().union(*found) if found else None
 
 
@@ -153,7 +178,7 @@ class _Table:
         self.facts = facts
 
     def apply(self, undecided: set[str]) -> set[str]:
-        """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart."""
+        """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart or evaluated."""
         rows = [row for row in self.rows if row["fact"] not in undecided and self.fits_keys(row)]
         progress = True
         while progress:
@@ -161,7 +186,7 @@ class _Table:
             progress = any(settled)
         open_rows: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
-            if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) == _MAYBE:
+            if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) != _NO:
                 open_rows.setdefault(row["fact"], []).append(row)
         left = set()
         for name, candidates in open_rows.items():

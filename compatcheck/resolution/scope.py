@@ -29,8 +29,8 @@ COMPONENT_FACTS = {
 }
 """Components of ``affected`` and the facts that hold their versions."""
 
-STATED = {"set", "script", "configuration", "declared", "installed", "measured"}
-"""Origins that mean a person, a file or the machine itself said so, as opposed to a default or a derivation."""
+STATED = {"set", "script", "configuration", "model", "declared", "installed", "measured"}
+"""Origins that mean a person, a file, a model's file or the machine itself said so, as opposed to a default or a derivation."""
 
 
 def version_need(package: str) -> str:
@@ -69,9 +69,8 @@ class FactScope:
             return None
         return environment.packages.get(name) or environment.components.get(name)
 
-    def absent(self, name: str) -> bool | None:
+    def _absent(self, name: str, package: Package | None) -> bool | None:
         """Tell whether a package is known to be absent; None when nothing is known about it."""
-        package = self.package(name)
         if package is not None:
             return package.version is None and package.specifier == ABSENT
         known = self.environment is not None and self.environment.complete and name not in COMPONENT_FACTS
@@ -79,12 +78,12 @@ class FactScope:
 
     def in_range(self, name: str, bounds: Any) -> Verdict:  # noqa: ANN401 (compiled bounds)
         """Judge a package against compiled bounds, ``"present"`` or ``"absent"``."""
-        absent = self.absent(name)
-        if bounds == "present":
-            return "unknown" if absent is None and self.package(name) is None else "no" if absent else "yes"
-        if bounds == "absent":
-            return "yes" if absent else "no" if self.package(name) is not None else "unknown"
         package = self.package(name)
+        absent = self._absent(name, package)
+        if bounds == "present":
+            return "unknown" if absent is None and package is None else "no" if absent else "yes"
+        if bounds == "absent":
+            return "yes" if absent else "no" if package is not None else "unknown"
         if package is None or absent:
             return "no" if absent else "unknown"
         verdict: Verdict

@@ -154,7 +154,14 @@ def _text_part(rule: Rule) -> list[object]:
             for remedy in rule.remedies
         ],
         [{"type": reference.type, "url": reference.url, "date": reference.date} for reference in rule.references],
-        rule.probe,
+        None
+        if rule.probe is None
+        else {
+            "name": rule.probe.name,
+            "parameters": dict(rule.probe.parameters),
+            "metric": rule.probe.metric,
+            "baseline": None if rule.probe.baseline is None else dict(rule.probe.baseline),
+        },
         rule.evidence,
         rule.reason,
         rule.when,
@@ -197,6 +204,10 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
         )
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)
+        yield (
+            f"dates/{path.stem}",
+            {str(version): date for version, date in _data(path, "releases")[0]["releases"].items()},
+        )
     for path in sorted((directory / "_pins").glob("*.yaml")):
         yield f"pins/{path.stem}", load_strict(path)[0]
     if (directory / "_models.yaml").exists():

@@ -45,9 +45,7 @@ def _elements(parameters: Mapping[str, Any]) -> int:
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return the activations, and the weights where they are meant to stay."""
     activations = 2 * parameters["layers"] * parameters["batch"] * parameters["hidden_size"]
-    stay = parameters["world_size"] > 1 and (
-        parameters["default_window"] or not parameters["memory_efficient_linear"]
-    )
+    stay = parameters["world_size"] > 1 and (parameters["default_window"] or not parameters["memory_efficient_linear"])
     return {"alive_after_forward_bytes": activations + (2 * _elements(parameters) if stay else 0)}
 
 

@@ -38,6 +38,8 @@ class Interpreter:
     """Folders that come before its own site-packages, first wins."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Distribution → version, as far as it was asked for."""
+    requested: tuple[str, ...] = ()
+    """Distributions that were asked for; their versions are part of every measurement."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Variables of its own."""
 

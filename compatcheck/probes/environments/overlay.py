@@ -10,6 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import run
 from compatcheck.probes.cache import cache_directory
@@ -115,7 +118,8 @@ class Overlays:
             self._build(folder, requirements, exclude_newer)
         found = json.loads(manifest.read_text(encoding="utf-8"))["versions"]
         versions = {"python": self.base.version, "torch": self.base.versions["torch"], **found}
-        return Interpreter(python=self.base.python, paths=(str(folder),), versions=versions)
+        requested = tuple(canonicalize_name(Requirement(text).name) for text in requirements)
+        return Interpreter(python=self.base.python, paths=(str(folder),), versions=versions, requested=requested)
 
     def _build(self, folder: Path, requirements: Sequence[str], exclude_newer: str | None) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

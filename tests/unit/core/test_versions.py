@@ -21,7 +21,7 @@ from compatcheck.core.versions import (
     exact_version,
     is_source_build,
     judge,
-    nearest_releases,
+    nearest_release,
 )
 
 LEGACY_PACKAGING = Version(packaging.__version__) < Version("22")  # takes what came before PEP 440
@@ -220,11 +220,15 @@ def test_malformed_range_names_the_clause(text: str) -> None:
         ("rocm6.2", False),
         ("computecanada", False),
         ("cu12torch2.6", False),
+        ("abcdefab", False),
+        ("unknown.1", False),
         ("a1b2c3d", True),
         ("g1a2b3c4.d20250101", True),
         ("git1234", True),
         ("unknown", True),
         ("ubuntu.dirty", True),
+        ("ubuntu.unknown", True),
+        ("cu128.ga1b2c3d", True),
     ],
 )
 def test_source_builds_are_told_from_flavours(label: str, expected: bool) -> None:  # noqa: FBT001 (a table)
@@ -281,7 +285,14 @@ def test_pre_releases_count_only_when_the_requirement_names_one() -> None:
     ],
 )
 def test_nearest_good_releases(version: str, expected: tuple[str | None, str | None]) -> None:
-    assert nearest_releases(compile_specifier(">=0.16.0,<0.16.8"), version, DEEPSPEED) == expected
+    held = compile_specifier(">=0.16.0,<0.16.8")
+    assert tuple(nearest_release(held, version, DEEPSPEED, above=above) for above in (False, True)) == expected
+
+
+def test_the_nearest_release_is_one_that_is_allowed() -> None:
+    held, allowed = compile_specifier(">=0.16.0,<0.16.8"), compile_specifier(">=0.16.9")
+    assert nearest_release(held, "0.16.4", DEEPSPEED, above=True, allowed=allowed) == "0.16.9"
+    assert nearest_release(held, "0.16.4", DEEPSPEED, above=False, allowed=allowed) is None
 
 
 def test_import_stays_light() -> None:

@@ -1,0 +1,219 @@
+"""`compatcheck bisect`: which release broke it, and which one mended it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from compatcheck.cli import options, probing
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from compatcheck.core.bisection import Outcome
+    from compatcheck.rules.database import RuleSet
+
+
+@click.command("bisect", cls=options.GroupedCommand, short_help="Find the releases that broke and mended something.")
+@click.argument("name", metavar="PROBE")
+@click.option("--package", required=True, metavar="PACKAGE", help="Package whose releases are searched.")
+@click.option("--good", metavar="RELEASE", help="A release that is good: the search stays between this and --bad.")
+@click.option("--bad", metavar="RELEASE", help="A release that is bad.")
+@click.option("--versions", "specifier", metavar="SPEC", help="Only releases in this range: '>=0.14,<0.18'.")
+@click.option(
+    "--depth",
+    type=click.Choice(["minors", "until-found", "all"]),
+    default="until-found",
+    show_default=True,
+    help="minors: one release per minor version, and what lies between those that differ; until-found: more, while "
+    "all agree; all: every release.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Releases measured at a time.")
+@click.option("--dry-run", is_flag=True, help="Say which releases would be tested first, and build nothing.")
+@click.option(
+    "--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown)."
+)
+@probing.environment_options
+@probing.date_option
+@probing.measuring_options
+@click.option(
+    "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
+)
+@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+def command(
+    name: str,
+    package: str,
+    good: str | None,
+    bad: str | None,
+    specifier: str | None,
+    depth: str,
+    jobs: int,
+    dry_run: bool,
+    report: str | None,
+    python: str | None,
+    torch: str | None,
+    beside: tuple[str, ...],
+    installer: str | None,
+    exclude_newer: str,
+    backend: str | None,
+    parameters: tuple[str, ...],
+    timeout_seconds: float,
+    fresh: bool,
+    no_store: bool,
+    format_name: str,
+    quiet: bool,
+) -> int:
+    """Find every release of a package in which a probe's verdict changes.
+
+    The verdict is the probe's own: what it measures against what it derives for a healthy release. Results are kept as they
+    come; an interrupted search goes on where it was.
+
+    Exit code 1: a release in the range is bad. 0: none is. 3: none could be tested.
+    """
+    from compatcheck.core.bisection import Bisection, Outcome  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.bisect import Search, find_intervals, minors  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
+    from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
+
+    probe = find_probe(name)
+    varied = vary(probing.parse_parameters(parameters))
+    if len(varied) > 1:
+        msg = "a bisection takes one value per parameter"
+        raise UsageError(msg, hint="`compatcheck sweep` takes several")
+    task = make_task(probe, varied[0], backend)
+    rules = open_rules()
+    releases = choose_releases(rules, package, specifier, good, bad)
+    if dry_run:
+        firsts = [minor[0] for minor in minors(releases)]
+        click.echo(f"{len(releases)} releases of {package}; first {', '.join(dict.fromkeys((*firsts, releases[-1])))}")
+        return EXIT_CLEAN
+    overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
+    progress = probing.Progress(None, quiet=quiet)
+    laboratory = Laboratory(
+        overlays=overlays,
+        package=package,
+        store=probing.open_store(wanted=not no_store),
+        beside=beside,
+        dates=probing.choose_dates(exclude_newer, package, rules, releases, with_uv=overlays.installer.name == "uv"),
+        timeout_seconds=timeout_seconds,
+        fresh=fresh,
+        jobs=jobs,
+        progress=progress,
+    )
+    measured = {}
+
+    def judge(versions: Sequence[str]) -> Iterator[Outcome]:
+        for version, (measurement,) in laboratory.measure_all(versions, [task]):
+            verdict, value, _ = probe.judge(measurement)
+            measured[version] = measurement
+            yield Outcome(version=version, verdict=verdict, value=value, reason=measurement.reason)  # type: ignore[arg-type]
+
+    search = Search(releases, judge)
+    _check_ends(search, good, bad)
+    search.run(depth=depth)
+    progress.close()
+    tested = search.tested()
+    found = Bisection(
+        probe=probe.name,
+        package=package,
+        metric=probe.module.METRIC,
+        predicted=probe.module.predict(task.parameters).get(probe.module.METRIC),
+        tolerance=probe.module.tolerance(task.parameters),
+        tested=tested,
+        intervals=find_intervals(tested),
+        transitions=search.transitions(),
+        untested=search.untested(),
+        older=search.older,
+    )
+    from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters import bisection  # noqa: PLC0415 (beside its use)
+
+    sides = list(dict.fromkeys(side for change in found.transitions for side in (change.before, change.after)))
+    if report is not None or format_name == "markdown":
+        text = bisection.format_upstream(
+            found,
+            title=probe.title,
+            derivation=probe.documentation.partition("\n")[2],
+            measurements=[measured[version] for version in sides],
+            script=make_script(task),
+        )
+        if report is not None:
+            with open(report, "w", encoding="utf-8") as file:
+                file.write(text)
+        if format_name == "markdown":
+            click.echo(text, nl=False)
+    if format_name == "text":
+        click.echo(bisection.format_text(found), nl=False)
+    elif format_name == "json":
+        import json  # noqa: PLC0415 (one format)
+
+        click.echo(json.dumps(bisection.to_json(found), indent=2))
+    verdicts = {one.verdict for one in tested}
+    if "bad" in verdicts:
+        return EXIT_FINDINGS
+    return EXIT_CLEAN if "good" in verdicts else EXIT_NOTHING_TO_CHECK
+
+
+def choose_releases(
+    rules: RuleSet,
+    package: str,
+    specifier: str | None,
+    good: str | None = None,
+    bad: str | None = None,
+) -> list[str]:
+    """Return the final releases of a package in a range, oldest first; with two ends, those between them.
+
+    Raises:
+        UsageError: the package has no snapshot of releases, an end is none of them, or the range is empty.
+    """
+    from packaging.version import Version  # noqa: PLC0415 (beside its use)
+
+    from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains  # noqa: PLC0415 (beside its use)
+
+    known = [release for release in rules.releases(package) if not Version(release).is_prerelease]
+    if not known:
+        names = sorted(name.partition("/")[2] for base in rules.databases for name in base.sections("releases/"))
+        msg = f"no releases of {package!r} are known"
+        raise UsageError(msg, hint=f"known: {', '.join(names)}")
+    for end in (good, bad):
+        if end is not None and end not in known:
+            msg = f"{end} is no release of {package}"
+            raise UsageError(msg, hint=f"the newest is {known[-1]}")
+    try:
+        bounds = compile_specifier(specifier) if specifier else None
+    except InvalidSpecifierError as error:
+        msg = f"--versions {specifier!r}: {error}"
+        raise UsageError(msg) from None
+    ends = sorted(known.index(end) for end in (good, bad) if end is not None)
+    if len(ends) == 2:
+        known = known[ends[0] : ends[1] + 1]
+    chosen = [release for release in known if bounds is None or contains(bounds, release) == "yes"]
+    if not chosen:
+        msg = f"no release of {package} lies in {specifier}"
+        raise UsageError(msg)
+    return chosen
+
+
+def _check_ends(search: object, good: str | None, bad: str | None) -> None:
+    """Test the releases a person called good and bad, and refuse to go on when they are not.
+
+    Raises:
+        UsageError: one of them is not what it was said to be.
+    """
+    from compatcheck.probes.bisect import Search  # noqa: PLC0415 (beside its use)
+
+    assert isinstance(search, Search)  # noqa: S101 (for the type checker)
+    for version, wanted in ((good, "good"), (bad, "bad")):
+        if version is None:
+            continue
+        search.test(version)
+        tested = search.found[version]
+        if tested.verdict != wanted:
+            why = f": {tested.reason}" if tested.reason else ""
+            msg = f"{version} was to be {wanted} and is {tested.verdict}{why}"
+            raise UsageError(msg, hint="the verdict is the probe's; leave the option out to search all releases")

@@ -1,0 +1,246 @@
+"""What the measuring commands share: options, the interpreter they measure in, parameters and the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from compatcheck.cli.options import _apply, _option
+from compatcheck.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.probes.environments.overlay import Base, Overlays
+    from compatcheck.probes.laboratory import Store
+    from compatcheck.rules.database import RuleSet
+
+ENVIRONMENT = "Environment"
+MEASURING = "Measuring"
+OUTPUT = "Output"
+
+environment_options = _apply(
+    [
+        _option(
+            ENVIRONMENT,
+            "--python",
+            metavar="PYTHON",
+            help="Interpreter with torch that releases are laid over; nothing is installed into it. "
+            "Default: this one, else the active one, where it has torch.",
+        ),
+        _option(
+            ENVIRONMENT,
+            "--torch",
+            metavar="RELEASE",
+            help="Build such an interpreter instead, with this release of torch: 2.13.0+cpu. Needs uv.",
+        ),
+        _option(
+            ENVIRONMENT,
+            "--with",
+            "beside",
+            metavar="REQUIREMENT",
+            multiple=True,
+            help="Further package in every environment: transformers==4.57.6; repeatable.",
+        ),
+        _option(
+            ENVIRONMENT,
+            "--installer",
+            type=click.Choice(["uv", "pip"]),
+            help="Default: uv where there is one.",
+        ),
+    ]
+)
+
+date_option = _option(
+    ENVIRONMENT,
+    "--exclude-newer",
+    metavar="DATE|release|never",
+    default="release",
+    show_default=True,
+    help="Dependencies no newer than this; release: than the day each release came out (with uv).",
+)
+
+measuring_options = _apply(
+    [
+        _option(
+            MEASURING,
+            "--backend",
+            type=click.Choice(["fake", "cpu", "cuda"]),
+            help="Default: the first that the probe names.",
+        ),
+        _option(
+            MEASURING,
+            "--param",
+            "parameters",
+            metavar="NAME=VALUE[,VALUE]",
+            multiple=True,
+            help="Parameter of the probe; several values are measured one after another; repeatable.",
+        ),
+        _option(
+            MEASURING,
+            "--timeout",
+            "timeout_seconds",
+            metavar="SECONDS",
+            type=click.FloatRange(min=1),
+            default=180.0,
+            show_default=True,
+            help="Time for one measurement.",
+        ),
+        _option(MEASURING, "--fresh", is_flag=True, help="Measure again what was measured before."),
+        _option(MEASURING, "--no-store", is_flag=True, help="Keep nothing, and look nothing up."),
+    ]
+)
+
+
+class EnvironmentChoice(NamedTuple):
+    """How the person wants environments to be made."""
+
+    python: str | None
+    torch: str | None
+    beside: tuple[str, ...]
+    installer: str | None
+
+    def base(self) -> Base:
+        """Find or build the interpreter with torch.
+
+        Raises:
+            UsageError: there is none.
+            UnbuildableError: it could not be built.
+        """
+        from compatcheck.probes.environments.overlay import Base, build_base  # noqa: PLC0415 (beside its use)
+
+        if self.torch is not None:
+            return build_base(self.torch, python=self.python)
+        if self.python is not None:
+            return Base(self.python)
+        for candidate in _candidates():
+            try:
+                return Base(candidate)
+            except UsageError:
+                continue
+        msg = "no interpreter with torch was found"
+        raise UsageError(msg, hint="name one: --python PYTHON, or build one: --torch 2.13.0+cpu (needs uv)")
+
+    def overlays(self) -> Overlays:
+        """Return the overlays over that interpreter."""
+        from compatcheck.probes.environments.installer import find_installer  # noqa: PLC0415 (beside its use)
+        from compatcheck.probes.environments.overlay import Overlays  # noqa: PLC0415 (beside its use)
+
+        return Overlays(self.base(), installer=find_installer(self.installer))
+
+
+def _candidates() -> list[str]:
+    prefix = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    found = [sys.executable, os.path.join(prefix, "bin", "python") if prefix else None, shutil.which("python3")]
+    return list(dict.fromkeys(path for path in found if path and os.path.exists(path)))
+
+
+def parse_parameters(given: Sequence[str]) -> dict[str, list[Any]]:
+    """Parse ``NAME=VALUE[,VALUE]``: each value is JSON, or a plain word.
+
+    Raises:
+        UsageError: no ``=``, or a name twice.
+    """
+    parsed: dict[str, list[Any]] = {}
+    for text in given:
+        name, separator, values = text.partition("=")
+        if not separator or not name.strip() or name.strip() in parsed:
+            msg = f"--param {text!r} is not NAME=VALUE" if not separator else f"--param {name} is given twice"
+            raise UsageError(msg, hint="as --param layers=4 or --param layers=4,8")
+        parsed[name.strip()] = [_value(value) for value in values.split(",")]
+    return parsed
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 (a parameter)
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()
+
+
+def choose_dates(
+    wanted: str, package: str, rules: RuleSet, releases: Sequence[str], *, with_uv: bool
+) -> Mapping[str, str]:
+    """Return release → date for the dependencies.
+
+    Raises:
+        UsageError: neither a date nor one of the words.
+    """
+    if wanted == "never" or (wanted == "release" and not with_uv):
+        return {}
+    if wanted == "release":
+        known = rules.dates(package)
+        return {release: _day_after(known[release]) for release in releases if release in known}
+    from datetime import date  # noqa: PLC0415 (beside its use)
+
+    try:
+        date.fromisoformat(wanted)
+    except ValueError:
+        msg = f"--exclude-newer {wanted!r} is no date"
+        raise UsageError(msg, hint="as 2025-05-19, or `release`, or `never`") from None
+    return dict.fromkeys(releases, wanted)
+
+
+def _day_after(day: str) -> str:
+    """Return the next day: a release's own files must not be too new for its own date."""
+    from datetime import date, timedelta  # noqa: PLC0415 (beside its use)
+
+    return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+
+
+def open_store(*, wanted: bool) -> Store | None:
+    """Open the person's store of measurements."""
+    if not wanted:
+        return None
+    from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (beside its use)
+
+    return EvidenceStore()
+
+
+class Progress:
+    """One line per result on standard error, and an estimate of what is left."""
+
+    def __init__(self, total: int | None, *, quiet: bool) -> None:
+        """Start counting.
+
+        Args:
+            total: how many results there will be, None when that is not known.
+            quiet: show nothing.
+        """
+        import time  # noqa: PLC0415 (beside its use)
+
+        self.total = total
+        self.done = 0
+        self.quiet = quiet
+        self._clock = time.monotonic
+        self._start = time.monotonic()
+        self._live = sys.stderr.isatty()
+
+    def __call__(self, version: str, measurement: Measurement) -> None:
+        """Show one result."""
+        self.done += 1
+        if self.quiet:
+            return
+        seconds = self._clock() - self._start
+        left = f", about {self._duration(seconds / self.done * (self.total - self.done))} left" if self.total else ""
+        count = f"{self.done}/{self.total}" if self.total else str(self.done)
+        text = f"[{count}{left}] {version} {measurement.probe}: {measurement.status}"
+        if measurement.reason and measurement.status != "ok":
+            text += f" ({measurement.reason})"
+        width = min(shutil.get_terminal_size().columns, 160) - 1
+        click.echo(("\r" + text[:width].ljust(width)) if self._live else text, err=True, nl=not self._live)
+
+    def close(self) -> None:
+        """End the line."""
+        if self._live and self.done and not self.quiet:
+            click.echo(err=True)
+
+    @staticmethod
+    def _duration(seconds: float) -> str:
+        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -1,0 +1,117 @@
+"""`compatcheck sweep`: probes over many releases, and where their numbers change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from compatcheck.cli import options, probing
+from compatcheck.cli.bisect import choose_releases
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
+
+if TYPE_CHECKING:
+    from compatcheck.core.measurement import Measurement
+
+
+@click.command(
+    "sweep", cls=options.GroupedCommand, short_help="Measure probes over many releases and find what changed."
+)
+@click.argument("names", nargs=-1, required=True, metavar="PROBE...")
+@click.option("--package", required=True, metavar="PACKAGE", help="Package whose releases are measured.")
+@click.option("--versions", "specifier", metavar="SPEC", help="Only releases in this range: '>=4.30'.")
+@click.option("--every-metric", is_flag=True, help="Compare every phase and result, not each probe's headline alone.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Releases measured at a time.")
+@click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
+@click.option(
+    "--drafts",
+    type=click.Path(file_okay=False),
+    help="Write a draft rule and its evidence for each change, into this directory.",
+)
+@click.option("--export", type=click.Path(dir_okay=False), help="Write all measurements to this file (JSON lines).")
+@probing.environment_options
+@probing.date_option
+@probing.measuring_options
+@click.option(
+    "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
+)
+@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+def command(
+    names: tuple[str, ...],
+    package: str,
+    specifier: str | None,
+    every_metric: bool,
+    jobs: int,
+    dry_run: bool,
+    drafts: str | None,
+    export: str | None,
+    python: str | None,
+    torch: str | None,
+    beside: tuple[str, ...],
+    installer: str | None,
+    exclude_newer: str,
+    backend: str | None,
+    parameters: tuple[str, ...],
+    timeout_seconds: float,
+    fresh: bool,
+    no_store: bool,
+    format_name: str,
+    quiet: bool,
+) -> int:
+    """Measure every combination of probes and parameters in every release, and say where numbers change.
+
+    One process per release runs all combinations that can share one. Results are kept as they come; an interrupted sweep goes
+    on where it was.
+
+    Exit code 1: a number changed. 0: none did. 3: nothing could be measured.
+    """
+    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.sweep import collect_series, find_changes, group_changes, vary  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters import sweep as reporter  # noqa: PLC0415 (beside its use)
+    from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
+
+    given = probing.parse_parameters(parameters)
+    tasks = []
+    for name in names:
+        probe = find_probe(name)
+        # A parameter that only some of the probes have is theirs alone.
+        own = {key: values for key, values in given.items() if len(names) == 1 or key in probe.module.DEFAULTS}
+        tasks += [make_task(probe, one, backend) for one in vary(own)]
+    rules = open_rules()
+    releases = choose_releases(rules, package, specifier)
+    if dry_run:
+        click.echo(f"{len(releases)} releases of {package} x {len(tasks)} measurements: {', '.join(releases)}")
+        return EXIT_CLEAN
+    overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
+    progress = probing.Progress(len(releases) * len(tasks), quiet=quiet)
+    laboratory = Laboratory(
+        overlays=overlays,
+        package=package,
+        store=probing.open_store(wanted=not no_store),
+        beside=beside,
+        dates=probing.choose_dates(exclude_newer, package, rules, releases, with_uv=overlays.installer.name == "uv"),
+        timeout_seconds=timeout_seconds,
+        fresh=fresh,
+        jobs=jobs,
+        progress=progress,
+    )
+    results: dict[str, list[Measurement]] = dict(laboratory.measure_all(releases, tasks))
+    progress.close()
+    if export is not None:
+        from compatcheck.evidence.files import write_measurements  # noqa: PLC0415 (beside its use)
+
+        write_measurements(export, [one for measured in results.values() for one in measured if one.device != "none"])
+    series = collect_series(tasks, results, every_metric=every_metric)
+    groups = group_changes(find_changes(series))
+    if drafts is not None:
+        from compatcheck.probes.drafts import write_drafts  # noqa: PLC0415 (beside its use)
+
+        for path in write_drafts(drafts, package, groups, results):
+            click.echo(path, err=True)
+    formats = {"text": reporter.format_text, "json": reporter.format_json, "markdown": reporter.format_markdown}
+    click.echo(formats[format_name](package, series, groups, results), nl=False)
+    if not series:
+        return EXIT_NOTHING_TO_CHECK
+    return EXIT_FINDINGS if groups else EXIT_CLEAN

@@ -1,0 +1,127 @@
+"""What a bisection found: for a terminal, as JSON, and as a report ready to file upstream."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.units import format_bytes
+from compatcheck.reporters.measurement import describe_versions, show_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compatcheck.core.bisection import Bisection, Transition
+    from compatcheck.core.measurement import Measurement
+
+
+def format_text(found: Bisection) -> str:
+    """Format for a terminal: every release tested, then what changed where, then what such a search can miss."""
+    lines = [f"{found.probe} over {found.package}: {found.metric}", ""]
+    if found.predicted is not None:
+        allowed = (
+            f", bad above {show_quantity(found.metric, found.predicted + found.tolerance)}" if found.tolerance else ""
+        )
+        lines += [f"  healthy: {show_quantity(found.metric, found.predicted)}{allowed}", ""]
+    width = max((len(one.version) for one in found.tested), default=0)
+    for one in found.tested:
+        detail = (one.reason or "")[:60] if one.verdict == "skipped" else show_quantity(found.metric, one.value)
+        lines.append(f"  {one.version:<{width}}  {one.verdict:<7}  {detail}".rstrip())
+    lines.append("")
+    for transition in found.transitions:
+        lines.append(f"  {describe_transition(transition)}")
+    if not found.transitions:
+        verdicts = {one.verdict for one in found.tested} - {"skipped"}
+        lines.append(f"  all tested releases are {verdicts.pop()}" if verdicts else "  no release could be tested")
+    lines += [f"  {line}" for line in describe_limits(found)]
+    return "\n".join(lines) + "\n"
+
+
+def describe_transition(transition: Transition) -> str:
+    """Say between which releases something changed."""
+    what = "introduced in" if transition.kind == "introduced" else "fixed in"
+    text = f"{what} {transition.after} ({transition.before} is {'good' if transition.kind == 'introduced' else 'bad'})"
+    if transition.between:
+        text += f", or in {', '.join(transition.between)}, which could not be tested"
+    return text
+
+
+def describe_limits(found: Bisection) -> list[str]:
+    """Say what was not looked at and what that can hide."""
+    lines = []
+    if found.untested:
+        lines.append(
+            f"{len(found.untested)} releases between two of the same verdict were not tested: "
+            "a change that was undone there is not seen (--depth all tests them)"
+        )
+    if found.older:
+        lines.append(found.older)
+    return lines
+
+
+def to_json(found: Bisection) -> dict[str, Any]:
+    """Return the bisection as JSON data; ``from`` and ``to`` are the ends of an interval."""
+    data = asdict(found)
+    data["intervals"] = [
+        {"from": interval.first, "to": interval.last, "verdict": interval.verdict} for interval in found.intervals
+    ]
+    return data
+
+
+def format_upstream(
+    found: Bisection,
+    *,
+    title: str,
+    derivation: str,
+    measurements: Sequence[Measurement],
+    script: str | None,
+) -> str:
+    """Format a report for the maintainers of the package, in Markdown.
+
+    Args:
+        found: the bisection.
+        title: what the probe measures.
+        derivation: why a healthy release measures what is predicted.
+        measurements: those of the releases on both sides of each transition.
+        script: a program that measures the same without compatcheck.
+    """
+    changes = "; ".join(describe_transition(transition) for transition in found.transitions) or "no change found"
+    lines = [f"# {found.package}: {changes}", "", title, ""]
+    lines += ["| release | verdict | " + found.metric + " |", "|---|---|---|"]
+    for one in found.tested:
+        value = "" if one.value is None else _exact(found.metric, one.value)
+        lines.append(f"| {one.version} | {one.verdict} | {value or (one.reason or '')[:80]} |")
+    lines.append("")
+    if found.predicted is not None:
+        lines += [f"A healthy release measures {_exact(found.metric, found.predicted)}.", ""]
+    lines += [f"- {line}" for line in describe_limits(found)]
+    if measurements:
+        lines += [
+            "",
+            "## Memory by phase",
+            "",
+            "| release | phase | peak | at its end | operator at the peak |",
+            "|---|---|---|---|---|",
+        ]
+        for measurement in measurements:
+            release = measurement.versions.get(found.package, "?")
+            for phase in measurement.phases:
+                peak = "" if phase.peak_allocated_bytes is None else format_bytes(phase.peak_allocated_bytes)
+                operator = phase.peak_operator or ""
+                lines.append(f"| {release} | {phase.name} | {peak} | {format_bytes(phase.live_bytes)} | {operator} |")
+        first = measurements[0]
+        lines += [
+            "",
+            f"Measured with {describe_versions(first.versions)} on {first.device}; counted: {first.accounting}.",
+        ]
+        if first.command:
+            lines += ["", "Again, with compatcheck:", "", "```", first.command, "```"]
+    lines += ["", "## What is measured, and why that number", "", derivation.strip()]
+    if script:
+        lines += ["", "## Reproduction without compatcheck", "", "```python", script.rstrip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _exact(metric: str, value: float) -> str:
+    shown = show_quantity(metric, value)
+    return f"{int(value):,} B ({shown})" if metric.endswith("_bytes") and float(value).is_integer() else shown
