@@ -1,15 +1,15 @@
 """Bytes that a step of DeepSpeed ZeRO-1/2 with the optimizer on the host takes on the device for a moment.
 
-An engine with `offload_optimizer` on the CPU is trained around a stack of linear layers, and its step is watched. On CUDA the rise of
-the allocator's peak during the step is measured. On a CPU host and device are the same memory and `Tensor.to` of the
-device returns its own tensor: there each `Tensor.to` that names the device is made to copy, as it would between two memories, and
-the copies alive at once are counted (tensors of one element, norms and flags, aside).
+An engine with `offload_optimizer` on the CPU is trained around a stack of linear layers, and its step is watched. On CUDA
+the rise of the allocator's peak during the step is measured. On a CPU host and device are the same memory and `Tensor.to`
+of the device returns its own tensor: there each `Tensor.to` that names the device is made to copy, as it would between two
+memories, and the copies alive at once are counted (tensors of one element, norms and flags, aside).
 
-Prediction. The updated float32 partition is cast into a 16-bit buffer on the host and that is copied into the weights in place:
-nothing is allocated on the device, ``device_transient_bytes`` = 0. From 0.14.1 to 0.16.9 the float32 partition itself is copied to the
-device first, 4 bytes x parameters / world_size (https://github.com/deepspeedai/DeepSpeed/pull/7309). The host side of the fix,
-``host_buffer_bytes`` = 2 bytes x parameters / world_size, is what the engine holds under
-``param_buffer_of_bit16_for_cpu_offload_groups``. Never run on CUDA.
+Prediction. The updated float32 partition is cast into a 16-bit buffer on the host and that is copied into the weights in
+place: nothing is allocated on the device, ``device_transient_bytes`` = 0. From 0.14.1 to 0.16.9 the float32 partition
+itself is copied to the device first, 4 bytes x parameters / world_size
+(https://github.com/deepspeedai/DeepSpeed/pull/7309). The host side of the fix, ``host_buffer_bytes`` = 2 bytes x parameters
+/ world_size, is what the engine holds under ``param_buffer_of_bit16_for_cpu_offload_groups``. Never run on CUDA.
 """
 
 from __future__ import annotations
