@@ -67,7 +67,9 @@ def plan(
     else:
         reason = f"no release of {', '.join(_packages(rule)) or 'any package'} can be installed here for it"
         return Confirmation(rule_id=rule.id, verdict="inconclusive", reason=reason, probe=probe.name)
-    affected = [release for release in releases if any(contains(one, release) == "yes" for one in bounds if one is not None)]
+    affected = [
+        release for release in releases if any(contains(one, release) == "yes" for one in bounds if one is not None)
+    ]
     bad = suspect or (affected[-1] if affected else None)
     if bad is None:
         return Confirmation(
