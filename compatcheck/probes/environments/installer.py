@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TIMEOUT_SECONDS = 900.0
-SHARED = ("torch", "torchvision", "torchaudio", "triton", "nvidia-*")
+SHARED = (
+    *("torch", "torchvision", "torchaudio", "triton", "nvidia-*"),
+    # What torch itself needs: an older release of one, in front of the base's, would keep torch from being imported.
+    *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "setuptools", "sympy", "typing-extensions"),
+)
 """Distributions that come from the base and are never installed into an overlay."""
 
 
