@@ -82,6 +82,11 @@ def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: 
     module = probe.module
     click.echo(f"{probe.name} ({probe.hash})\n\n{probe.documentation}\n")
     click.echo(f"needs: {', '.join(('torch', *module.PACKAGES))}\nback ends: {', '.join(module.BACKENDS)}")
+    from compatcheck.probes.backends import BACKENDS  # noqa: PLC0415 (beside its use)
+
+    for backend_name in module.BACKENDS:
+        back_end = BACKENDS[backend_name]
+        click.echo(f"  {back_end.name}: counts {back_end.measures};\n    cannot say: {back_end.cannot}")
     click.echo("parameters: " + ", ".join(f"{key}={value}" for key, value in module.DEFAULTS.items()))
     for metric, value in module.predict(module.DEFAULTS).items():
         mark = " (decides the verdict)" if metric == module.METRIC else ""

@@ -54,6 +54,24 @@ def closing_line(report: Report) -> str:
     return f"compatcheck: {', '.join(parts)} · {database}{policy} · {report.seconds:.2f} s"
 
 
+def closing_lines(report: Report, width: int) -> list[str]:
+    """Return the closing line, broken between its parts where it is longer than ``width`` characters."""
+    lines: list[str] = []
+    for part in closing_line(report).split(" · "):
+        if lines and len(lines[-1]) + len(part) + 3 <= width:
+            lines[-1] += f" · {part}"
+            continue
+        for index, count in enumerate(part.split(", ")):
+            if index and len(lines[-1]) + len(count) + 3 <= width:  # the comma between them and one behind it
+                lines[-1] += f", {count}"
+            elif index:
+                lines[-1] += ","
+                lines.append(f"  {count}")
+            else:
+                lines.append(f"  {count}" if lines else count)
+    return lines
+
+
 def worst_first(finding: Finding) -> tuple[int, int, int, int, str, str]:
     """Order findings over all subjects: what fails the run first, then certain before possible, severity, size."""
     worst = finding.impact.high_bytes if finding.impact is not None and finding.impact.high_bytes else 0

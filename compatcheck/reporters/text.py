@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.summary import (
-    closing_line,
+    closing_lines,
     fact_text,
     measured_text,
     needs_text,
@@ -76,7 +76,9 @@ class _Writer:
                 yield from self.wrapped("waiver", note)
             if report.skipped or report.waiver_notes:
                 yield ""
-        yield closing_line(report)
+        else:
+            yield from (f"WAIVER {note}" for note in report.waiver_notes)
+        yield from closing_lines(report, self.width)
 
     def subject(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
         shown = [finding for finding in findings if finding.suppressed is None]

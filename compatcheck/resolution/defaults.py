@@ -39,8 +39,11 @@ NAMES_BENEATH = {
 }
 """Keys of a program that become a key of the program beneath under another name: stating one leaves no room for its default."""
 
-LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers")
+LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers", "transformers_model")
 """Libraries beneath the programs, whose defaults come last."""
+
+LEAVE_THE_MODEL_ALONE = {"hf_trainer", "trl", "accelerate", "deepspeed"}
+"""Programs that load a model as transformers does by default, unless their configuration says how."""
 
 PROGRAM_NAMES = {
     "accelerate_deepspeed": "accelerate",
@@ -53,6 +56,7 @@ PROGRAM_NAMES = {
     "open_instruct": "open-instruct",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
+    "transformers_model": "transformers",
     "trl_model": "TRL's ModelConfig",
 }
 
@@ -119,7 +123,10 @@ def apply_defaults(
         scope: a scope over ``facts``.
         facts: grown in place.
     """
+    readers = tuple(readers)
     chain = reader_chain(readers, documents)
+    if LEAVE_THE_MODEL_ALONE.issuperset(readers):
+        chain.append("transformers_model")
     undecided = _left_to_trl(chain, documents, scope)
     for reader in chain:
         rows = scope.rules.section(f"defaults/{reader}")
@@ -146,6 +153,8 @@ def _left_to_trl(chain: Sequence[str], documents: Sequence[Document], scope: Fac
 
 def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
     """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
+    if reader == "transformers_model":  # whoever says how the model is loaded says it in words of transformers
+        return set().union(*map(keys_of, documents))
     base = {"hf_trainer_fsdp": "hf_trainer", "accelerate_deepspeed": "accelerate", "trl_model": "trl"}.get(
         reader, reader
     )

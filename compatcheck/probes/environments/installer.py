@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -18,8 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TIMEOUT_SECONDS = 900.0
-SHARED = ("torch", "torchvision", "torchaudio", "triton", "nvidia-*")
+SHARED = (
+    *("torch", "torchvision", "torchaudio", "triton", "nvidia-*"),
+    # What torch itself needs: an older release of one, in front of the base's, would keep torch from being imported.
+    *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "setuptools", "sympy", "typing-extensions"),
+)
 """Distributions that come from the base and are never installed into an overlay."""
+
+
+_FRAME = " │×╰─▶\t"
+_RAISED = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)\b: \S")
 
 
 class UnbuildableError(CompatcheckError):
@@ -80,7 +90,7 @@ class Pip:
         if exclude_newer:
             msg = "pip cannot leave out releases by date"
             raise UsageError(msg, hint="install uv (compatcheck[bisect])")
-        pip = [python, "-m", "pip"]
+        pip = _pip_for(python)
         environ = _build_environ({})
         with tempfile.TemporaryDirectory(prefix="compatcheck-pip-") as scratch:
             report = os.path.join(scratch, "report.json")
@@ -112,6 +122,19 @@ def find_installer(name: str | None = None) -> Installer:
     return Pip()
 
 
+def _pip_for(python: str) -> list[str]:
+    """Return a pip that installs for an interpreter: its own, else that of another interpreter (`pip --python`).
+
+    Raises:
+        UsageError: there is no pip anywhere.
+    """
+    for owner in dict.fromkeys((python, sys.executable, shutil.which("python3") or python)):
+        if run([owner, "-m", "pip", "--version"], timeout_seconds=30).succeeded:
+            return [owner, "-m", "pip"] if owner == python else [owner, "-m", "pip", "--python", python]
+    msg = "there is neither uv nor pip to install releases with"
+    raise UsageError(msg, hint="pip install 'compatcheck[bisect]' brings uv")
+
+
 def _is_shared(name: str) -> bool:
     from packaging.utils import canonicalize_name  # noqa: PLC0415 (beside its use)
 
@@ -137,6 +160,15 @@ def _build_environ(extra: Mapping[str, str]) -> dict[str, str]:
 
 def _check(completed: Completed) -> None:
     if not completed.succeeded:
-        lines = [line.strip(" │×╰─▶\t") for line in redact(completed.output).splitlines() if line.strip(" │×╰─▶\t")]
-        reason = completed.failure or " ".join(lines)[:600] or f"exit code {completed.returncode}"
-        raise UnbuildableError(reason)
+        raise UnbuildableError(completed.failure or _explain(completed))
+
+
+def _explain(completed: Completed) -> str:
+    """Find the line that says why: the last exception of a build, else what the installer began with."""
+    home = os.path.expanduser("~")
+    text = redact(completed.output).replace(home, "~") if len(home) > 1 else redact(completed.output)
+    lines = [line.strip(_FRAME) for line in text.splitlines() if line.strip(_FRAME)]
+    raised = [line for line in lines if _RAISED.match(line)]
+    if raised:
+        return f"its build fails: {raised[-1][:300]}"
+    return " ".join(lines)[:600] or f"exit code {completed.returncode}"

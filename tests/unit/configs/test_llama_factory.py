@@ -199,7 +199,7 @@ def test_code_that_no_rule_describes_is_said(key: str) -> None:
         ({"flash_attn": "fa9"}, "known: disabled, off, sdpa, fa2, fa3, true, false"),
         ({"quantization_bit": 3}, "expected 4 or 8"),
         ({"disable_gradient_checkpointing": "perhaps"}, "expected true or false"),
-        ({"cutoff_len": "long"}, "expected a whole number, not negative"),
+        ({"cutoff_len": "long"}, "expected a whole number from 1 on"),
         ({"model_name_or_path": ["a", "b"]}, "expected the path or hub id of a model"),
     ],
 )
