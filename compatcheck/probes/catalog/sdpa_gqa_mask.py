@@ -3,7 +3,9 @@
 The call is made as transformers makes it: ``enable_gqa`` where there are fewer key than query heads, an additive mask
 of batch x 1 x S x S in the dtype of the queries for ``mask: padding`` (it is alive before and not counted),
 ``is_causal`` for ``mask: none``. Forward and backward run at three lengths, S, 2 S and 3 S; what grows with the
-length alone drops out of the second difference of the peaks, 2 x what the scores of length S take.
+length alone drops out of the second difference of the peaks, 2 x what the scores of length S take. ``cudnn: false``
+leaves cuDNN's kernel out, which else may step in where flash and memory-efficient refuse. ``before_ampere`` runs only
+on GPUs below compute capability 8, which have neither flash nor cuDNN kernels.
 
 Prediction. A healthy release has a fused kernel for every one of these calls, which keeps no scores: ``score_bytes``
 is 0, and ``kernel`` is not 0 (0 math, 1 flash, 2 memory-efficient, 3 cuDNN, as `torch.nn.attention.SDPBackend` counts
@@ -36,6 +38,8 @@ DEFAULTS: Mapping[str, Any] = {
     "kv_heads": 8,
     "head_dim": 64,
     "length": 512,
+    "cudnn": True,
+    "before_ampere": False,
 }
 SIZES: tuple[Mapping[str, Any], ...] = (
     {},
@@ -44,9 +48,11 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"mask": "none", "head_dim": 512},
     {"kv_heads": 16},
     {"kv_heads": 16, "head_dim": 320},
-    {"dtype": "float32"},
+    {"cudnn": False},
+    {"dtype": "float32", "kv_heads": 16},
 )
 METRIC = "score_bytes"
+ALONE = True  # it may switch a kernel off
 
 
 def _scores(parameters: Mapping[str, Any]) -> int:
@@ -65,7 +71,7 @@ def tolerance(parameters: Mapping[str, Any]) -> float:
 
 def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the run at the smallest length in the vocabulary's names."""
-    return {
+    described = {
         "model.attn_implementation": "sdpa",
         "model.num_attention_heads": parameters["heads"],
         "model.num_key_value_heads": parameters["kv_heads"],
@@ -77,6 +83,9 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         # The call is made whatever transformers would decide.
         "env.TRANSFORMERS_SDPA_FORCE_GQA": "1",
     }
+    if parameters["before_ampere"]:
+        described["hardware.compute_capability"] = 7.5
+    return described
 
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
@@ -84,6 +93,14 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     import torch
     import torch.nn.functional as F  # noqa: N812 (the name everyone uses)
 
+    capability = torch.cuda.get_device_capability()
+    if parameters["before_ampere"] and capability[0] >= 8:
+        recorder.unsupported(
+            f"this GPU has compute capability {capability[0]}.{capability[1]}; asked for is one below 8"
+        )
+    switch = getattr(torch.backends.cuda, "enable_cudnn_sdp", None)
+    if not parameters["cudnn"] and switch is not None:
+        switch(False)
     grouped = parameters["kv_heads"] != parameters["heads"]
     options: dict[str, Any] = {}
     if grouped:
@@ -139,9 +156,8 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         recorder.result("kernel", chosen)
         recorder.result("falls_back_to_math", int(chosen == 0))
         names = {0: "math", 1: "flash", 2: "memory-efficient", 3: "cuDNN"}
-        recorder.note(
-            f"{names.get(chosen, str(chosen))} kernel on compute capability {torch.cuda.get_device_capability()}"
-        )
+        name = names.get(chosen, str(chosen))
+        recorder.note(f"{name} kernel on compute capability {capability[0]}.{capability[1]}")
 
 
 def _only_gqa(options: Mapping[str, Any]) -> dict[str, Any]:

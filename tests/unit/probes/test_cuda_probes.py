@@ -73,7 +73,9 @@ def test_every_size_has_a_prediction_for_the_metric_and_known_facts(name):
         parameters = probe.complete(size)
         assert probe.module.predict(parameters)[probe.module.METRIC] >= 0
         assert probe.module.tolerance(parameters) >= 0
-        unknown = [fact for fact in probe.module.facts(parameters) if fact not in vocabulary() and not fact.startswith("env.")]
+        unknown = [
+            fact for fact in probe.module.facts(parameters) if fact not in vocabulary() and not fact.startswith("env.")
+        ]
         assert unknown == []
 
 
@@ -91,12 +93,16 @@ def test_the_script_is_python(name):
 
 def test_variables_are_set_before_torch_is_imported():
     script = make_script(make_task(find_probe("allocator_configuration"), {}, "cuda"))
-    assert script.index("os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'") < script.index("import torch")
+    assert script.index("os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'") < script.index(
+        "import torch"
+    )
 
 
 def test_expandable_segments_reserve_the_largest_tensor_and_fixed_ones_the_sum():
     assert predict("allocator_configuration", count=3)["reserved_bytes"] == 80 * MIB
-    assert predict("allocator_configuration", count=3, setting="expandable_segments:False")["reserved_bytes"] == 180 * MIB
+    assert (
+        predict("allocator_configuration", count=3, setting="expandable_segments:False")["reserved_bytes"] == 180 * MIB
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +169,9 @@ def test_buffers_of_one_collective_are_held_at_a_time():
     probe = find_probe("record_stream_hold")
     # What holds them would be seen: all of them are more than prediction and tolerance.
     parameters = probe.complete({})
-    assert parameters["count"] * 32 * MIB > predict("record_stream_hold")["reserved_bytes"] + probe.module.tolerance(parameters)
+    assert parameters["count"] * 32 * MIB > predict("record_stream_hold")["reserved_bytes"] + probe.module.tolerance(
+        parameters
+    )
 
 
 def test_a_kernel_that_keeps_scores_is_beyond_the_tolerance():

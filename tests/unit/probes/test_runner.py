@@ -87,6 +87,8 @@ def run(parameters, recorder):
             raise MemoryError
         case "missing":
             import no_such_package_at_all
+        case "variables":
+            recorder.note(f"{os.environ.get('OBEYED')} {os.environ.get('PYTORCH_ALLOC_CONF')}")
         case "unsupported":
             recorder.unsupported("there is no such option")
         case "children":
@@ -218,6 +220,16 @@ def test_an_interpreter_that_cannot_start_is_a_reason(probe, tmp_path):
     (one,) = run(probe, Interpreter(python=str(tmp_path / "none")), "measure")
     assert one.status == "failed"
     assert "could not be started" in one.reason
+
+
+def test_a_probe_has_its_variables_before_torch_starts_and_its_process_to_itself(probe, interpreter, monkeypatch):
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    # The person's own setting reaches a probe that does not say otherwise.
+    assert run(probe, interpreter, "variables")[0].reason == "None expandable_segments:True"
+    assert not make_task(probe, {}).alone
+    probe.module.environ = lambda parameters: {"OBEYED": str(parameters["number"]), "PYTORCH_ALLOC_CONF": None}
+    assert run(probe, interpreter, "variables")[0].reason == "1 None"
+    assert make_task(probe, {}).alone
 
 
 def test_without_torch_is_a_reason(probe):
