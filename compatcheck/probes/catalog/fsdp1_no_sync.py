@@ -106,9 +106,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             with recorder.phase("backward"):
                 loss.backward()
 
-    # The first iteration initialises lazily; it is not counted.
-    train(contextlib.nullcontext())
-    model.zero_grad(set_to_none=True)
+    # The first forward initialises lazily; it is not counted. A first backward would leave a gradient that ``zero_grad`` does not free.
+    with torch.no_grad():
+        model(inputs)
     before = recorder.live_bytes()
     train(model.no_sync() if parameters["no_sync"] else contextlib.nullcontext())
     recorder.result("gradient_bytes", recorder.live_bytes() - before)
