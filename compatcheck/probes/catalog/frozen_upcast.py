@@ -74,6 +74,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
 
     import torch
     import torch.distributed as dist
+    from accelerate import PartialState
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     try:
@@ -81,6 +82,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     except ImportError:
         recorder.unsupported("needs accelerate >= 1.6: there is no fsdp2_prepare_model")
     dist.init_process_group("gloo")
+    PartialState(cpu=True)  # its logger asks for it
     width, rank = parameters["hidden_size"], parameters["rank_of_adapters"]
 
     class Layer(torch.nn.Module):
@@ -90,7 +92,10 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             self.down = torch.nn.Linear(width, rank, bias=False)
             self.up = torch.nn.Linear(rank, width, bias=False)
 
-    model = torch.nn.Sequential(*(Layer() for _ in range(parameters["layers"]))).bfloat16()
+    class Model(torch.nn.Sequential):
+        dtype = torch.bfloat16  # as models of transformers have it
+
+    model = Model(*(Layer() for _ in range(parameters["layers"]))).bfloat16()
     plugin = FullyShardedDataParallelPlugin(fsdp_version=2, cpu_ram_efficient_loading=False)
     plugin.set_mixed_precision("bf16")
     stand_in = types.SimpleNamespace(

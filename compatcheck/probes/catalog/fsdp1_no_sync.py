@@ -83,7 +83,8 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     dist.init_process_group("nccl" if cuda else "gloo")
     options: dict[str, Any] = {
         "sharding_strategy": getattr(ShardingStrategy, parameters["strategy"].upper()),
-        "use_orig_params": True,
+        # Flat parameters are the parameters then, and their gradients can be dropped.
+        "use_orig_params": False,
         "device_id": torch.device(recorder.device, torch.cuda.current_device()) if cuda else torch.device("cpu"),
     }
     width = parameters["hidden_size"]
@@ -106,9 +107,10 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             with recorder.phase("backward"):
                 loss.backward()
 
-    # The first forward initialises lazily; it is not counted. A first backward would leave a gradient that ``zero_grad`` does not free.
-    with torch.no_grad():
-        model(inputs)
+    # The first iteration initialises lazily; it is not counted.
+    train(contextlib.nullcontext())
+    for weight in model.parameters():
+        weight.grad = None
     before = recorder.live_bytes()
     train(model.no_sync() if parameters["no_sync"] else contextlib.nullcontext())
     recorder.result("gradient_bytes", recorder.live_bytes() - before)
