@@ -35,7 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
 SIZES = ({}, {"hidden_size": 96, "layers": 3}, {"reduce_dtype": "bfloat16"})
 METRIC = "extra_bytes"
 
-_BACKWARDS = 8
+_BACKWARDS = 4
 
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
