@@ -101,9 +101,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     model = torch.nn.Sequential(
         *(torch.nn.Linear(width, width, bias=False, device=recorder.device) for _ in range(parameters["layers"]))
     )
-    policy = MixedPrecisionPolicy(
-        param_dtype=torch.bfloat16, reduce_dtype=getattr(torch, parameters["reduce_dtype"])
-    )
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=getattr(torch, parameters["reduce_dtype"]))
     with recorder.phase("load"):
         for layer in model:
             fully_shard(layer, mesh=mesh, mp_policy=policy)

@@ -124,9 +124,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
 
     formulas = {
         "log_softmax": lambda logits, tokens: pick(logits.log_softmax(-1), tokens),
-        "cross_entropy": lambda logits, tokens: -F.cross_entropy(
-            logits.flatten(0, 1), tokens.flatten(), reduction="none"
-        ).view(tokens.shape),
+        "cross_entropy": lambda logits, tokens: (
+            -F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape)
+        ),
         "logsumexp": lambda logits, tokens: pick(logits, tokens) - torch.logsumexp(logits, -1),
         "rows": lambda logits, tokens: pick(logits, tokens) - torch.stack([torch.logsumexp(row, -1) for row in logits]),
         "chunks": by_chunk,
