@@ -1,14 +1,15 @@
 """Bytes per parameter of frozen and trainable weights after accelerate has prepared a model for FSDP2.
 
 A model of ``layers`` frozen bfloat16 matrices with a trainable adapter beside each goes through
-``accelerate.utils.fsdp2_prepare_model`` with mixed precision bf16 on ``world_size`` ranks, as ``Accelerator.prepare`` does it. What is asked for
-is float32 master weights of what is trained. Counted are the bytes of the local shards.
+``accelerate.utils.fsdp2_prepare_model`` with mixed precision bf16 on ``world_size`` ranks, as ``Accelerator.prepare``
+does it. What is asked for is float32 master weights of what is trained. Counted are the bytes of the local shards.
 
-Prediction, F frozen and T trainable parameters, w ranks: `frozen_bytes` is 2 F / w, since nobody updates them; `trainable_bytes` is 4 T / w.
-A release that casts the whole model has 4 F / w; one that casts nothing has 2 T / w, and trains in bfloat16.
+Prediction, F frozen and T trainable parameters, w ranks: `frozen_bytes` is 2 F / w, since nobody updates them;
+`trainable_bytes` is 4 T / w. A release that casts the whole model has 4 F / w; one that casts nothing has 2 T / w,
+and trains in bfloat16.
 
-Source: accelerate/utils/fsdp_utils.py, fsdp2_prepare_model. The Accelerator is stood in for by an object with the attributes the function reads, because it
-offers FSDP on accelerators only; the plugin is accelerate's own.
+Source: accelerate/utils/fsdp_utils.py, fsdp2_prepare_model. The Accelerator is stood in for by an object with the
+attributes the function reads, because it offers FSDP on accelerators only; the plugin is accelerate's own.
 """
 
 from __future__ import annotations

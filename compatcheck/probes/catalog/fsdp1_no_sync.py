@@ -1,7 +1,7 @@
 """Bytes of gradients between two micro batches under FSDP1, inside and outside of ``no_sync``.
 
-``layers`` square matrices are each wrapped by ``FullyShardedDataParallel`` on ``world_size`` ranks, float32. Counted is what is live after
-a first backward beyond what was live before its forward, on one rank.
+``layers`` square matrices are each wrapped by ``FullyShardedDataParallel`` on ``world_size`` ranks, float32. Counted
+is what is live after a first backward beyond what was live before its forward, on one rank.
 
 Prediction, P parameters, w ranks:
 - outside of ``no_sync`` the sharded gradient stays: 4 P / w.

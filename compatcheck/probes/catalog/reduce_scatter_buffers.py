@@ -1,11 +1,12 @@
 """Bytes that FSDP2's reduce-scatter takes in backward, by the dtype gradients are reduced in.
 
-``layers`` square matrices of g elements are each wrapped by ``fully_shard`` on w ranks, parameters float32, computed in bfloat16; the
-peak of a backward above what was live before it is taken twice, with gradients reduced in ``reduce_dtype`` and in bfloat16. `extra_bytes` is
-the difference; whatever else lives in backward is the same in both and drops out.
+``layers`` square matrices of g elements are each wrapped by ``fully_shard`` on w ranks, parameters float32, computed
+in bfloat16; the peak of a backward above what was live before it is taken twice, with gradients reduced in
+``reduce_dtype`` and in bfloat16. `extra_bytes` is the difference; whatever else lives in backward is the same in both
+and drops out.
 
-Prediction for float32, all of one layer, since a layer's input is freed before the next one's is made (torch 2.13, which caps these buffers
-at one; 2.12 keeps those of several parameter groups of a module):
+Prediction for float32, all of one layer, since a layer's input is freed before the next one's is made (torch 2.13,
+which caps these buffers at one; 2.12 keeps those of several parameter groups of a module):
 - the input, the whole gradient of the layer copied to the reduce dtype: (4 - 2) g;
 - its output, this rank's share: (4 - 2) g / w;
 - on gloo one more copy of the input, split by rank: (4 - 2) g. NCCL has none.

@@ -1,18 +1,21 @@
 """Bytes per logit of verl's own functions for log-probabilities and entropy.
 
-``function`` of ``verl/utils/torch_functional.py`` is run as the installed release has it, on logits of ``batch`` x ``length`` x ``vocab``.
-That one file is loaded, with empty stand-ins for what it imports beside torch and these functions do not use (tensordict, transformers,
-verl's device module), so that no Ray is started; flash-attn's cross entropy is left out. Measured at two vocabularies; the difference of
-two peaks divided by the logits added is bytes per logit; the logits themselves are not in it.
+``function`` of ``verl/utils/torch_functional.py`` is run as the installed release has it, on logits of ``batch`` x
+``length`` x ``vocab``. That one file is loaded, with empty stand-ins for what it imports beside torch and these
+functions do not use (tensordict, transformers, verl's device module), so that no Ray is started; flash-attn's cross
+entropy is left out. Measured at two vocabularies; the difference of two peaks divided by the logits added is bytes
+per logit; the logits themselves are not in it.
 
 Prediction, b bytes of a logit, r the share of tokens in one row or chunk:
 - ``logprobs_from_logits_naive``: scoring b, backward 12 (float32).
-- ``logprobs_from_logits_v2``: float32 one ``logsumexp`` per row, scoring 4 r, backward 12; 16 bits one ``log_softmax`` per row, whose name
-  holds the last row while the next is made: scoring 2 x b r.
-- ``entropy_from_logits``: softmax and its product with the logits, or the temporary of ``logsumexp``: scoring 2 b; backward 24 (float32).
-- ``entropy_from_logits_with_chunking``: float32 copies of one chunk, its softmax and its product; the softmax of the last chunk is alive while the next is
-  made: scoring 12 r for 16 bits, 8 r for float32. Backward (float32): every slice's gradient is made at full size, 4, and added to the sum of the
-  earlier ones, 4, into a third, 4, while the softmax of the other chunks but two is still kept: 12 + 4 (1 - 2 r).
+- ``logprobs_from_logits_v2``: float32 one ``logsumexp`` per row, scoring 4 r, backward 12; 16 bits one
+  ``log_softmax`` per row, whose name holds the last row while the next is made: scoring 2 x b r.
+- ``entropy_from_logits``: softmax and its product with the logits, or the temporary of ``logsumexp``: scoring 2 b;
+  backward 24 (float32).
+- ``entropy_from_logits_with_chunking``: float32 copies of one chunk, its softmax and its product; the softmax of the
+  last chunk is alive while the next is made: scoring 12 r for 16 bits, 8 r for float32. Backward (float32): every
+  slice's gradient is made at full size, 4, and added to the sum of the earlier ones, 4, into a third, 4, while the
+  softmax of the other chunks but two is still kept: 12 + 4 (1 - 2 r).
 """
 
 from __future__ import annotations
@@ -106,7 +109,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     found = importlib.util.find_spec("verl")
     if found is None or not found.submodule_search_locations:
         recorder.unsupported("needs verl")
-    path = os.path.join(list(found.submodule_search_locations)[0], "utils", "torch_functional.py")
+    path = os.path.join(next(iter(found.submodule_search_locations)), "utils", "torch_functional.py")
 
     class StandIn(types.ModuleType):
         def __getattr__(self, name: str) -> Any:

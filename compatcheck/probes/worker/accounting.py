@@ -17,7 +17,9 @@ def _plain_tensors(value: torch.Tensor) -> list[torch.Tensor]:
     if flatten is None or isinstance(value, torch.nn.Parameter):
         inner = getattr(value, "_local_tensor", None)
         return [value] if inner is None else [inner]
-    parts = [getattr(value, name) for name in flatten()[0]]  # newer torch lists what is no tensor, the mesh of a DTensor, too
+    parts = [
+        getattr(value, name) for name in flatten()[0]
+    ]  # newer torch lists what is no tensor, the mesh of a DTensor, too
     return [tensor for part in parts if isinstance(part, torch.Tensor) for tensor in _plain_tensors(part)]
 
 
