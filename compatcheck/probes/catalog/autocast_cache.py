@@ -38,7 +38,7 @@ DEFAULTS: Mapping[str, Any] = {
     "hidden_size": 64,
     "batch": 2,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"layers": 4, "hidden_size": 96},
     {"mode": "no_grad"},
@@ -109,7 +109,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             held = [value.float().sum()]
             del value
             with recorder.phase("backward"):
-                peaks.append(recorder.measure(lambda held=held: held.pop().backward())[1])
+                peaks.append(recorder.measure(lambda held=held: held.pop().backward())[1])  # type: ignore[misc]  # bound at once
         value = None
     recorder.result("cached_bytes", inside[1] - inside[0])
     recorder.result("left_bytes", after[1] - after[0])

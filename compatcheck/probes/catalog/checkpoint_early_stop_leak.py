@@ -35,7 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
     "width": 64,
     "steps": 6,
 }
-SIZES = ({}, {"layers": 5, "width": 128}, {"saves": "input"}, {"early_stop": False})
+SIZES: tuple[Mapping[str, Any], ...] = ({}, {"layers": 5, "width": 128}, {"saves": "input"}, {"early_stop": False})
 METRIC = "leaked_bytes_per_step"
 
 

@@ -31,7 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
     "layers": 4,
     "hidden_size": 64,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"gradient_as_bucket_view": False},
     {"gradient_as_bucket_view": False, "hidden_size": 128},

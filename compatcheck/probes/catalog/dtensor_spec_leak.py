@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
     "side": 16,
     "steps": 8,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"implementation": "fused", "tensors": 10},
     {"implementation": "for_loop", "steps": 5},
@@ -99,7 +99,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         for weight in weights:
             weight.grad = distributed(side)
 
-        def step(_: int) -> None:
+        def step(number: int) -> None:
             optimizer.step()
     else:
 

@@ -49,7 +49,7 @@ DEFAULTS: Mapping[str, Any] = {
     "vocab": 2048,
     "chunk": 0,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"logits_dtype": "float32", "batch": 2, "vocab": 1024},
     {"of": "backward"},
@@ -147,7 +147,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         held = [value.sum()]
         del value
         with recorder.phase("backward"):
-            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())  # type: ignore[misc]  # bound at once
         found["backward"].append(kept + peak)
         del logits, score, held
     added = batch * length * parameters["vocab"]

@@ -30,7 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
     "hidden_size": 64,
     "rank_of_adapters": 4,
 }
-SIZES = ({}, {"layers": 3, "hidden_size": 96})
+SIZES: tuple[Mapping[str, Any], ...] = ({}, {"layers": 3, "hidden_size": 96})
 METRIC = "frozen_bytes"
 
 

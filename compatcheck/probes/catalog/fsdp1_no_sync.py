@@ -31,7 +31,12 @@ DEFAULTS: Mapping[str, Any] = {
     "layers": 4,
     "hidden_size": 64,
 }
-SIZES = ({}, {"hidden_size": 96, "layers": 3}, {"no_sync": False}, {"strategy": "shard_grad_op"})
+SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"hidden_size": 96, "layers": 3},
+    {"no_sync": False},
+    {"strategy": "shard_grad_op"},
+)
 METRIC = "gradient_bytes"
 
 

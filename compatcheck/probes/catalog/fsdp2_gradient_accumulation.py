@@ -36,7 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
     "layers": 4,
     "hidden_size": 64,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"sync": True, "layers": 6},
     {"reduce_dtype": "bfloat16", "hidden_size": 96},

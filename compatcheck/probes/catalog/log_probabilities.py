@@ -56,7 +56,7 @@ DEFAULTS: Mapping[str, Any] = {
     "vocab": 2048,
     "chunk": 32,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"logits_dtype": "float32", "batch": 2, "vocab": 1024},
     {"implementation": "cross_entropy"},
@@ -124,7 +124,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         pieces = logits.flatten(0, 1).split(chunk)
         return picked - torch.cat([torch.logsumexp(piece, -1) for piece in pieces]).view(tokens.shape)
 
-    formulas = {
+    formulas: dict[str, Any] = {
         "log_softmax": lambda logits, tokens: pick(logits.log_softmax(-1), tokens),
         "cross_entropy": lambda logits, tokens: (
             -F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape)
@@ -156,7 +156,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         held = [value.sum()]
         del value
         with recorder.phase("backward"):
-            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())  # type: ignore[misc]  # bound at once
         found["backward"].append(kept + peak)
         del logits, score, held
     added = batch * length * parameters["vocab"]

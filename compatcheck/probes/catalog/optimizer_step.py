@@ -40,7 +40,7 @@ DEFAULTS: Mapping[str, Any] = {
     "tensors": 8,
     "side": 64,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"tensors": 5, "side": 96, "dtype": "bfloat16"},
     {"implementation": "for_loop"},

@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
     "layers": 4,
     "hidden_size": 64,
 }
-SIZES = ({}, {"hidden_size": 96, "layers": 3}, {"reduce_dtype": "bfloat16"})
+SIZES: tuple[Mapping[str, Any], ...] = ({}, {"hidden_size": 96, "layers": 3}, {"reduce_dtype": "bfloat16"})
 METRIC = "extra_bytes"
 
 _BACKWARDS = 4
@@ -99,7 +99,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             with recorder.phase("forward"):
                 held = [model(inputs).float().sum()]
             with recorder.phase("backward"):
-                peaks.append(recorder.measure(lambda held=held: held.pop().backward())[1])
+                peaks.append(recorder.measure(lambda held=held: held.pop().backward())[1])  # type: ignore[misc]  # bound at once
         return min(peaks[1:])
 
     narrow = reduced_in(torch.bfloat16)

@@ -44,7 +44,7 @@ DEFAULTS: Mapping[str, Any] = {
     "length": 128,
     "head_dim": 16,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"length": 192, "dtype": "float32", "mask": "causal"},
     {"mask": "tensor", "grouped": True},
@@ -134,7 +134,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         held = [output.sum()]
         del output
         with recorder.phase("backward"):
-            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())  # type: ignore[misc]  # bound at once
         found["backward"].append(kept + peak)
         del query, key, value, mask, attend, held
     scores = batch * heads * parameters["length"] ** 2

@@ -40,7 +40,7 @@ DEFAULTS: Mapping[str, Any] = {
     "vocab": 1024,
     "chunk": 32,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"of": "backward", "vocab": 2048},
     {"function": "entropy_from_logits_with_chunking"},
@@ -151,7 +151,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         held = [value.sum()]
         del value
         with recorder.phase("backward"):
-            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())  # type: ignore[misc]  # bound at once
         peaks["backward"].append(kept + peak)
         del logits, score, held
     added = batch * length * parameters["vocab"]
