@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch",)
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
     "variable": "PYTORCH_CUDA_ALLOC_CONF",
     "setting": "expandable_segments:True",

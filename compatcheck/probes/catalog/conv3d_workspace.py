@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
     "shape": "volume",
     "dtype": "bfloat16",

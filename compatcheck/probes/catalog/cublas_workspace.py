@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "nvidia-cublas-cu12", "nvidia-cublas")
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {"config": "", "dtype": "bfloat16", "edge": 512}
 SIZES: tuple[Mapping[str, Any], ...] = (
     {},

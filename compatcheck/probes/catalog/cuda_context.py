@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch",)
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 SHARES = ("driver_use",)
 DEFAULTS: Mapping[str, Any] = {"edge": 1024, "dtype": "bfloat16"}
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"edge": 2048, "dtype": "float32"})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch",)
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {"pool": "shared", "graphs": 4, "mebibytes": 32}
 SIZES: tuple[Mapping[str, Any], ...] = (
     {},

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch",)
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {"expandable_segments": True, "mebibytes": 40}
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"mebibytes": 80}, {"expandable_segments": False})
 METRIC = "bypassed_bytes"

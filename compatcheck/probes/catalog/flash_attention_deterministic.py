@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("flash-attn",)
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
     "dtype": "bfloat16",
     "batch": 1,

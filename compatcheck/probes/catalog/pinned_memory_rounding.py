@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch",)
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {"bytes": 9 * 2**20, "count": 2, "threshold_mb": 0}
 SIZES: tuple[Mapping[str, Any], ...] = (
     {},

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
 BACKENDS = ("cuda",)
-ACCOUNTING = "cuda"
+ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {"collective": "all_reduce", "mebibytes": 32, "count": 8, "avoid_record_streams": False}
 SIZES: tuple[Mapping[str, Any], ...] = (
     {},
