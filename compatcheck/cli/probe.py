@@ -81,7 +81,9 @@ def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: 
         return EXIT_CLEAN
     module = probe.module
     click.echo(f"{probe.name} ({probe.hash})\n\n{probe.documentation}\n")
-    click.echo(f"needs: {', '.join(('torch', *module.PACKAGES))}\nback ends: {', '.join(module.BACKENDS)}")
+    click.echo(
+        f"needs: {', '.join(dict.fromkeys(('torch', *module.PACKAGES)))}\nback ends: {', '.join(module.BACKENDS)}"
+    )
     from compatcheck.probes.backends import BACKENDS  # noqa: PLC0415 (beside its use)
 
     for backend_name in module.BACKENDS:

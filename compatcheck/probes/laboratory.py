@@ -63,8 +63,25 @@ class Laboratory:
         Raises:
             UnbuildableError: it could not be installed.
         """
+        if self.package == "torch":
+            return self._with_torch(version)
         requirements = (f"{self.package}=={version}", *self.beside)
         return self.overlays.open(requirements, exclude_newer=self.dates.get(version))
+
+    def _with_torch(self, version: str) -> Interpreter:
+        """Return the base itself: torch is not laid over an interpreter, which must have that release.
+
+        Raises:
+            UnbuildableError: it has another.
+        """
+        has = self.overlays.base.versions["torch"]
+        if has.partition("+")[0] != version:
+            msg = (
+                f"torch is not laid over an interpreter, and this one has torch {has}: name one that has {version} "
+                f"(--python, --torch), or measure what is there (--suspect {has.partition('+')[0]})"
+            )
+            raise UnbuildableError(msg)
+        return self.overlays.open(self.beside)
 
     def measure_all(self, versions: Sequence[str], tasks: Sequence[Task]) -> Iterator[tuple[str, list[Measurement]]]:
         """Measure tasks in releases, as many at a time as there are jobs; results come in the order of the releases."""
@@ -110,7 +127,7 @@ class Laboratory:
     def _known(self, task: Task, versions: Mapping[str, str]) -> Measurement | None:
         if self.store is None:
             return None
-        return self.store.find(
+        known = self.store.find(
             probe=task.probe.name,
             probe_hash=task.probe.hash,
             backend=task.backend,
@@ -118,6 +135,9 @@ class Laboratory:
             parameters=task.parameters,
             versions=versions,
         )
+        if known is not None and known.status == "unsupported" and task.backend == "cuda":
+            return None  # a machine without a GPU and one with may share a home directory
+        return known
 
     def _run(
         self,

@@ -10,6 +10,7 @@ from compatcheck.evidence.files import read_measurements
 from compatcheck.probes.drafts import find_end, write_drafts
 from compatcheck.probes.environments.installer import UnbuildableError
 from compatcheck.probes.environments.interpreter import Interpreter
+from compatcheck.probes.environments.overlay import Base
 from compatcheck.probes.laboratory import Laboratory, unbuildable
 from compatcheck.probes.probe import find_probe
 from compatcheck.probes.runner import make_task
@@ -230,3 +231,33 @@ def test_a_release_that_cannot_be_installed_is_a_result_that_is_not_kept():
 def test_several_releases_at_a_time_come_in_their_order():
     laboratory = Laboratory(overlays=Overlays(), package="deepspeed", store=Store(BASE), jobs=3)
     assert [version for version, _ in laboratory.measure_all(["1", "2", "3", "4"], TASKS)] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(("has", "asked", "good"), [("2.13.0+cpu", "2.13.0", True), ("2.13.0", "2.9.1", False)])
+def test_torch_is_the_interpreters_own_and_no_other_release_is_laid_over_it(has, asked, good):
+    class WithBase(Overlays):
+        base = Base.__new__(Base)
+
+        def open(self, requirements, **_options):
+            self.opened.append(tuple(requirements))
+            return Interpreter(python="none", versions={"torch": has})
+
+    WithBase.base.versions = {"torch": has}
+    laboratory = Laboratory(overlays=WithBase(), package="torch", store=Store(BASE), beside=("x==1",))
+    if good:
+        assert laboratory.measure(asked, TASKS) == [BASE, BASE]
+        assert laboratory.overlays.opened == [("x==1",)]
+    else:
+        (one, _) = laboratory.measure(asked, TASKS)
+        assert one.status == "unsupported"
+        assert "this one has torch 2.13.0" in one.reason
+        assert laboratory.overlays.opened == []
+
+
+def test_that_there_was_no_gpu_is_not_remembered():
+    task = make_task(find_probe("cuda_context"), {})
+    without = replace(BASE, backend="cuda", status="unsupported", reason="torch sees no CUDA device")
+    versions = {"torch": "2.13.0"}
+    for known, remembered in ((without, False), (replace(without, status="ok"), True)):
+        laboratory = Laboratory(overlays=Overlays(), package="deepspeed", store=Store(known))
+        assert (laboratory._known(task, versions) is known) is remembered
