@@ -66,9 +66,11 @@ def stored() -> list[Measurement]:
     for name in NAMES:
         folder = ROOT / "fixtures" / "measurements" / name
         for file in measurement_files(str(folder)) if folder.exists() else ():
-            for one in read_measurements(file):
-                if (one.backend, one.status, one.probe_hash) == ("cpu", "ok", find_probe(name).hash):
-                    found.append(one)
+            found += [
+                one
+                for one in read_measurements(file)
+                if (one.backend, one.status, one.probe_hash) == ("cpu", "ok", find_probe(name).hash)
+            ]
     return found
 
 
