@@ -75,6 +75,7 @@ def _run_task(
                 write=write,
                 rank=rank,
                 world_size=request["world_size"],
+                folder=os.path.dirname(task["path"]),
             )
             probe.run(task["parameters"], recorder)
     except UnsupportedError as error:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
+import os
+import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -18,7 +21,14 @@ class Recorder:
     """Measures the phases of one probe and passes each on as soon as it has ended."""
 
     def __init__(
-        self, *, backend: str, accounting: Any, write: Callable[[dict[str, Any]], None], rank: int, world_size: int
+        self,
+        *,
+        backend: str,
+        accounting: Any,
+        write: Callable[[dict[str, Any]], None],
+        rank: int,
+        world_size: int,
+        folder: str = "",
     ) -> None:
         """Keep where to write.
 
@@ -28,6 +38,7 @@ class Recorder:
             write: takes one event.
             rank: this process's.
             world_size: number of processes.
+            folder: where the probe's file lies.
         """
         self.backend = backend
         """``fake``, ``cpu`` or ``cuda``."""
@@ -37,6 +48,7 @@ class Recorder:
         self.world_size = world_size
         self._accounting = accounting
         self._write = write
+        self._folder = folder
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -82,6 +94,18 @@ class Recorder:
     def note(self, text: str) -> None:
         """State what a reader must know about these numbers."""
         self._write({"event": "note", "text": text})
+
+    def load(self, name: str) -> Any:
+        """Load ``_NAME.py`` from the probe's folder, once per process: what several probes share (name it in ``SHARES``)."""
+        key = f"probe_shared_{name}"
+        if key not in sys.modules:
+            spec = importlib.util.spec_from_file_location(key, os.path.join(self._folder, f"_{name}.py"))
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules[key] = module
+        return sys.modules[key]
 
     def deepspeed(self) -> Any:
         """Import DeepSpeed so that it works on this machine, and join the process group."""
