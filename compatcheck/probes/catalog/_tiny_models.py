@@ -420,7 +420,9 @@ def build(
     if implementation not in (None, "eager") and attention_of(model) != implementation:
         recorder.unsupported(f"{model_type} runs {attention_of(model)} when {implementation} is asked for")
     _freeze_imports()
-    return model.to(recorder.device).train()
+    if recorder.device != "cpu":  # fake tensors cannot be moved, not even to where they are
+        model.to(recorder.device)
+    return model.train()
 
 
 def _freeze_imports() -> None:
