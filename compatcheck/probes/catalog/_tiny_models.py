@@ -22,7 +22,7 @@ DIMENSIONS: Mapping[str, int] = {
     "intermediate": 96,
     "vocab": 160,
     "positions": 512,
-    "experts": 4,
+    "expert_count": 4,
     "experts_per_token": 2,
 }
 """What a model has unless a probe says otherwise; ``head_dim`` is ``hidden / heads``."""
@@ -185,17 +185,17 @@ CAUSAL: Mapping[str, Mapping[str, Any]] = {
         "attention_dropout": 0.0,
         "layerdrop": 0.0,
     },
-    "mixtral": {**_MOE, "num_local_experts": "experts"},
-    "qwen2_moe": {**_MOE, "num_experts": "experts", "shared_expert_intermediate_size": "intermediate"},
-    "qwen3_moe": {**_MOE, "num_experts": "experts", "head_dim": "head_dim"},
-    "olmoe": {**_MOE, "num_experts": "experts"},
-    "phimoe": {**_MOE, "num_local_experts": "experts"},
-    "granitemoe": {**_MOE, "num_local_experts": "experts"},
-    "gpt_oss": {**_MOE, "num_local_experts": "experts", "head_dim": "head_dim"},
+    "mixtral": {**_MOE, "num_local_experts": "expert_count"},
+    "qwen2_moe": {**_MOE, "num_experts": "expert_count", "shared_expert_intermediate_size": "intermediate"},
+    "qwen3_moe": {**_MOE, "num_experts": "expert_count", "head_dim": "head_dim"},
+    "olmoe": {**_MOE, "num_experts": "expert_count"},
+    "phimoe": {**_MOE, "num_local_experts": "expert_count"},
+    "granitemoe": {**_MOE, "num_local_experts": "expert_count"},
+    "gpt_oss": {**_MOE, "num_local_experts": "expert_count", "head_dim": "head_dim"},
     "deepseek_v3": {
         **_MOE,
         "num_key_value_heads": "heads",
-        "n_routed_experts": "experts",
+        "n_routed_experts": "expert_count",
         "n_group": 1,
         "topk_group": 1,
         "first_k_dense_replace": 0,
@@ -208,12 +208,12 @@ CAUSAL: Mapping[str, Mapping[str, Any]] = {
     "glm4_moe": {
         **_MOE,
         "head_dim": "head_dim",
-        "n_routed_experts": "experts",
+        "n_routed_experts": "expert_count",
         "first_k_dense_replace": 0,
     },
     "ernie4_5_moe": {
         **_MOE,
-        "moe_num_experts": "experts",
+        "moe_num_experts": "expert_count",
         "moe_k": "experts_per_token",
         "moe_layer_start_index": 0,
         "moe_num_shared_experts": 1,
@@ -222,11 +222,11 @@ CAUSAL: Mapping[str, Mapping[str, Any]] = {
         **_MOE,
         "num_key_value_heads": "kv_heads",
         "kv_channels": "head_dim",
-        "num_local_experts": "experts",
+        "num_local_experts": "expert_count",
     },
     "dots1": {
         **_MOE,
-        "n_routed_experts": "experts",
+        "n_routed_experts": "expert_count",
         "n_group": 1,
         "topk_group": 1,
         "first_k_dense_replace": 0,
@@ -283,8 +283,13 @@ MOE = (
 )
 """Causal types whose MLP is a mixture of experts in every layer."""
 
+BIASED = ("t5", "mt5")
+"""Types whose attention has a learned bias for each pair of positions, which takes the place of a mask."""
+HYBRID = ("gemma2", "gemma3_text", "cohere2", "vaultgemma")
+"""Causal types with a second mask: their layers take turns in attending to everything and to a window."""
+
 _MULTI_HEAD = frozenset(
-    {"gpt2", "gpt_neo", "gpt_neox", "gptj", "codegen", "opt", "bloom", "mpt", "biogpt", "xglm", "persimmon", "jetmoe"}
+    {"gpt2", "gpt_neo", "gpt_neox", "gptj", "codegen", "opt", "bloom", "mpt", "biogpt", "xglm", "persimmon"}
 )
 _MULTI_QUERY = frozenset({"gpt_bigcode"})
 _VISION_TOKENS = {"vit": 65, "deit": 66, "dinov2": 65, "clip_vision_model": 65, "siglip_vision_model": 64}
@@ -319,6 +324,13 @@ def key_value_heads(model_type: str, dimensions: Mapping[str, int]) -> int:
     return all_["heads"] if model_type in _MULTI_HEAD else 1 if model_type in _MULTI_QUERY else all_["kv_heads"]
 
 
+def kv_values(model_type: str, dimensions: Mapping[str, int]) -> int:
+    """Return the values that a type must cache for one token and layer: keys and values, or what both are made from."""
+    if model_type == "deepseek_v3":
+        return CAUSAL[model_type]["kv_lora_rank"] + CAUSAL[model_type]["qk_rope_head_dim"]
+    return 2 * key_value_heads(model_type, dimensions) * complete(dimensions)["head_dim"]
+
+
 def states(model_type: str, length: int) -> int:
     """Return how many rows of ``hidden`` values one more layer of a type hands on, for one sequence of this length.
 
@@ -349,7 +361,9 @@ def configure(model_type: str, recorder: Recorder, **dimensions: int) -> Any:
 
     table = {**CAUSAL, **MASKED, **SEQ2SEQ, **VISION}[model_type]
     all_ = complete(dimensions)
-    values = {name: all_[value] if isinstance(value, str) and value in all_ else value for name, value in table.items()}
+    values: dict[str, Any] = {
+        name: all_[value] if isinstance(value, str) and value in all_ else value for name, value in table.items()
+    }
     if values.get("attention_types") == "global":
         values["attention_types"] = [[["global"], all_["layers"]]]
     if "layer_types" in values:
@@ -437,7 +451,9 @@ def attention_of(model: Any) -> str:
     return str(getattr(model.config, "_attn_implementation", None) or "eager")
 
 
-def batch(model_type: str, recorder: Recorder, *, size: int, length: int, vocab: int, mask: str = "ones") -> dict[str, Any]:
+def batch(
+    model_type: str, recorder: Recorder, *, size: int, length: int, vocab: int, mask: str = "ones"
+) -> dict[str, Any]:
     """Return the inputs of one forward pass.
 
     Args:
@@ -466,15 +482,27 @@ def batch(model_type: str, recorder: Recorder, *, size: int, length: int, vocab:
     return inputs
 
 
-def checkpoint(model: Any, recorder: Recorder, *, reentrant: bool) -> None:
-    """Turn gradient checkpointing on, or end the probe where the model says that it has none."""
+def checkpoint(model: Any, recorder: Recorder, *, reentrant: bool | None) -> None:
+    """Turn gradient checkpointing on, or end the probe where the model says that it has none.
+
+    Args:
+        model: of `build`.
+        recorder: the probe's.
+        reentrant: the variant; the release's own choice when None.
+    """
     if not getattr(model, "supports_gradient_checkpointing", False):
         recorder.unsupported(f"{type(model).__name__} does not support gradient checkpointing")
-    if release() >= parse("4.35.0"):
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
-    elif reentrant:
+    if reentrant is None:
         model.gradient_checkpointing_enable()
+    elif release() >= parse("4.35.0"):
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     else:
         recorder.unsupported("the choice of use_reentrant needs transformers >= 4.35")
-    if reentrant:
-        model.enable_input_require_grads()
+
+
+def save(model: Any, folder: str) -> None:
+    """Save a model as safetensors, which only newer releases do unless told."""
+    if release() < parse("5.0.0.dev0"):
+        model.save_pretrained(folder, safe_serialization=True)
+    else:
+        model.save_pretrained(folder)
