@@ -1,6 +1,6 @@
 """Peak and live bytes of one training step: load, forward, backward, optimizer step.
 
-A causal model of ``model_type`` is built with the given dimensions, tiny ones by default, and trained for ``steps`` steps; the phases of the
+A model of ``model_type`` is built with the given dimensions, tiny ones by default, and trained for ``steps`` steps; the phases of the
 last one count. Full sizes are parameters like any other: on fake tensors they take neither weights nor a GPU.
 
 Prediction. What outlives a step is the parameters, their gradients, and what the optimizer keeps: for each parameter
@@ -97,6 +97,8 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
 
     models = recorder.load("tiny_models")
     model_type, size, length = parameters["model_type"], parameters["batch"], parameters["sequence"]
+    if models.kind(model_type) == "vision":
+        recorder.unsupported("images have no tokens to predict")
     with recorder.phase("load"):
         model = models.build(
             model_type,
@@ -127,6 +129,8 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         model_type, recorder, size=size, length=length, vocab=parameters["vocab_size"], mask=parameters["mask"]
     )
     inputs["labels"] = inputs["input_ids"]
+    if "decoder_input_ids" in inputs and "attention_mask" in inputs:
+        inputs["decoder_attention_mask"] = inputs["attention_mask"]
     if "use_cache" in inputs:
         inputs["use_cache"] = parameters["use_cache"]
     input_bytes = recorder.live_bytes() - before_inputs

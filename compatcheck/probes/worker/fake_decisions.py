@@ -28,8 +28,9 @@ ROUTINGS = ("balanced", "skewed")
 
 _MASKS = ("padding_mask", "attention_mask", "mask")
 _POSITIONS = ("position_ids",)
+_TOKENS = ("input_ids",)
 _SHAPES = ("inputs_embeds", "input_embeds")
-"""Arguments of the functions below by what they hold: the attention mask, positions, and what is asked for its shape alone."""
+"""Arguments of the functions below by what they hold: the attention mask, positions, tokens, and what is asked for its shape alone."""
 
 DECISIONS = (
     # 4.36 to today: whether sdpa gets a causal mask or a flag; models that have not moved to masking_utils.
@@ -40,6 +41,8 @@ DECISIONS = (
     ("transformers.masking_utils", "_ignore_causal_mask_sdpa"),
     ("transformers.masking_utils", "_ignore_bidirectional_mask_sdpa"),
     ("transformers.masking_utils", "find_packed_sequence_indices"),
+    # 4.31 to 4.57: a warning that looks for padding among the tokens where there is no mask.
+    ("transformers.modeling_utils", "PreTrainedModel.warn_if_padding_and_no_attention_mask"),
 )
 """Module and name of every function that decides from the contents of tensors, by generation of transformers."""
 
@@ -69,7 +72,7 @@ class Decisions:
 
         Args:
             fake: whether the tensors are fake; otherwise decisions are watched only.
-            mask: rows of 0 and 1 of the attention mask, where one is given.
+            mask: rows of 0 and 1 of every attention mask that is given, encoder's and decoder's; None where there is none.
             routing: one of `ROUTINGS`; None leaves it to the model, which fake tensors can only follow where no size depends on it.
         """
         self.fake = fake
@@ -92,6 +95,8 @@ class Decisions:
             for module in model.modules():
                 if self.routing is not None and _is_experts(module):
                     self._impose(stack, module)
+            if any(hasattr(module, "layerdrop") for module in model.modules()):
+                stack.enter_context(_Draws(self))
             yield
 
     def _take_over(self, stack: contextlib.ExitStack, module_name: str, name: str) -> None:
@@ -109,7 +114,8 @@ class Decisions:
             return self._decide(last, original, args, kwargs)
 
         if path:
-            _replace(stack, owner, last, staticmethod(decide), staticmethod(original))
+            kept = inspect.getattr_static(owner, last)
+            _replace(stack, owner, last, staticmethod(decide) if isinstance(kept, staticmethod) else decide, kept)
             return
         for holder_name, holder in list(sys.modules.items()):
             if holder_name.startswith("transformers.") and vars(holder).get(last) is original:
@@ -141,10 +147,14 @@ class Decisions:
             return value
         shape = tuple(value.shape)
         with _disable_current_modes():
+            if name in _MASKS and self._mask is None and len(shape) == 2:  # noqa: PLR2004
+                return torch.ones(shape, dtype=value.dtype)  # a model that gets no mask makes one that hides nothing
             if name in _MASKS and self._mask is not None and shape == tuple(self._mask.shape):
                 return self._mask.to(value.dtype)
             if name in _POSITIONS:
                 return torch.arange(shape[-1], dtype=value.dtype).expand(shape)
+            if name in _TOKENS:
+                return torch.full(shape, -1, dtype=value.dtype)  # no token is special, padding least of all
             if name in _SHAPES:
                 return torch.empty((), dtype=value.dtype).expand(shape)
         return NotImplemented
@@ -215,7 +225,7 @@ class _Routing(TorchDispatchMode):
             value = args[0]
             if value.dtype is torch.bool:
                 return False
-            if value.untyped_storage()._cdata == self.hits_storage:
+            if _storage(value) == self.hits_storage:
                 self.current = self.hit[value.storage_offset()]
                 return self.current
         return func(*args, **(kwargs or {}))
@@ -226,13 +236,46 @@ class _Routing(TorchDispatchMode):
             result = func(tensor)
         elif first:
             result = torch.empty((len(self.hit), 1), dtype=torch.int64, device=tensor.device)
-            self.hits_storage = result.untyped_storage()._cdata
+            self.hits_storage = _storage(result)
         elif self.current is None:
             return func(tensor)
         else:
             result = torch.empty((self.loads[self.current], tensor.dim()), dtype=torch.int64, device=tensor.device)
         self.decisions._note("experts with tokens" if first else "tokens of an expert", result.shape[0])
         return result
+
+
+class _Draws(TorchDispatchMode):
+    """Answers whether a layer is dropped at random with a probability of 0: never. Other probabilities stay unanswered."""
+
+    def __init__(self, decisions: Decisions) -> None:
+        super().__init__()
+        self.decisions = decisions
+        self.drawn: int | None = None
+        """Storage of a number that the operator before this one drew, or compared with 0."""
+        self.compared = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        drawn, compared = self.drawn, self.compared
+        self.drawn, self.compared = None, False
+        aten = torch.ops.aten
+        if drawn is None and func is not aten.rand.default:
+            return func(*args, **(kwargs or {}))
+        about_it = drawn is not None and isinstance(args[0], torch.Tensor) and _storage(args[0]) == drawn
+        if func is aten._local_scalar_dense.default and about_it and compared:
+            answer = False if self.decisions.fake else func(*args)
+            self.decisions._note("layer dropped", answer)
+            return answer
+        result = func(*args, **(kwargs or {}))
+        if func is aten.rand.default and list(args[0]) == []:
+            self.drawn = _storage(result)
+        elif func is aten.lt.Scalar and about_it and args[1] <= 0:
+            self.drawn, self.compared = _storage(result), True
+        return result
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _is_experts(module: Any) -> bool:
