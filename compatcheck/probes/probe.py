@@ -109,14 +109,19 @@ class Probe:
                 raise UsageError(msg)
         return {**self.module.DEFAULTS, **parameters}
 
-    def judge(self, measurement: Measurement) -> tuple[str, float | None, float | None]:
+    def judge(self, measurement: Measurement, metric: str | None = None) -> tuple[str, float | None, float | None]:
         """Compare a measurement with the prediction for a healthy release.
+
+        Args:
+            measurement: of this probe.
+            metric: the quantity; None is the probe's own.
 
         Returns:
             ``good``, ``bad`` or ``skipped``; the value measured; the value predicted.
         """
-        predicted = self.module.predict(measurement.parameters).get(self.module.METRIC)
-        value = measurement.metric(self.module.METRIC)
+        name = metric or self.module.METRIC
+        predicted = self.module.predict(measurement.parameters).get(name)
+        value = measurement.metric(name)
         if not measurement.succeeded or value is None or predicted is None:
             return "skipped", value, predicted
         bad = value > predicted + self.module.tolerance(measurement.parameters)

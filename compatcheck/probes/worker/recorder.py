@@ -7,10 +7,15 @@ import gc
 import importlib.util
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+_THREADS_SECONDS = 0.02
+"""gloo's threads hold the tensors of a finished operation until they are scheduled again."""
 
 
 class UnsupportedError(Exception):
@@ -66,14 +71,14 @@ class Recorder:
                 "peak_allocated_bytes": self._accounting.peak(),
                 "peak_operator": self._accounting.operator(),
             }
-            gc.collect()
+            self._settle()
             event["live_bytes"] = self._accounting.live()
             event.update(self._accounting.device_numbers())
             self._write({"event": "phase", "phase": event})
 
     def live_bytes(self) -> int:
         """Return the tensor bytes live now, after a garbage collection."""
-        gc.collect()
+        self._settle()
         return int(self._accounting.live())
 
     def measure(self, action: Callable[[], Any]) -> tuple[Any, int, int]:
@@ -86,6 +91,12 @@ class Recorder:
         value = action()
         peak = int(self._accounting.peak()) - before
         return value, peak, self.live_bytes() - before
+
+    def _settle(self) -> None:
+        """Collect garbage and let the threads of collective operations drop the tensors of what they have finished."""
+        gc.collect()
+        if self.world_size > 1:
+            time.sleep(_THREADS_SECONDS)
 
     def result(self, name: str, value: float) -> None:
         """State a quantity: bytes as an int, or a ratio, slope or counter."""
@@ -122,7 +133,7 @@ class Recorder:
         """Import DeepSpeed so that it works on this machine, and join the process group."""
         from .deepspeed_cpu import prepare
 
-        return prepare()
+        return prepare(self.device)
 
     @staticmethod
     def unsupported(reason: str) -> NoReturn:
