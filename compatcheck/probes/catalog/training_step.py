@@ -51,7 +51,11 @@ DEFAULTS: Mapping[str, Any] = {
     "experts": 4,
     "experts_per_token": 2,
 }
-SIZES = ({}, {"model_type": "gpt2", "mask": "none", "layers": 3}, {"optimizer": "sgd", "dtype": "float32", "sequence": 48})
+SIZES = (
+    {},
+    {"model_type": "gpt2", "mask": "none", "layers": 3},
+    {"optimizer": "sgd", "dtype": "float32", "sequence": 48},
+)
 METRIC = "state_bytes_per_parameter"
 
 _STATES = {"adamw": 2, "sgd": 0}
@@ -124,19 +128,19 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     else:
         optimizer = torch.optim.SGD(weights, lr=1e-5, foreach=parameters["foreach"])
 
+    padding = length // 4 if parameters["mask"] == "padding" else 0
+    rows = [[1] * length if row == 0 else [1] * (length - padding) + [0] * padding for row in range(size)]
     before_inputs = recorder.live_bytes()
-    inputs = models.batch(
-        model_type, recorder, size=size, length=length, vocab=parameters["vocab_size"], mask=parameters["mask"]
-    )
+    inputs = models.batch(model_type, recorder, size=size, length=length, vocab=parameters["vocab_size"], mask="none")
     inputs["labels"] = inputs["input_ids"]
-    if "decoder_input_ids" in inputs and "attention_mask" in inputs:
-        inputs["decoder_attention_mask"] = inputs["attention_mask"]
+    if parameters["mask"] != "none":
+        inputs["attention_mask"] = torch.tensor(rows, device=recorder.device)
+        if "decoder_input_ids" in inputs:
+            inputs["decoder_attention_mask"] = inputs["attention_mask"]
     if "use_cache" in inputs:
         inputs["use_cache"] = parameters["use_cache"]
     input_bytes = recorder.live_bytes() - before_inputs
 
-    padding = length // 4 if parameters["mask"] == "padding" else 0
-    rows = [[1] * length if row == 0 else [1] * (length - padding) + [0] * padding for row in range(size)]
     decisions = recorder.decisions(
         mask=None if parameters["mask"] == "none" else rows,
         routing=None if parameters["routing"] == "model" else parameters["routing"],
@@ -156,7 +160,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     recorder.note(f"attention: {models.attention_of(model)}")
 
     count = sum(weight.numel() for weight in weights)
-    buffers = sum({buffer.untyped_storage()._cdata: buffer.untyped_storage().nbytes() for buffer in model.buffers()}.values())
+    buffers = sum(
+        {buffer.untyped_storage()._cdata: buffer.untyped_storage().nbytes() for buffer in model.buffers()}.values()
+    )
     counters = 4 * len(weights) if parameters["optimizer"] == "adamw" else 0
     recorder.result("parameters", count)
     recorder.result("buffer_bytes", buffers)

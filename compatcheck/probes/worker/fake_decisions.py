@@ -79,8 +79,10 @@ class Decisions:
         self.routing = routing
         self.taken: dict[tuple[str, str], int] = {}
         """Question and answer → how often."""
-        with _disable_current_modes():
-            self._mask = None if mask is None else torch.tensor(mask, dtype=torch.bool)
+        self._mask: Any = None
+        if fake and mask is not None:  # real tensors have it already
+            with _disable_current_modes():
+                self._mask = torch.tensor(mask, dtype=torch.bool)
 
     def describe(self) -> str:
         """Say what was decided, in one line."""
@@ -291,4 +293,3 @@ def _plain(value: Any) -> Any:
 def _replace(stack: contextlib.ExitStack, owner: Any, name: str, new: Any, old: Any) -> None:
     setattr(owner, name, new)
     stack.callback(setattr, owner, name, old)
-
