@@ -1,4 +1,4 @@
-"""A training step on fake tensors against the same on real ones: bytes of every phase, decisions, and two independent counters."""
+"""A training step on fake tensors against the same on real ones: bytes of every phase, decisions, two independent counters."""
 
 from __future__ import annotations
 
@@ -165,9 +165,10 @@ def test_other_counters_see_the_same_peak(parameters: dict[str, Any], inside_ope
         env=interpreter.environment(),
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
         timeout=300,
     )
+    assert done.returncode == 0, done.stderr[-2000:]
     *storages, allocator = json.loads(done.stdout.splitlines()[-1])
     assert set(storages) == {storages[0]}
     assert allocator == storages[0] + inside_operators

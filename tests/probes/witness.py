@@ -1,7 +1,7 @@
 """Peak bytes of a probe's whole run as somebody else counts them; runs inside the interpreter that has torch.
 
-Usage: ``python witness.py REQUEST`` with JSON: ``worker`` (folder above the worker package), ``probe`` (file), ``parameters``, and ``runs``,
-pairs of a back end and a witness (``own``, ``memtracker``, ``profiler``). Prints the peaks as JSON.
+Usage: ``python witness.py REQUEST`` with JSON: ``worker`` (folder above the worker package), ``probe`` (file), ``parameters``,
+and ``runs``, pairs of a back end and a witness (``own``, ``memtracker``, ``profiler``). Prints the peaks as JSON.
 """
 
 from __future__ import annotations

@@ -1,17 +1,20 @@
 """Peak and live bytes of one training step: load, forward, backward, optimizer step.
 
-A model of ``model_type`` is built with the given dimensions, tiny ones by default, and trained for ``steps`` steps; the phases of the
-last one count. Full sizes are parameters like any other: on fake tensors they take neither weights nor a GPU.
+A model of ``model_type`` is built with the given dimensions, tiny ones by default, and trained for ``steps`` steps; the phases of
+the last one count (with ``steps`` 1 the moments of AdamW are made in its step, and are not there before). Full sizes are
+parameters like any other: on fake tensors they take neither weights nor a GPU.
 
 Prediction. What outlives a step is the parameters, their gradients, and what the optimizer keeps: for each parameter
 s + s + s x states bytes, s = 2 for 16-bit dtypes and 4 for float32, states = 2 for AdamW and 0 for SGD without momentum.
 `state_bytes_per_parameter` is what is live after the last step without inputs, buffers and step counters (one float32 for each
-tensor that AdamW trains), divided by the number of parameters: a release that keeps logits, activations or copies of weights beyond the step is above.
-Peaks depend on how a release computes, so nothing is predicted about them: they are what `sweep` and `bisect` compare between releases.
+tensor that AdamW trains), divided by the number of parameters: a release that keeps logits, activations or copies of weights
+beyond the step is above. Peaks depend on how a release computes, so nothing is predicted about them: they are what `sweep` and
+`bisect` compare between releases.
 
-On fake tensors the decisions that depend on contents are declared: the mask is what ``mask`` says, positions count from 0, and tokens
-go to experts as ``routing`` says (``balanced``: evenly; ``skewed``: all to the first experts; imposed on real tensors too;
-``model``: whatever the router computes, for fake tensors only where no size depends on it). What was decided is in the notes.
+On fake tensors the decisions that depend on contents are declared: the mask is what ``mask`` says (``none``, ``ones``, or
+``padding``: the last quarter of every sequence but the first), positions count from 0, and tokens go to experts as ``routing`` says (``balanced``:
+evenly; ``skewed``: all to the first experts; imposed on real tensors too; ``model``: whatever the router computes, for fake
+tensors only where no size depends on it). What was decided is in the notes.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ DEFAULTS: Mapping[str, Any] = {
     "experts": 4,
     "experts_per_token": 2,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"model_type": "gpt2", "mask": "none", "layers": 3},
     {"optimizer": "sgd", "dtype": "float32", "sequence": 48},

@@ -1,10 +1,11 @@
 """The decisions that a training step takes from the contents of tensors, which fake tensors do not have.
 
-Three contents are declared, by the probe that made the inputs: the attention mask, that positions count from 0 (nothing is packed),
-and how tokens are routed to experts. A decision about the first two is taken by the release's own function, run once on small
-real tensors with the declared contents; what it read from them is answered again when the function has to run on fake tensors,
-so that nothing of its logic is repeated here. Routing is imposed, on real tensors as on fake ones, and the sizes that follow from it
-are given to the operators whose output depends on it. Everything else stays an error that names the operator.
+Three contents are declared, by the probe that made the inputs: the attention mask, that positions count from 0 (nothing is
+packed), and how tokens are routed to experts. A decision about the first two is taken by the release's own function, run once on
+small real tensors with the declared contents; what it read from them is answered again when the function has to run on fake
+tensors, so that nothing of its logic is repeated here. Routing is imposed, on real tensors as on fake ones, and the sizes that
+follow from it are given to the operators whose output depends on it. That a layer is dropped with probability 0 is answered:
+never. Everything else stays an error that names the operator.
 
 On real tensors the same functions are watched, and every decision is noted on all back ends: equal notes are the test.
 """
@@ -30,7 +31,7 @@ _MASKS = ("padding_mask", "attention_mask", "mask")
 _POSITIONS = ("position_ids",)
 _TOKENS = ("input_ids",)
 _SHAPES = ("inputs_embeds", "input_embeds")
-"""Arguments of the functions below by what they hold: the attention mask, positions, tokens, and what is asked for its shape alone."""
+"""Arguments of the functions below by what they hold: the attention mask, positions, tokens; the last is asked for its shape."""
 
 DECISIONS = (
     # 4.36 to today: whether sdpa gets a causal mask or a flag; models that have not moved to masking_utils.
@@ -73,7 +74,7 @@ class Decisions:
         Args:
             fake: whether the tensors are fake; otherwise decisions are watched only.
             mask: rows of 0 and 1 of every attention mask that is given, encoder's and decoder's; None where there is none.
-            routing: one of `ROUTINGS`; None leaves it to the model, which fake tensors can only follow where no size depends on it.
+            routing: one of `ROUTINGS`; None leaves it to the model, which fake tensors can follow where no size depends on it.
         """
         self.fake = fake
         self.routing = routing
@@ -149,7 +150,7 @@ class Decisions:
             return value
         shape = tuple(value.shape)
         with _disable_current_modes():
-            if name in _MASKS and self._mask is None and len(shape) == 2:  # noqa: PLR2004
+            if name in _MASKS and self._mask is None and len(shape) == 2:
                 return torch.ones(shape, dtype=value.dtype)  # a model that gets no mask makes one that hides nothing
             if name in _MASKS and self._mask is not None and shape == tuple(self._mask.shape):
                 return self._mask.to(value.dtype)
@@ -175,7 +176,7 @@ class Decisions:
             index = next(
                 value
                 for value in (*args, *kwargs.values())
-                if isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dim() == 2  # noqa: PLR2004
+                if isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dim() == 2
             )
             tokens, chosen = index.shape
             routed = torch.arange(tokens * chosen, device=index.device, dtype=index.dtype).view(tokens, chosen)
@@ -207,8 +208,8 @@ def expert_loads(routing: str | None, *, tokens: int, chosen: int, experts: int)
 class _Routing(TorchDispatchMode):
     """Gives operators inside a module of experts the sizes that follow from its load, or watches them on real tensors.
 
-    A loop over experts asks which of them have tokens (one row each), compares each with a number that stands for none, and asks for
-    the tokens of one.
+    A loop over experts asks which of them have tokens (one row each), compares each with a number that stands for none, and asks
+    for the tokens of one.
     """
 
     def __init__(self, loads: list[int], decisions: Decisions, *, fake: bool) -> None:
