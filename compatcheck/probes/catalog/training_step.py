@@ -12,9 +12,9 @@ beyond the step is above. Peaks depend on how a release computes, so nothing is 
 `bisect` compare between releases.
 
 On fake tensors the decisions that depend on contents are declared: the mask is what ``mask`` says (``none``, ``ones``, or
-``padding``: the last quarter of every sequence but the first), positions count from 0, and tokens go to experts as ``routing`` says (``balanced``:
-evenly; ``skewed``: all to the first experts; imposed on real tensors too; ``model``: whatever the router computes, for fake
-tensors only where no size depends on it). What was decided is in the notes.
+``padding``: the last quarter of every sequence but the first), positions count from 0, and tokens go to experts as ``routing``
+says (``balanced``: evenly; ``skewed``: all to the first experts; imposed on real tensors too; ``model``: whatever the router
+computes, for fake tensors only where no size depends on it). What was decided is in the notes.
 """
 
 from __future__ import annotations
