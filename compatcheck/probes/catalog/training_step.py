@@ -4,12 +4,11 @@ A model of ``model_type`` is built with the given dimensions, tiny ones by defau
 the last one count (with ``steps`` 1 the moments of AdamW are made in its step, and are not there before). Full sizes are
 parameters like any other: on fake tensors they take neither weights nor a GPU.
 
-Prediction. What outlives a step is the parameters, their gradients, and what the optimizer keeps: for each parameter
-s + s + s x states bytes, s = 2 for 16-bit dtypes and 4 for float32, states = 2 for AdamW and 0 for SGD without momentum.
-`state_bytes_per_parameter` is what is live after the last step without inputs, buffers and step counters (one float32 for each
-tensor that AdamW trains), divided by the number of parameters: a release that keeps logits, activations or copies of weights
-beyond the step is above. Peaks depend on how a release computes, so nothing is predicted about them: they are what `sweep` and
-`bisect` compare between releases.
+Prediction. What outlives a step is the parameters, their gradients, and what the optimizer keeps of the same shape and dtype: two
+moments for AdamW, nothing for SGD without momentum. `parameter_copies` is what is live after the last step without inputs,
+buffers, frozen parameters and step counters (one float32 for each tensor that AdamW trains), divided by the bytes of the
+parameters: 4 or 2. A release that keeps logits, activations or copies of weights beyond the step is above. Peaks depend on how
+a release computes, so nothing is predicted about them: they are what `sweep` and `bisect` compare between releases.
 
 On fake tensors the decisions that depend on contents are declared: the mask is what ``mask`` says (``none``, ``ones``, or
 ``padding``: the last quarter of every sequence but the first), positions count from 0, and tokens go to experts as ``routing``
@@ -59,15 +58,14 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"model_type": "gpt2", "mask": "none", "layers": 3},
     {"optimizer": "sgd", "dtype": "float32", "sequence": 48},
 )
-METRIC = "state_bytes_per_parameter"
+METRIC = "parameter_copies"
 
 _STATES = {"adamw": 2, "sgd": 0}
-_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
-    """Return parameter, gradient and optimizer states, in the dtype of the parameters."""
-    return {"state_bytes_per_parameter": _BYTES[parameters["dtype"]] * (2 + _STATES[parameters["optimizer"]])}
+    """Return parameters, gradients and optimizer states, in units of the parameters."""
+    return {"parameter_copies": 2 + _STATES[parameters["optimizer"]]}
 
 
 def tolerance(parameters: Mapping[str, Any]) -> float:
@@ -162,11 +160,12 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         recorder.note(f"decided: {decisions.describe()}")
     recorder.note(f"attention: {models.attention_of(model)}")
 
-    count = sum(weight.numel() for weight in weights)
-    buffers = sum(
-        {buffer.untyped_storage()._cdata: buffer.untyped_storage().nbytes() for buffer in model.buffers()}.values()
-    )
+    trained = sum(weight.nbytes for weight in weights)
+    frozen = sum(weight.nbytes for weight in model.parameters() if not weight.requires_grad)
+    storages = {buffer.untyped_storage()._cdata: buffer.untyped_storage().nbytes() for buffer in model.buffers()}
+    buffers = sum(storages.values())
     counters = 4 * len(weights) if parameters["optimizer"] == "adamw" else 0
-    recorder.result("parameters", count)
+    recorder.result("parameters", sum(weight.numel() for weight in model.parameters()))
     recorder.result("buffer_bytes", buffers)
-    recorder.result("state_bytes_per_parameter", (recorder.live_bytes() - input_bytes - buffers - counters) / count)
+    kept = recorder.live_bytes() - input_bytes - buffers - frozen - counters
+    recorder.result("parameter_copies", kept / trained)

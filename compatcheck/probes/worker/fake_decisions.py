@@ -173,11 +173,14 @@ class Decisions:
 
         @functools.wraps(original)
         def forward(*args: Any, **kwargs: Any) -> Any:
-            index = next(
+            integers = [
                 value
                 for value in (*args, *kwargs.values())
                 if isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dim() == 2
-            )
+            ]
+            if not integers:  # experts that are not given who goes where
+                return original(*args, **kwargs)
+            index = integers[0]
             tokens, chosen = index.shape
             routed = torch.arange(tokens * chosen, device=index.device, dtype=index.dtype).view(tokens, chosen)
             routed = routed.remainder(count if self.routing == "balanced" else chosen)
