@@ -162,8 +162,10 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
 
     trained = sum(weight.nbytes for weight in weights)
     frozen = sum(weight.nbytes for weight in model.parameters() if not weight.requires_grad)
-    storages = {buffer.untyped_storage()._cdata: buffer.untyped_storage().nbytes() for buffer in model.buffers()}
-    buffers = sum(storages.values())
+    # Some types keep their sinusoids as a plain attribute.
+    plain = [value for module in model.modules() for value in vars(module).values() if isinstance(value, torch.Tensor)]
+    storages = [tensor.untyped_storage() for tensor in (*model.buffers(), *plain)]
+    buffers = sum({storage._cdata: storage.nbytes() for storage in storages}.values())
     counters = 4 * len(weights) if parameters["optimizer"] == "adamw" else 0
     recorder.result("parameters", sum(weight.numel() for weight in model.parameters()))
     recorder.result("buffer_bytes", buffers)
