@@ -133,7 +133,16 @@ class EnvironmentChoice(NamedTuple):
         from compatcheck.probes.environments.installer import find_installer  # noqa: PLC0415 (beside its use)
         from compatcheck.probes.environments.overlay import Overlays  # noqa: PLC0415 (beside its use)
 
+        end_cleanly()
         return Overlays(self.base(), installer=find_installer(self.installer))
+
+
+def end_cleanly() -> None:
+    """Treat a request to terminate, and an interrupt that a shell has switched off, like Ctrl-C: no process stays behind."""
+    import signal  # noqa: PLC0415 (beside its use)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def _candidates() -> list[str]:

@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> int:
         0 when every task has its end event, whatever it says.
     """
     request_path, results_path = arguments
+    _end_with_parent()
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
     world_size = request["world_size"]
@@ -54,6 +55,16 @@ def main(arguments: list[str]) -> int:
             _run_task(task, request, write, rank)
             faulthandler.cancel_dump_traceback_later()
     return 0
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to kill this process when the one that started it is gone, however it went."""
+    if sys.platform.startswith("linux"):
+        import ctypes
+        import signal
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
 def _run_task(

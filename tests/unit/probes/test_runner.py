@@ -7,6 +7,7 @@ the real one is a gigabyte. Probes run with the real torch in tests/probes.
 import importlib.util
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -252,3 +253,34 @@ def test_the_command_that_runs_it_again_names_what_differs(probe):
     assert reproducing_command(make_task(probe, {"do": "raise", "number": 2})) == (
         "compatcheck probe run obedient --backend cpu --param do=raise --param number=2"
     )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a parent's death is told on Linux only")
+def test_a_worker_does_not_outlive_a_runner_that_was_killed(probe, interpreter, tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import sys, importlib.util\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
+        "from compatcheck.probes.environments.interpreter import Interpreter\n"
+        "from compatcheck.probes.probe import Probe\n"
+        "from compatcheck.probes.runner import make_task, run_tasks\n"
+        f"spec = importlib.util.spec_from_file_location('obedient', {probe.path!r})\n"
+        "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)\n"
+        f"interpreter = Interpreter(python=sys.executable, paths={interpreter.paths!r}, environ={dict(interpreter.environ)!r})\n"
+        f"run_tasks([make_task(Probe('obedient', module, {probe.path!r}), {{'do': 'children'}})], interpreter, keep=print)\n"
+    )
+    child = Path(interpreter.environ["CHILD"])
+    runner = subprocess.Popen([sys.executable, str(script)])
+    for _ in range(200):
+        if child.exists() and child.read_text():
+            break
+        time.sleep(0.05)
+    worker = int(Path(f"/proc/{child.read_text()}/stat").read_text().rpartition(")")[2].split()[1])
+    runner.kill()
+    runner.wait()
+    for _ in range(100):
+        if not _alive(worker):
+            break
+        time.sleep(0.05)
+    os.kill(int(child.read_text()), signal.SIGKILL)
+    assert not _alive(worker)
