@@ -60,6 +60,8 @@ def make_script(task: Task) -> str:
     }
     if "deepspeed" in module.PACKAGES:
         names.append("deepspeed_cpu")
+    if "recorder.decisions(" in probe:
+        names.append("fake_decisions")
     for name in names:
         text = (_WORKER / f"{name}.py").read_text(encoding="utf-8").replace(_FUTURE, "")
         parts.append(_RELATIVE.sub("", _split_docstring(text)[1]).strip() + "\n")
@@ -97,6 +99,9 @@ def _main(task: Task, recorder: str) -> str:
         )
     else:
         ranks = "    rank = 0\n"
+    fake = "FakeTensorMode(), " if task.backend == "fake" else ""
+    if fake:
+        ranks += "    from torch._subclasses.fake_tensor import FakeTensorMode\n\n"
     return f'''
 def reproduce() -> int:
     """Run the probe, print what it measures, and return 1 when that is more than a healthy release."""
@@ -117,7 +122,7 @@ def reproduce() -> int:
                 results[event["name"]] = event["value"]
 
     accounting = CudaAccounting() if {task.backend == "cuda"} else StorageAccounting()
-    with accounting:
+    with {fake}accounting:
         recorder = {recorder}(
             backend={task.backend!r}, accounting=accounting, write=write, rank=rank, world_size={task.world_size}
         )

@@ -97,7 +97,7 @@ def _run_task(
     except MemoryError as error:
         status, reason = "oom", _describe(error)
     except Exception as error:  # the reason goes to the report
-        status, reason = _classify(error)
+        status, reason = _classify(error, request["backend"])
     versions = _versions((*getattr(probe, "PACKAGES", ()), *request["packages"]))
     write(
         {
@@ -144,13 +144,15 @@ def _load(path: str) -> ModuleType:
     return module
 
 
-def _classify(error: BaseException) -> tuple[str, str]:
+def _classify(error: BaseException, backend: str) -> tuple[str, str]:
     """Tell running out of memory and what fake tensors cannot do from a failure."""
     name, text = type(error).__name__, str(error)
     if name == "OutOfMemoryError" or "can't allocate memory" in text or "out of memory" in text.lower():
         return "oom", _describe(error)
     if name in {"DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedOperatorException"}:
         return "unsupported", f"fake tensors cannot run {getattr(error, 'func', text)} ({name})"
+    if backend == "fake" and "TorchScript interpreter" in text:
+        return "unsupported", f"fake tensors cannot run this inside of TorchScript: {_describe(error)}"
     return "failed", _describe(error)
 
 

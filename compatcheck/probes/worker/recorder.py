@@ -118,6 +118,17 @@ class Recorder:
             sys.modules[key] = module
         return sys.modules[key]
 
+    def decisions(self, *, mask: list[list[int]] | None = None, routing: str | None = None) -> Any:
+        """Declare what decisions are taken from, which fake tensors do not hold; see `fake_decisions.Decisions`.
+
+        Args:
+            mask: rows of the attention mask, where one is given.
+            routing: of tokens to experts, imposed on real tensors too.
+        """
+        from .fake_decisions import Decisions
+
+        return Decisions(fake=self.backend == "fake", mask=mask, routing=routing)
+
     def deepspeed(self) -> Any:
         """Import DeepSpeed so that it works on this machine, and join the process group."""
         from .deepspeed_cpu import prepare
