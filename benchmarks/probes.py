@@ -25,7 +25,10 @@ ROWS = (
         False,
     ),
 )
-SEVEN_B = ("hidden=4096", "layers=32", "heads=32", "intermediate=11008", "vocab=32000", "batch=1", "length=4096")
+SEVEN_B = (
+    *("hidden_size=4096", "layers=32", "heads=32", "kv_heads=32", "intermediate_size=11008", "vocab_size=32000"),
+    *("batch=1", "sequence=4096"),
+)
 ROUNDS = 3
 
 
@@ -36,7 +39,9 @@ def measure(command: list[str], cache: str) -> tuple[float, int]:
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)"
     )
     environ = {**os.environ, "COMPATCHECK_CACHE": cache}
-    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True, env=environ, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command], capture_output=True, text=True, env=environ, check=True
+    )
     seconds, resident = done.stdout.split()
     return float(seconds), int(resident)
 
@@ -50,7 +55,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as shared:
         for title, arguments, cold in ROWS:
             extra = [text for size in SEVEN_B for text in ("--param", size)] if "7B" in title else []
-            command = [sys.executable, "-m", "compatcheck", "probe", "run", *arguments, *extra, "--python", python, "--no-store"]
+            command = [
+                sys.executable,
+                "-m",
+                "compatcheck",
+                "probe",
+                "run",
+                *arguments,
+                *extra,
+                "--python",
+                python,
+                "--no-store",
+            ]
             runs = []
             if not cold:
                 measure(command, shared)
