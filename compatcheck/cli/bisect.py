@@ -178,8 +178,11 @@ def choose_releases(
     known = [release for release in rules.releases(package) if not Version(release).is_prerelease]
     if not known:
         names = sorted(name.partition("/")[2] for base in rules.databases for name in base.sections("releases/"))
+        from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+        near = get_close_matches(package, names, n=1)
         msg = f"no releases of {package!r} are known"
-        raise UsageError(msg, hint=f"known: {', '.join(names)}")
+        raise UsageError(msg, hint=f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}")
     for end in (good, bad):
         if end is not None and end not in known:
             msg = f"{end} is no release of {package}"

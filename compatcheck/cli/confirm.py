@@ -65,6 +65,7 @@ def command(
     found: list[Confirmation] = []
     progress = probing.Progress(None, quiet=quiet)
     overlays = None
+    choice = probing.EnvironmentChoice(python, torch, beside, installer)
     store = probing.open_store(wanted=not no_store)
     for rule_id in rule_ids:
         rule = find_rule(rule_id, rules)
@@ -78,7 +79,10 @@ def command(
                 f"{rule.id}: {trial.probe.name} {trial.metric} on {trial.package} {trial.suspect} and {trial.baseline}"
             )
             continue
-        overlays = overlays or probing.EnvironmentChoice(python, torch, beside, installer).overlays()
+        if (backend or trial.probe.module.BACKENDS[0]) == "cuda" and not _sees_cuda(choice):
+            found.append(_without_cuda(rule.id, trial))
+            continue
+        overlays = overlays or choice.overlays()
         releases = [release for release in (trial.suspect, trial.baseline) if release is not None]
         laboratory = Laboratory(
             overlays=overlays,
@@ -110,6 +114,29 @@ def command(
     if "confirmed" in verdicts:
         return EXIT_FINDINGS
     return EXIT_CLEAN if "refuted" in verdicts or dry_run else EXIT_NOTHING_TO_CHECK
+
+
+def _sees_cuda(choice: probing.EnvironmentChoice) -> bool:
+    """Ask torch of the base whether there is a device, before anything is installed for nothing."""
+    from compatcheck.core.process import run  # noqa: PLC0415 (beside its use)
+
+    asked = "import torch; print('cuda' if torch.cuda.is_available() else 'none')"
+    return "cuda" in run([choice.base().python, "-c", asked], timeout_seconds=120).output.split()
+
+
+def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
+    from compatcheck.core.confirmation import Confirmation  # noqa: PLC0415 (beside its use)
+
+    sides = f"{trial.package} {trial.suspect}" + (
+        f" against {trial.baseline}" if trial.baseline != trial.suspect else ""
+    )
+    return Confirmation(
+        rule_id=rule_id,
+        verdict="inconclusive",
+        reason=f"torch sees no CUDA device here, and {trial.probe.name} needs one ({sides} remains to be measured). "
+        f"On a machine that has one: compatcheck confirm {rule_id}",
+        probe=trial.probe.name,
+    )
 
 
 def _with_parameters(trial: Trial, given: Mapping[str, Any]) -> Trial:
