@@ -12,7 +12,7 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_C
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from compatcheck.core.bisection import Tested
+    from compatcheck.core.bisection import Outcome
     from compatcheck.rules.database import RuleSet
 
 
@@ -72,7 +72,7 @@ def command(
 
     Exit code 1: a release in the range is bad. 0: none is. 3: none could be tested.
     """
-    from compatcheck.core.bisection import Bisection, Tested  # noqa: PLC0415 (beside its use)
+    from compatcheck.core.bisection import Bisection, Outcome  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.bisect import Search, find_intervals, minors  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
@@ -107,11 +107,11 @@ def command(
     )
     measured = {}
 
-    def judge(versions: Sequence[str]) -> Iterator[Tested]:
+    def judge(versions: Sequence[str]) -> Iterator[Outcome]:
         for version, (measurement,) in laboratory.measure_all(versions, [task]):
             verdict, value, _ = probe.judge(measurement)
             measured[version] = measurement
-            yield Tested(version=version, verdict=verdict, value=value, reason=measurement.reason)  # type: ignore[arg-type]
+            yield Outcome(version=version, verdict=verdict, value=value, reason=measurement.reason)  # type: ignore[arg-type]
 
     search = Search(releases, judge)
     _check_ends(search, good, bad)
@@ -130,6 +130,7 @@ def command(
         untested=search.untested(),
         older=search.older,
     )
+    from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters import bisection  # noqa: PLC0415 (beside its use)
 
     sides = list(dict.fromkeys(side for change in found.transitions for side in (change.before, change.after)))
@@ -139,7 +140,7 @@ def command(
             title=probe.title,
             derivation=probe.documentation.partition("\n")[2],
             measurements=[measured[version] for version in sides],
-            script=None,
+            script=make_script(task),
         )
         if report is not None:
             with open(report, "w", encoding="utf-8") as file:

@@ -25,6 +25,7 @@ from compatcheck.cli.run import FORMATS, execute
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check requirement files, locks and training configurations, alone or together; directories are walked.
 
+    PATH `-` reads one input from standard input and tells by its content what it is: `pip freeze | compatcheck check -`.
     Without a PATH the runs of the policy are checked. Looks at no installed package unless --python or --prefix is given.
     """
     return execute(*split(given, files=True))

@@ -13,9 +13,11 @@ COMMANDS = {
     "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
     "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
+    "confirm": ("compatcheck.cli.confirm", "Measure whether a rule holds."),
     "bisect": ("compatcheck.cli.bisect", "Find the releases that broke and mended something."),
     "sweep": ("compatcheck.cli.sweep", "Measure probes over many releases and find what changed."),
     "probe": ("compatcheck.cli.probe", "Measure a memory claim in an environment."),
+    "evidence": ("compatcheck.cli.evidence", "List, show, export and import measurements."),
     "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""

@@ -78,9 +78,10 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
 def _gather_environment(request: Request, shared: Shared) -> Gathered:
     from compatcheck.collectors.installed import collect_installed  # noqa: PLC0415 (not for files)
     from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (not for files)
+    from compatcheck.collectors.records import check_records  # noqa: PLC0415 (not for files)
 
     layout = locate(request.python, request.prefix, shared.environ)
-    environment = collect_installed(layout)
+    environment = check_records(collect_installed(layout), shared.rules.packages)
     if shared.variables is None:
         own = layout.chosen not in {"--python", "--prefix"} or os.path.realpath(layout.prefix) == os.path.realpath(
             shared.environ.get("VIRTUAL_ENV", ""),
@@ -149,6 +150,7 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         python=declared.python or base.python,
         variables=base.variables if declared.variables is None else {**(base.variables or {}), **declared.variables},
         variables_complete=base.variables_complete or declared.variables_complete,
+        damage=(*base.damage, *declared.damage),
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),
     )
@@ -239,11 +241,28 @@ def parse_settings(
 
         source = (sources or {}).get(f"set.{name.strip()}") or Source("--set", name.strip())
         parsed = parse_value(name.strip(), value.strip(), source)
+        if name.strip() == "hardware.gpu":
+            parsed = _name_gpu(str(parsed), source)
         if name.strip() in settings and settings[name.strip()][0] != parsed:
             msg = f"{name.strip()} is given two values"
             raise UsageError(msg, source=source, hint="keep one --set of it")
         settings[name.strip()] = (parsed, source)
     return settings
+
+
+def _name_gpu(text: str, source: Source) -> str:
+    """Return the catalogue's name of a device.
+
+    Raises:
+        UsageError: unknown, of several sizes, or with a count in front.
+    """
+    from compatcheck.collectors.gpu import parse_gpu  # noqa: PLC0415 (only with a device)
+
+    hardware = parse_gpu(text, source=source)
+    if hardware.gpus_per_node is not None:
+        msg = f"{text!r} is a device with a count"
+        raise UsageError(msg, source=source, hint=f"write --gpu {text}, or hardware.gpus_per_node beside hardware.gpu")
+    return str(hardware.gpu)
 
 
 def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:

@@ -15,10 +15,11 @@ from compatcheck.cli.inputs import (
     name_skipped,
     with_variables,
 )
-from compatcheck.collectors.recognise import recognise, walk
+from compatcheck.collectors.recognise import recognise, recognise_content, walk
 from compatcheck.configs.recognise import SUFFIXES, read_configuration
-from compatcheck.core.errors import InputError, NothingToCheckError
+from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
 
+DASH = "-"
+"""What a person writes for standard input."""
 POLICY_FILE = "compatcheck.toml"
-_RUN_READERS = {"axolotl", "hf_trainer", "trl", "native"}
+_RUN_READERS = {"axolotl", "hf_trainer", "trl", "llamafactory", "ms_swift", "megatron_swift", "open_instruct", "native"}
 _LIBRARY_READERS = {"deepspeed", "accelerate"}
 
 
@@ -45,7 +48,7 @@ class Found(NamedTuple):
     is_root: bool = False
     """Whether the environment is a lock or requirement root."""
     kind: str | None = None
-    """``requirements``, ``constraints``, ``pylock``, ``uv_lock`` or ``pyproject`` of a root."""
+    """``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject`` or ``setup_py`` of a root."""
 
 
 class Run(NamedTuple):
@@ -62,7 +65,11 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
 
     Raises:
         NothingToCheckError: nothing in them is an environment or a configuration.
+        UsageError: standard input is named twice.
     """
+    if request.paths.count(DASH) > 1:
+        msg = "standard input is named twice"
+        raise UsageError(msg, hint="keep one `-`; it can be read only once")
     subjects: list[Subject] = []
     skipped = list(shared.skipped)
     explicit: list[Found] = []
@@ -75,7 +82,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             found = list(_walk(path, skipped))
             subjects.extend(_subjects(_group(found), _independent([item for item in found if item.is_root]), shared))
         else:
-            explicit.extend(_read_file(path, skipped))
+            explicit.extend(_read_standard_input(skipped) if path == DASH else _read_file(path, skipped))
     if explicit:
         run = _merge_run(explicit, os.path.dirname(explicit[0].path))
         subjects.extend(
@@ -91,9 +98,11 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     if not subjects and shared.documents:
         subjects.append(build_subject("command line", None, shared.documents, shared))
     if not subjects and not any(entry.named for entry in skipped):
-        named = ", ".join(request.paths)
+        if skipped and request.paths == (DASH,):
+            raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
+        named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
-            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, config.json, DeepSpeed, "
+            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, config.json, DeepSpeed, "
             "accelerate, trainer arguments"
         )
         msg = f"{named}: no environment and no training configuration found"
@@ -129,9 +138,10 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
 def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:
     from compatcheck.collectors.installed import collect_installed  # noqa: PLC0415 (only with --python)
     from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (only with --python)
+    from compatcheck.collectors.records import check_records  # noqa: PLC0415 (only with --python)
 
     layout = locate(request.python, request.prefix, shared.environ)
-    installed = collect_installed(layout)
+    installed = check_records(collect_installed(layout), shared.rules.packages)
     environment = installed if subject.environment is None else merge_environments(installed, subject.environment)
     return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))
 
@@ -163,11 +173,30 @@ def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}"))
 
 
-def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
+def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
     try:
-        kind = recognise(path)
-        if kind is None and path.endswith((".txt", ".in")):
-            kind = "requirements"
+        content = read_standard_input()
+    except InputError as error:
+        skipped.append(as_skipped(error, STANDARD_INPUT))
+        return
+    if not content.strip():
+        hint = "send requirements, a lock or a configuration: pip freeze | compatcheck check -"
+        skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint))
+        return
+    yield from _read_as(STANDARD_INPUT, recognise_content(content), skipped)
+
+
+def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
+    kind = recognise(path)
+    if kind is None and path.endswith((".txt", ".in")):
+        kind = "requirements"
+    elif kind is None and os.path.basename(path) == "setup.py":
+        kind = "setup_py"
+    yield from _read_as(path, kind, skipped)
+
+
+def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Found]:
+    try:
         if kind is not None:
             yield Found(path, (), _read_environment(path, kind), is_root=True, kind=kind)
             return
@@ -189,6 +218,8 @@ def _read_environment(path: str, kind: str) -> Environment:
             from compatcheck.collectors.pylock import read_pylock as reader  # noqa: PLC0415 (one kind of file)
         case "uv_lock":
             from compatcheck.collectors.uv_lock import read_uv_lock as reader  # noqa: PLC0415 (one kind of file)
+        case "setup_py":
+            from compatcheck.collectors.setup_py import read_setup_py as reader  # noqa: PLC0415 (one kind of file)
         case _:
             from compatcheck.collectors.pyproject import read_pyproject as reader  # noqa: PLC0415 (one kind of file)
     return reader(path)
@@ -286,9 +317,10 @@ _MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
 
 
 def _main(roots: list[Found]) -> list[Found]:
-    """Choose the roots of one directory that runs are paired with: locks, else the main files, else all."""
+    """Choose the roots of one directory that runs are paired with: locks, else the main files, else ``setup.py``, else all."""
     locks = [root for root in roots if root.kind in _LOCKS]
-    return locks or [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES] or roots
+    main = [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES]
+    return locks or main or [root for root in roots if root.kind == "setup_py"] or roots
 
 
 def _independent(roots: list[Found]) -> list[Found]:

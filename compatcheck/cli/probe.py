@@ -49,15 +49,32 @@ def list_command(format_name: str) -> int:
 
 @command.command("show", cls=options.GroupedCommand)
 @click.argument("name", metavar="PROBE")
-def show_command(name: str) -> int:
+@click.option("--script", is_flag=True, help="Print one file that measures the same without compatcheck.")
+@click.option(
+    "--param", "parameters", metavar="NAME=VALUE", multiple=True, help="Parameter for the script; repeatable."
+)
+@click.option("--backend", type=click.Choice(["fake", "cpu", "cuda"]), help="Back end of the script.")
+def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: str | None) -> int:
     """Show what a probe measures, why its prediction is what it is, and its parameters."""
     from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.measurement import show_quantity  # noqa: PLC0415 (beside its use)
 
     probe = find_probe(name)
+    if script:
+        from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+        from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
+        from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
+
+        click.echo(make_script(make_task(probe, vary(probing.parse_parameters(parameters))[0], backend)), nl=False)
+        return EXIT_CLEAN
     module = probe.module
     click.echo(f"{probe.name} ({probe.hash})\n\n{probe.documentation}\n")
     click.echo(f"needs: {', '.join(('torch', *module.PACKAGES))}\nback ends: {', '.join(module.BACKENDS)}")
+    from compatcheck.probes.backends import BACKENDS  # noqa: PLC0415 (beside its use)
+
+    for backend_name in module.BACKENDS:
+        back_end = BACKENDS[backend_name]
+        click.echo(f"  {back_end.name}: counts {back_end.measures};\n    cannot say: {back_end.cannot}")
     click.echo("parameters: " + ", ".join(f"{key}={value}" for key, value in module.DEFAULTS.items()))
     for metric, value in module.predict(module.DEFAULTS).items():
         mark = " (decides the verdict)" if metric == module.METRIC else ""

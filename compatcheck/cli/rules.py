@@ -113,7 +113,7 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
         raise UsageError(msg, hint="name files or directories of rules")
     count = 0
     try:
-        rules = open_rules(tuple(str(path) for path in directories))
+        rules = open_rules(tuple(str(path) for path in directories), replacing=True)
     except RuleError as error:
         click.echo(f"{error}" + (f" ({error.hint})" if error.hint else ""))
         return EXIT_FINDINGS

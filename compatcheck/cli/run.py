@@ -20,6 +20,7 @@ from compatcheck.core.errors import (
 )
 from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.core.threshold import Threshold, parse_threshold
+from compatcheck.evidence.location import store_path
 from compatcheck.matching.engine import match
 from compatcheck.rules.locate import open_rules
 
@@ -81,7 +82,7 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     started = time.perf_counter()
     targets = parse_outputs(output.outputs)
     rules = open_rules(checks.rule_directories)
-    require_rules(rules, checks.rule_directories)
+    require_rules(rules)
     require_selection(checks, rules, plan.policy)
     threshold = parse_threshold(checks.fail_on)
     hook = any(request.hook for request in plan.requests)
@@ -99,15 +100,15 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     return report.exit_code
 
 
-def require_rules(rules: RuleSet, directories: Sequence[str] = ()) -> None:
+def require_rules(rules: RuleSet) -> None:
     """Refuse an empty database: it would find nothing anywhere.
 
     Raises:
         RuleError: no active rule, altogether or in one of the person's own directories.
     """
-    for path, database in zip(directories, rules.databases[1:], strict=True):
+    for database in rules.databases[1:]:
         if not database.count:
-            msg = f"{path} holds no active rule"
+            msg = f"{database.name} holds no active rule"
             raise RuleError(msg, hint="name the directory that holds PACKAGE/SLUG.yaml, with status: active")
     if not rules.count:
         msg = "the rule database holds no active rule"
@@ -181,6 +182,13 @@ def build_report(
         subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
     if findings:
         findings = [add_lines(finding) for finding in findings]
+        path = store_path(os.environ)
+        if os.path.exists(path):
+            from compatcheck.matching.measured import add_measured  # noqa: PLC0415 (only with a store)
+
+            measured, unread = add_measured(findings, rules, path)
+            findings = list(measured)
+            skipped.extend(unread)
     skipped = list(place_skipped(skipped))
     findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
     code = judge(findings, skipped, gathered.subjects, strict=checks.strict)
@@ -257,6 +265,8 @@ def describe_subject(
         notes=notes,
         complete=environment is not None and environment.complete,
         waiting=waiting,
+        variables=None if environment is None else environment.variables,
+        variables_complete=environment is not None and environment.variables_complete,
     )
 
 
@@ -291,7 +301,7 @@ def place_skipped(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
 def needs_line(source: Source) -> bool:
     """Tell whether a source names a key of a file and no line yet."""
     suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
-    return bool(source.key) and source.line is None and source.path.endswith(suffixes)
+    return bool(source.key) and source.line is None and (source.path.endswith(suffixes) or source.path == "<stdin>")
 
 
 Reporter = Callable[[Report, Output], str]

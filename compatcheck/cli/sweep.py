@@ -108,7 +108,7 @@ def command(
     if drafts is not None:
         from compatcheck.probes.drafts import write_drafts  # noqa: PLC0415 (beside its use)
 
-        for path in write_drafts(drafts, package, groups, results, tasks):
+        for path in write_drafts(drafts, package, groups, results):
             click.echo(path, err=True)
     formats = {"text": reporter.format_text, "json": reporter.format_json, "markdown": reporter.format_markdown}
     click.echo(formats[format_name](package, series, groups, results), nl=False)

@@ -81,6 +81,7 @@ def read_pylock(
         combined.packages,
         complete=not skipped,
         python=python,
+        damage=combined.damage,
         skipped=tuple(skipped),
         notes=(*notes, *combined.notes),
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.environment import Environment, Package
-from compatcheck.core.markers import MarkerEnvironment, canonical_name, describe_machine
+from compatcheck.core.environment import Environment
+from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import (
     InvalidRequirementError,
     Requirement,
     combine,
+    combine_optional,
     parse_requirement,
     read_url,
 )
@@ -89,7 +90,8 @@ def read_pyproject(
     overrides = reading.read_strings(uv.get("override-dependencies"), "tool.uv", "override-dependencies")
     combined = combine(required, environment, constraints=constraints, overrides=overrides)
     packages = dict(combined.packages)
-    for name, package in _possible(optional, wanted_extras, environment).items():
+    unselected = {extra: items for extra, items in optional.items() if extra not in wanted_extras}
+    for name, package in combine_optional(unselected, environment).items():
         packages.setdefault(name, package)
     left_out = sorted(set(named_groups) - wanted_groups)
     if left_out:
@@ -101,35 +103,13 @@ def read_pyproject(
             )
         )
     return Environment(
-        path, packages, complete=False, skipped=tuple(reading.skipped), notes=(*reading.notes, *combined.notes)
+        path,
+        packages,
+        complete=False,
+        damage=combined.damage,
+        skipped=tuple(reading.skipped),
+        notes=(*reading.notes, *combined.notes),
     )
-
-
-def _possible(
-    optional: Mapping[str, list[Requirement]], selected: Iterable[str], environment: MarkerEnvironment
-) -> dict[str, Package]:
-    """Describe what the extras that are not selected would bring.
-
-    Where several bring one package, the range of any of them is possible.
-    """
-    found: dict[str, list[tuple[str, Package]]] = {}
-    for extra in sorted(set(optional) - set(selected)):
-        with_extra = environment._replace(extras=environment.extras | {extra})
-        for name, package in combine(optional[extra], with_extra).packages.items():
-            found.setdefault(name, []).append((extra, package))
-    packages = {}
-    for name, versions in found.items():
-        first = versions[0][1]
-        details = {**first.details, "extra": ", ".join(extra for extra, _ in versions), "presence": "unknown"}
-        ranges = dict.fromkeys(
-            f"=={package.version}" if package.version else package.specifier or "" for _, package in versions
-        )
-        if len(ranges) == 1:
-            packages[name] = first._replace(details=details)
-        else:
-            joined = "" if "" in ranges else " || ".join(ranges)
-            packages[name] = first._replace(version=None, specifier=joined, details=details)
-    return packages
 
 
 class _Reading:

@@ -62,10 +62,16 @@ def looks_like_requirements(head: bytes) -> bool:
     return not lines or 2 * fitting > len(lines)
 
 
+def states_requirements(head: bytes) -> bool:
+    """Tell whether a ``setup.py`` says itself what it requires; many only start the build."""
+    return b"install_requires" in head or b"extras_require" in head
+
+
 RECOGNISERS: tuple[Recogniser, ...] = (
     Recogniser("pylock", re.compile(r"(?:.*/)?pylock(?:\.[^./]+)?\.toml")),
     Recogniser("uv_lock", re.compile(r"(?:.*/)?uv\.lock")),
     Recogniser("pyproject", re.compile(r"(?:.*/)?pyproject\.toml")),
+    Recogniser("setup_py", re.compile(r"(?:.*/)?setup\.py"), states_requirements),
     Recogniser("constraints", re.compile(r"(?:.*/)?constraints?(?:[-_.][^/]*)?\.(?:txt|in)"), looks_like_requirements),
     Recogniser("constraints", re.compile(r"(?:.*/)?[^/]*[-_.]constraints\.(?:txt|in)"), looks_like_requirements),
     Recogniser("requirements", re.compile(r"(?:.*/)?[^/]*requirements?[^/]*\.(?:txt|in)"), looks_like_requirements),
@@ -78,7 +84,7 @@ def recognise(path: str) -> str | None:
     """Tell what kind of file this is, or None when it is none that is known.
 
     Returns:
-        ``requirements``, ``constraints``, ``pylock``, ``uv_lock`` or ``pyproject``: the collector that reads it.
+        ``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject`` or ``setup_py``: the collector that reads it.
     """
     parts = os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)
     name = "/".join(parts[-2:]).lower()
@@ -93,6 +99,27 @@ def recognise(path: str) -> str | None:
         if recogniser.sniff(head):
             return recogniser.kind
     return None
+
+
+_LOCK_MARKS = (
+    ("pylock", re.compile(rb"^lock-version[ \t]*=", re.MULTILINE)),
+    ("uv_lock", re.compile(rb"^\[\[package\]\]", re.MULTILINE)),
+    ("pyproject", re.compile(rb"^\[(?:project|build-system|dependency-groups|tool\.[\w.-]+)\]", re.MULTILINE)),
+)
+"""Lines that tell what a TOML file without a name is."""
+
+
+def recognise_content(content: bytes) -> str | None:
+    """Tell what kind of file an input without a name is, or None when it is not one of packages.
+
+    Returns:
+        ``pylock``, ``uv_lock``, ``pyproject`` or ``requirements``.
+    """
+    head = content[:SNIFFED_BYTES]
+    for kind, mark in _LOCK_MARKS:
+        if mark.search(head):
+            return kind
+    return "requirements" if looks_like_requirements(head) else None
 
 
 def _read_head(path: str) -> bytes:

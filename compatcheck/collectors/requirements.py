@@ -82,9 +82,9 @@ class _Reading:
         self.chain: list[tuple[str, str]] = []
         self.done: set[tuple[str, bool]] = set()
 
-    def skip(self, source: Source, reason: str, hint: str, *, malformed: bool = False) -> None:
-        """Note what is not read; a malformed line makes the file one that could not be read whole."""
-        self.skipped.append(Skipped(source, reason, hint, named=malformed))
+    def skip(self, source: Source, reason: str, hint: str) -> None:
+        """Note what is not read: the file is then one that could not be read whole, which counts where a person named it."""
+        self.skipped.append(Skipped(source, reason, hint, named=True))
 
 
 class _Line(NamedTuple):
@@ -121,6 +121,7 @@ def read_requirements(
             path,
             packages,
             complete=False,
+            damage=combined.damage,
             skipped=tuple(reading.skipped),
             notes=(*reading.notes, remark, *combined.notes),
         )
@@ -129,6 +130,7 @@ def read_requirements(
         path,
         combined.packages,
         complete=False,
+        damage=combined.damage,
         skipped=tuple(reading.skipped),
         notes=(*reading.notes, *combined.notes),
     )
@@ -208,7 +210,7 @@ def _read_line(reading: _Reading, line: _Line, source: Source, *, as_constraints
         parsed = _parse_options(options)
     except ValueError as error:
         hint = "use an option that pip reads in requirement files"
-        reading.skip(source, f"{echo(line.text)}: {error}", hint, malformed=True)
+        reading.skip(source, f"{echo(line.text)}: {error}", hint)
         return
     target = reading.constraints if as_constraints else reading.requirements
     if requirement:
@@ -291,7 +293,7 @@ def _include(reading: _Reading, value: str, source: Source, *, as_constraints: b
         _read_file(reading, path, as_constraints=as_constraints)
     except InputError as error:
         reason = f"includes {path}: {error.message}"
-        reading.skip(source, reason, error.hint or "mend or remove the line", malformed=True)
+        reading.skip(source, reason, error.hint or "mend or remove the line")
 
 
 def _add(reading: _Reading, target: list[Requirement], text: str, source: Source, details: dict[str, str]) -> None:
@@ -302,7 +304,7 @@ def _add(reading: _Reading, target: list[Requirement], text: str, source: Source
     try:
         requirement = _read_requirement(text, source, editable="editable" in details)
     except InvalidRequirementError as error:
-        reading.skip(source, str(error), _remedy(text), malformed=True)
+        reading.skip(source, str(error), _remedy(text))
         return
     target.append(requirement._replace(details={**requirement.details, **details}))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatcheck.configs.hf_trainer import OPTIMIZERS
+from compatcheck.configs.hf_arguments import OPTIMIZERS
 from compatcheck.configs.keys import LEAVE, Key, only_true
 from compatcheck.rules.vocabulary import nearest
 

@@ -10,6 +10,7 @@ from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, none_wh
 from compatcheck.configs.text import expect_mapping, parse_json, parse_yaml, read_text
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
@@ -238,7 +239,7 @@ def read(path: str) -> Document:
         InputError: not readable, not JSON or Hjson, or not a DeepSpeed configuration.
     """
     text = read_text(path)
-    if path.endswith((".yaml", ".yml")):
+    if path.endswith((".yaml", ".yml")) or (path == STANDARD_INPUT and not text.lstrip().startswith("{")):
         return read_data(expect_mapping(parse_yaml(text, path), path, "a DeepSpeed configuration"), path)
     try:
         data = parse_json(text, path)

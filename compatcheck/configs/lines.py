@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.configs.hjson import parse_hjson
 from compatcheck.configs.text import read_text
 from compatcheck.core.errors import InputError
+from compatcheck.core.textfile import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from compatcheck.core.source import Source
@@ -38,11 +39,12 @@ def _stamp(path: str) -> tuple[str, int, int] | None:
 
 @lru_cache(maxsize=64)
 def _lines(path: str, stamp: tuple[str, int, int] | None) -> dict[str, int]:  # noqa: ARG001 (part of the cache's key)
-    if not path.endswith((".json", ".jsonc", ".hjson", ".yaml", ".yml")):
+    if path != STANDARD_INPUT and not path.endswith((".json", ".jsonc", ".hjson", ".yaml", ".yml")):
         return {}
     try:
         text = read_text(path)
-        return _yaml_lines(text) if path.endswith((".yaml", ".yml")) else parse_hjson(text, path)[1]
+        is_yaml = path.endswith((".yaml", ".yml")) or (path == STANDARD_INPUT and not text.lstrip().startswith("{"))
+        return _yaml_lines(text) if is_yaml else parse_hjson(text, path)[1]
     except InputError:
         return {}
 

@@ -46,13 +46,14 @@ def read(path: str) -> tuple[Document, Environment | None]:
 def read_data(data: Mapping[str, Any], path: str) -> tuple[Document, Environment | None]:
     """Translate the sections of a facts file, or of a rule's example, which has the same layout.
 
-    A ``model`` may be text (a known model, a path or a hub id) or a mapping with ``from``; it becomes a reference.
+    ``env`` lists every variable that is set, unless ``env_complete: false`` stands beside it. A ``model`` may be text (a known
+    model, a path or a hub id) or a mapping with ``from``; it becomes a reference.
     """
     source = Source(path)
     references: tuple[tuple[str, str, str], ...] = ()
     facts: dict[str, Any] = {}
     for section, value in data.items():
-        if section in {"packages", "env"}:
+        if section in {"packages", "env", "env_complete"}:
             continue
         if section == "model" and isinstance(value, str):
             references = (("model", value, "model"),)
@@ -65,10 +66,20 @@ def read_data(data: Mapping[str, Any], path: str) -> tuple[Document, Environment
             references = (("model", str(entries.pop("from")), "model.from"),)
         if entries:
             facts[section] = entries
-    table = {name: Key(name) for name in vocabulary()}
+    table = {name: Key(name) for name in vocabulary()} | {"training.framework": Key("training.framework", _framework)}
     translation = translate(flatten(facts), table, irrelevant=lambda _: False, source=source)
     document = Document("native", source, *translation, references)
     return document, _environment(data, path)
+
+
+def _framework(value: Any) -> Any:  # noqa: ANN401 (YAML)
+    """Accept a program's own spelling: LLaMA-Factory, ms-swift, HF Trainer."""
+    bare = str(value).lower().translate(_SEPARATORS)
+    known = {word.translate(_SEPARATORS): word for word in vocabulary()["training.framework"].allowed}
+    return known.get(bare, value)
+
+
+_SEPARATORS = str.maketrans("", "", "-_ ")
 
 
 def expect_section(value: Any, path: str, section: str) -> dict[str, Any]:  # noqa: ANN401 (YAML)
@@ -88,6 +99,11 @@ def expect_section(value: Any, path: str, section: str) -> dict[str, Any]:  # no
 def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
     packages: dict[Any, Any] = expect_section(data.get("packages"), path, "packages")
     variables = data.get("env")
+    complete = data.get("env_complete", True)
+    if not isinstance(complete, bool):
+        msg = f"env_complete cannot be {complete!r}"
+        advice = "write false where a variable that is not listed may be set, else leave it out"
+        raise InputError(msg, source=Source(path, "env_complete"), hint=advice)
     if not packages and variables is None:
         return None
     distributions: dict[str, Package] = {}
@@ -120,7 +136,7 @@ def _environment(data: Mapping[str, Any], path: str) -> Environment | None:
         variables=None
         if variables is None
         else {str(key): str(value) for key, value in expect_section(variables, path, "env").items()},
-        variables_complete=variables is not None,
+        variables_complete=variables is not None and complete,
         variables_source=Source(path, "env"),
         skipped=tuple(skipped),
     )

@@ -24,29 +24,9 @@ class Marks(NamedTuple):
 
 PROGRAMS = (
     Marks(
-        "LLaMA-Factory",
-        frozenset(["cutoff_len", "finetuning_type", "lora_target", "plot_loss", "stage", "template"]),
-        required=frozenset({"model_name_or_path"}),
-    ),
-    Marks(
-        "LLaMA-Factory",
+        "LLaMA-Factory v1",
         frozenset(["dist_config", "kernel_config", "model_class", "quant_config", "sample_backend", "train_dataset"]),
     ),
-    Marks(
-        "ms-swift",
-        frozenset(
-            [
-                "custom_train_dataset_path",
-                "rlhf_type",
-                "sft_type",
-                "split_dataset_ratio",
-                "train_dataset_sample",
-                "tuner_type",
-            ]
-        ),
-        enough=1,
-    ),
-    Marks("ms-swift", frozenset({"train_type"}), enough=1, required=frozenset({"model"})),
     Marks("verl", frozenset({"actor_rollout_ref"}), enough=1),
     Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
     Marks("NeMo RL", frozenset(["cluster", "dpo", "grpo", "loss_fn", "policy", "sft"]), enough=3),

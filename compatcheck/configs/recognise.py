@@ -6,17 +6,37 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.configs import accelerate, axolotl, deepspeed, hf_trainer, model, native, other_frameworks
+from compatcheck.configs import (
+    accelerate,
+    axolotl,
+    deepspeed,
+    hf_trainer,
+    llama_factory,
+    model,
+    ms_swift,
+    native,
+    open_instruct,
+    other_frameworks,
+)
+from compatcheck.configs.keys import Key
 from compatcheck.configs.text import parse_json_or_yaml, read_text
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
+    from compatcheck.configs.hf_arguments import Table
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
     from compatcheck.rules.database import RuleSet
 
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
+
+
+_TOLD_BY_MARKS = {"native", "axolotl", "accelerate", "deepspeed", "llama_factory", "ms_swift", "open_instruct"}
+"""Kinds told by keys of their own, which no other program's files hold."""
+
+
+_KNOWN = "config.json, DeepSpeed, accelerate, HF Trainer, TRL, axolotl, LLaMA-Factory, ms-swift, open-instruct, facts"
 
 
 class Reading(NamedTuple):
@@ -41,7 +61,7 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         InputError: not readable, malformed, of a program whose files are not read, or (when named) of no known kind.
     """
     kind, data = _classify(path, named=named)
-    framework = None if kind in {"native", "axolotl", "accelerate", "deepspeed"} else other_frameworks.recognise(data)
+    framework = None if kind in _TOLD_BY_MARKS else other_frameworks.recognise(data)
     if framework is not None:
         msg = f"is a configuration of {framework}, which this release does not read"
         hint = "state what it sets in a facts file (compatcheck: 1), with training.framework"
@@ -49,7 +69,7 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
     match kind:
         case "native":
             document, environment = native.read(path)
-            return Reading((document,), environment)
+            return Reading((_explain_foreign_keys(document),), environment)
         case "axolotl":
             return Reading(axolotl.read_data(data, path))
         case "model":
@@ -60,10 +80,16 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
             return Reading((accelerate.read(path),))
         case "hf_trainer":
             return Reading(hf_trainer.read_data(data, path))
+        case "llama_factory":
+            return Reading(llama_factory.read_data(data, path))
+        case "open_instruct":
+            return Reading((open_instruct.read_data(data, path),))
+        case "ms_swift":
+            return Reading(*ms_swift.read_data(data, path))
         case _:
             if not named:
                 return None
-            hint = "known: config.json, DeepSpeed, accelerate, HF Trainer and TRL arguments, axolotl, a compatcheck facts file"
+            hint = f"known: {_KNOWN}"
             msg = "is no configuration this release can read"
             raise InputError(msg, source=Source(path), hint=hint)
 
@@ -85,6 +111,9 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
     for name, reader in (
         ("native", native),
         ("axolotl", axolotl),
+        ("llama_factory", llama_factory),
+        ("ms_swift", ms_swift),
+        ("open_instruct", open_instruct),
         ("model", model),
         ("accelerate", accelerate),
         ("deepspeed", deepspeed),
@@ -92,7 +121,35 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
     ):
         if reader.recognise(data):
             return name, dict(data)
+        if name == "llama_factory" and llama_factory.is_marked(data):
+            break  # chats, merges or evaluates
     return None, dict(data)
+
+
+_TABLES: dict[str, tuple[str, Table]] = {
+    "hf_trainer": ("the HF Trainer", hf_trainer.TABLE),
+    "trl": ("TRL", hf_trainer.TABLE),
+    "llamafactory": ("LLaMA-Factory", llama_factory.TABLE),
+    "ms_swift": ("ms-swift", ms_swift.TABLE),
+}
+"""What a program's own keys mean, by the framework a facts file names."""
+
+
+def _explain_foreign_keys(document: Document) -> Document:
+    """Say which fact is meant where a facts file uses a key of the program it names, as in ``training.use_reentrant_gc``."""
+    framework = next((entry.value for entry in document.statements if entry.fact == "training.framework"), None)
+    program, table = _TABLES.get(str(framework), ("", {}))
+    unread, skipped = [], list(document.skipped)
+    for key, near in document.unread:
+        section, _, name = key.rpartition(".")
+        entry = table.get(name if section in native.SECTIONS else key)
+        meaning = entry if isinstance(entry, Key) else next(iter(entry or ()), None)
+        if meaning is None:
+            unread.append((key, near))
+            continue
+        reason = f"is a key of {program}; a facts file states {meaning.fact}"
+        skipped.append(Skipped(document.source._replace(key=key), reason, f"write {meaning.fact}", named=True))
+    return document._replace(unread=tuple(unread), skipped=tuple(skipped))
 
 
 def _looks_like_deepspeed(path: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 64
@@ -37,8 +38,11 @@ def read_text(path: str) -> str:
         if os.path.exists(path) and not os.path.isfile(path):
             msg = "is not a regular file"
             raise InputError(msg, source=place, hint="write its content to a file and name that")
-        with open(path, "rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
+        if path == STANDARD_INPUT:
+            raw = read_standard_input()
+        else:
+            with open(path, "rb") as stream:
+                raw = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         if isinstance(error, InputError):
             raise

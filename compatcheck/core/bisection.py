@@ -9,7 +9,7 @@ Verdict = Literal["good", "bad", "skipped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class Outcome:
     """One release that was tried."""
 
     version: str
@@ -50,7 +50,7 @@ class Bisection:
     predicted: float | None
     """The metric in a healthy release."""
     tolerance: float
-    tested: tuple[Tested, ...]
+    tested: tuple[Outcome, ...]
     """Oldest first."""
     intervals: tuple[Interval, ...]
     transitions: tuple[Transition, ...]

@@ -24,12 +24,15 @@ class Damage(NamedTuple):
     """Something wrong with the environment itself, shown as a finding."""
 
     kind: str
-    """``duplicated`` (two dist-infos of one distribution), ``mismatched`` (metadata and version file disagree),
-    ``pip_over_conda``."""
+    """``duplicated`` (two dist-infos of one distribution), ``mismatched`` (metadata, the name of its
+    directory and version file disagree), ``pip_over_conda``,
+    ``contradictory`` (requirements that no release satisfies)."""
     package: str
     detail: str
     """The two versions, in words."""
     sources: tuple[Source, ...]
+    statements: tuple[str, ...] = ()
+    """What each source says, where they contradict each other."""
 
 
 class Environment(NamedTuple):

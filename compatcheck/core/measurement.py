@@ -110,7 +110,7 @@ def from_json(data: Mapping[str, Any]) -> Measurement:
     """
     if not isinstance(data, dict):
         msg = "a measurement is a mapping"
-        raise ValueError(msg)
+        raise ValueError(msg)  # noqa: TRY004 (what is malformed is one kind of error)
     known = {name: data[name] for name in Measurement.__slots__ if name in data}
     if unknown := set(data) - set(known):
         msg = f"no measurement has {', '.join(sorted(unknown))}"
@@ -139,7 +139,7 @@ def _check_types(data: Mapping[str, Any]) -> None:
     for name in _TEXTS:
         if not isinstance(data.get(name) or "", str):
             msg = f"{name} must be text"
-            raise ValueError(msg)
+            raise ValueError(msg)  # noqa: TRY004 (see from_json)
     for name, wanted in (("parameters", object), ("versions", str), ("results", int | float)):
         values = data.get(name) or {}
         if not isinstance(values, dict) or not all(isinstance(value, wanted) for value in values.values()):

@@ -85,6 +85,7 @@ def run(
     except BaseException:
         # An interrupt reaches this process only: the child has a group of its own.
         _kill(process)
+        _close(process.stdout, reader)
         raise
     if exited:
         # A grandchild may keep the pipe open; what the program itself wrote is there by now.
@@ -92,9 +93,7 @@ def run(
     flooded = sum(map(len, chunks)) > output_limit_bytes
     running = process.poll() is None
     _kill(process)
-    reader.join(_GRACE_SECONDS)
-    if not reader.is_alive():
-        process.stdout.close()
+    _close(process.stdout, reader)
     text = b"".join(chunks)[:output_limit_bytes].decode("utf-8", "replace")
     if flooded:
         return Completed(text, None, f"{name} printed more than {output_limit_bytes} bytes and was stopped")
@@ -116,6 +115,12 @@ def _read(stream: IO[bytes], chunks: list[bytes], limit: int, ended: threading.E
     except (OSError, ValueError):
         pass
     ended.set()
+
+
+def _close(stream: IO[bytes], reader: threading.Thread) -> None:
+    reader.join(_GRACE_SECONDS)
+    if not reader.is_alive():
+        stream.close()
 
 
 def _wait(

@@ -107,6 +107,10 @@ class SubjectReport(NamedTuple):
     complete: bool = True
     waiting: int = 0
     """Rules about packages that are there of which nothing else is known."""
+    variables: Mapping[str, str] | None = None
+    """Environment variables that matter, credentials hidden; None when not known."""
+    variables_complete: bool = False
+    """Whether a variable that is not listed is known to be unset."""
 
 
 class Report(NamedTuple):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from compatcheck.core.environment import Package
+from compatcheck.core.environment import Damage, Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, evaluate
 from compatcheck.core.redaction import redact
 from compatcheck.core.textfile import echo
@@ -21,10 +22,14 @@ from compatcheck.core.versions import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from packaging.version import Version
+
     from compatcheck.core.source import Source
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
+_LARGEST_CLASH = 3
+"""Ranges on a line exclude each other in pairs; with ``!=`` it takes three."""
 
 
 class InvalidRequirementError(ValueError):
@@ -50,6 +55,8 @@ class Combined(NamedTuple):
 
     packages: dict[str, Package]
     notes: tuple[str, ...]
+    damage: tuple[Damage, ...] = ()
+    """Distributions whose requirements no release satisfies; their version is unknown."""
 
 
 def parse_requirement(text: str, source: Source) -> Requirement:
@@ -131,10 +138,19 @@ def combine(
     narrowing = _group(constraints)
     packages: dict[str, Package] = {}
     notes: list[str] = []
+    damage: list[Damage] = []
     for name, group in _group(requirements).items():
         wanted = replaced.get(name, group)
-        settled, remarks = _settle(name, wanted, narrowing.get(name, []), environment)
+        limits = narrowing.get(name, [])
+        settled, remarks = _settle(name, wanted, limits, environment)
         notes += remarks
+        if settled is not None and settled.version is None and not is_satisfiable(settled.specifier or ""):
+            clash = _find_clash(wanted, limits, environment)
+            if clash:
+                damage.append(_describe_clash(name, clash))
+            else:  # lines for machines that are not known: any of them may hold
+                either = " || ".join(dict.fromkeys(_range(item) for item in wanted))
+                settled = settled._replace(specifier=either)
         if settled is not None:
             packages[name] = settled
     idle = sorted(set(narrowing) - set(packages))
@@ -142,7 +158,114 @@ def combine(
         more = f" and {len(idle) - _SHOWN_NAMES} more" if len(idle) > _SHOWN_NAMES else ""
         names = ", ".join(idle[:_SHOWN_NAMES])
         notes.append(f"constraints on packages that no line requires were not used: {names}{more}")
-    return Combined(packages, tuple(notes))
+    return Combined(packages, tuple(notes), tuple(damage))
+
+
+def combine_optional(
+    optional: Mapping[str, Sequence[Requirement]], environment: MarkerEnvironment
+) -> dict[str, Package]:
+    """Describe what the extras that are not selected would bring.
+
+    Where several bring one package, the range of any of them is possible.
+    """
+    found: dict[str, list[tuple[str, Package]]] = {}
+    for extra in sorted(optional):
+        with_extra = environment._replace(extras=environment.extras | {extra})
+        for name, package in combine(optional[extra], with_extra).packages.items():
+            found.setdefault(name, []).append((extra, package))
+    packages = {}
+    for name, versions in found.items():
+        first = versions[0][1]
+        details = {**first.details, "extra": ", ".join(extra for extra, _ in versions), "presence": "unknown"}
+        ranges = dict.fromkeys(
+            f"=={package.version}" if package.version else package.specifier or "" for _, package in versions
+        )
+        if len(ranges) == 1:
+            packages[name] = first._replace(details=details)
+        else:
+            joined = "" if "" in ranges else " || ".join(ranges)
+            packages[name] = first._replace(version=None, specifier=joined, details=details)
+    return packages
+
+
+def is_satisfiable(specifier: str) -> bool:
+    """Tell whether any release could satisfy specifier sets joined by ``||``.
+
+    Raises:
+        InvalidSpecifierError: it is not PEP 440.
+    """
+    return any(map(_can_hold, specifier.split("||")))
+
+
+def _can_hold(specifier: str) -> bool:
+    bounds = compile_specifier(specifier)
+    clauses = bounds[0]
+    pins = {operand for comparison, *operands in clauses if comparison in {"==", "==="} for operand in operands}
+    if pins:
+        parsed = [parse_version(pin) for pin in pins]
+        return any(len(pins) == 1 if version is None else all_ordered(bounds, version) for version in parsed)
+    lows = [(_bound(operands[0]), comparison == ">") for comparison, *operands in clauses if comparison in {">", ">="}]
+    highs = [
+        (_bound(operands[0]), comparison == "<=") for comparison, *operands in clauses if comparison in {"<", "<="}
+    ]
+    if not lows or not highs:
+        return True
+    (low, beyond), (high, included) = max(lows), min(highs)
+    if low < high:
+        holes = ([_bound(operand) for operand in operands] for comparison, *operands in clauses if comparison == "!=*")
+        return not any(start <= low and high <= end for start, end in holes)
+    return low == high and included and not beyond and all_ordered(bounds, low)
+
+
+def _bound(text: str) -> Version:
+    version = parse_version(text)
+    if version is None:
+        message = f"{text!r} is not a compiled bound"
+        raise InvalidSpecifierError(message)
+    return version
+
+
+def _find_clash(
+    wanted: Sequence[Requirement], narrowing: Sequence[Requirement], environment: MarkerEnvironment
+) -> tuple[Requirement, ...]:
+    """Return the fewest requirements that exclude each other, where some do on every Python that is possible."""
+    clash: tuple[Requirement, ...] = ()
+    for python in environment.pythons:
+        if not any(_applies(item, environment, python) is True for item in wanted):
+            continue
+        certain = [item for item in (*wanted, *narrowing) if _applies(item, environment, python) is True]
+        found = next(
+            (
+                group
+                for size in range(1, _LARGEST_CLASH + 1)
+                for group in combinations(certain, size)
+                if not is_satisfiable(_range_of_all(group))
+            ),
+            None,
+        )
+        if found is None:
+            return ()
+        clash = clash or found
+    return clash
+
+
+def _describe_clash(name: str, clash: Sequence[Requirement]) -> Damage:
+    statements = tuple(map(_range, clash))
+    said = [f"{statement} ({item.source})" for statement, item in zip(statements, clash, strict=True)]
+    detail = f"no release of {name} satisfies {' and '.join(said)}"
+    return Damage("contradictory", name, detail, tuple(item.source for item in clash), statements)
+
+
+def _range(item: Requirement) -> str:
+    """Return what a requirement allows; one by URL or path allows the version of its file name."""
+    return _join(item.specifier, f"=={item.version}") if item.version else item.specifier
+
+
+def _range_of_all(items: Iterable[Requirement]) -> str:
+    joined = ""
+    for item in items:
+        joined = _join(joined, _range(item))
+    return joined
 
 
 def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
@@ -216,7 +339,7 @@ def _intersect(items: Sequence[Requirement]) -> tuple[tuple[str | None, str], bo
         joined = _join(joined, item.specifier)
     stated = list(dict.fromkeys(item.version for item in items if item.version))
     if len(stated) > 1:
-        return (None, " || ".join(f"=={version}" for version in stated)), True
+        return (None, _range_of_all(items)), True
     named = stated[0] if stated else None
     version = named or exact_version(joined)
     parsed = None if version is None else parse_version(version)
@@ -225,7 +348,7 @@ def _intersect(items: Sequence[Requirement]) -> tuple[tuple[str | None, str], bo
     if version is not None and (parsed is None or all_ordered(compile_specifier(joined), parsed)):
         return (version, joined), False
     contradictory = version is not None or not any(part.endswith(".*") for part in joined.split(","))
-    return (None, joined), contradictory
+    return (None, _range_of_all(items)), contradictory
 
 
 def _join(left: str, right: str) -> str:

@@ -1,7 +1,7 @@
 """What a report comes to, in words and counts that every format shares."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, severity_rank
@@ -54,6 +54,24 @@ def closing_line(report: Report) -> str:
     return f"compatcheck: {', '.join(parts)} · {database}{policy} · {report.seconds:.2f} s"
 
 
+def closing_lines(report: Report, width: int) -> list[str]:
+    """Return the closing line, broken between its parts where it is longer than ``width`` characters."""
+    lines: list[str] = []
+    for part in closing_line(report).split(" · "):
+        if lines and len(lines[-1]) + len(part) + 3 <= width:
+            lines[-1] += f" · {part}"
+            continue
+        for index, count in enumerate(part.split(", ")):
+            if index and len(lines[-1]) + len(count) + 3 <= width:  # the comma between them and one behind it
+                lines[-1] += f", {count}"
+            elif index:
+                lines[-1] += ","
+                lines.append(f"  {count}")
+            else:
+                lines.append(f"  {count}" if lines else count)
+    return lines
+
+
 def worst_first(finding: Finding) -> tuple[int, int, int, int, str, str]:
     """Order findings over all subjects: what fails the run first, then certain before possible, severity, size."""
     worst = finding.impact.high_bytes if finding.impact is not None and finding.impact.high_bytes else 0
@@ -87,6 +105,20 @@ def needs_text(needs: tuple[str, ...]) -> str:
     facts = [need for need in needs if "." in need and " " not in need and "[" not in need]
     others = [need for need in needs if need not in facts]
     return ", ".join([f"--set {name}=…" for name in facts] + others)
+
+
+def measured_text(measured: Mapping[str, Any]) -> str:
+    """Say what was measured here, beside what a healthy release would give, and what that shows."""
+    value, predicted = measured["value"], measured["predicted"]
+    if str(measured["metric"]).endswith("_bytes"):
+        value, predicted = format_bytes(value), format_bytes(predicted)
+    else:
+        value, predicted = f"{value:,.6g}", f"{predicted:,.6g}"
+    releases = ", ".join(f"{name} {version}" for name, version in measured["versions"].items() if name != "python")
+    when = f" {measured['date']}" if measured["date"] else ""
+    outcome = "confirmed" if measured["verdict"] == "bad" else "not confirmed"
+    what = f"{measured['probe']} {measured['metric']} {value}, {predicted} in a healthy release"
+    return f"here{when} on {measured['backend']} with {releases}: {what}: {outcome}"
 
 
 def value_text(value: Value) -> str:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+STANDARD_INPUT = "<stdin>"
+"""Path that stands for standard input: `-` on the command line."""
 
 MAX_BYTES = 64 * MIB
 """Largest text file that is read, in bytes: lock files stay far below, a dump given by mistake does not."""
@@ -22,6 +31,8 @@ def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
     Raises:
         InputError: it is missing, a directory, a pipe or device, larger than ``limit`` bytes, or not readable.
     """
+    if path == STANDARD_INPUT:
+        return read_standard_input(limit=limit)
     source = Source(path)
     try:
         status = os.stat(path)
@@ -49,6 +60,32 @@ def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
         message = f"is more than {format_bytes(limit)} large"
         raise InputError(message, source=source, hint="check that this is the file you mean")
     return data
+
+
+def read_standard_input(*, limit: int = MAX_BYTES) -> bytes:
+    """Read standard input to its end; it is kept, because it can be read only once and is looked at more than once.
+
+    Raises:
+        InputError: it is closed, cannot be read, or is larger than ``limit`` bytes.
+    """
+    source = Source(STANDARD_INPUT)
+    if sys.stdin is None or sys.stdin.closed:
+        message = "standard input is closed"
+        raise InputError(message, source=source, hint="name a file, or send one: compatcheck check - < FILE")
+    try:
+        data = _drain(sys.stdin)
+    except OSError as error:
+        message = f"could not be read: {error.strerror}"
+        raise InputError(message, source=source, hint="name a file instead") from None
+    if len(data) > limit:
+        message = f"is more than {format_bytes(limit)} large"
+        raise InputError(message, source=source, hint="check that this is the input you mean")
+    return data
+
+
+@lru_cache(maxsize=1)
+def _drain(stream: TextIO) -> bytes:
+    return stream.buffer.read(MAX_BYTES + 1)
 
 
 def decode_utf8(data: bytes, path: str) -> str:

@@ -53,7 +53,7 @@ def _read_lines(text: str, path: str) -> Iterator[Measurement]:
             continue
         data = _parse(line, path, number)
         if isinstance(data, dict) and HEADER in data:
-            common = data.get("common") or {}
+            common = data.get("common", {})
             if data[HEADER] != FORMAT or not isinstance(common, dict):
                 message = f"measurements in format {data[HEADER]!r}"
                 hint = f"this release reads format {FORMAT}; a newer one may read it"
@@ -79,7 +79,9 @@ def _parse(text: str, path: str, line: int) -> Any:  # noqa: ANN401 (JSON)
     except (ValueError, RecursionError) as error:
         found = getattr(error, "lineno", 1) + line - 1
         message = f"is not JSON: {getattr(error, 'msg', 'nested too deeply')}"
-        raise InputError(message, source=Source(path, line=found), hint="export it again") from None
+        raise InputError(
+            message, source=Source(path, line=found), hint="`compatcheck evidence export` writes files of measurements"
+        ) from None
 
 
 def _measurement(data: Any, path: str, line: int | None) -> Measurement:  # noqa: ANN401 (JSON)
@@ -88,7 +90,7 @@ def _measurement(data: Any, path: str, line: int | None) -> Measurement:  # noqa
     except ValueError as error:
         message = f"is no measurement: {error}"
         raise InputError(
-            message, source=Source(path, line=line), hint="`compatcheck evidence export` writes them"
+            message, source=Source(path, line=line), hint="`compatcheck evidence export` writes files of measurements"
         ) from None
 
 

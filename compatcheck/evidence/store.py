@@ -17,7 +17,7 @@ from compatcheck.core.source import Source
 from compatcheck.evidence.location import VARIABLE, store_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.measurement import Measurement
 
@@ -46,6 +46,7 @@ FINAL = ("ok", "unsupported")
 """Statuses that running again would not change."""
 _BUSY_SECONDS = 30.0
 _ID_DIGITS = 12
+_COMPACT = (",", ":")
 
 
 class Stored(NamedTuple):
@@ -71,7 +72,7 @@ class EvidenceStore:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
 
-    def __enter__(self) -> EvidenceStore:
+    def __enter__(self) -> EvidenceStore:  # noqa: PYI034 (Self came with Python 3.11)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,17 +93,13 @@ class EvidenceStore:
         except OSError:
             return False
 
-    def add(self, measurement: Measurement) -> str:
+    def add(self, measurement: Measurement) -> None:
         """Keep a measurement; one that is there already, to the second of its time, is not kept twice.
-
-        Returns:
-            Its id.
 
         Raises:
             InputError: the file cannot be written or is no store.
         """
         self.add_all((measurement,))
-        return identify(measurement)
 
     def add_all(self, measurements: Iterable[Measurement]) -> int:
         """Keep several measurements at once and return how many were new.
@@ -120,7 +117,7 @@ class EvidenceStore:
                 measurement.status,
                 _canonical(measurement.parameters),
                 measurement.time or "",
-                _canonical(to_json(measurement)),
+                json.dumps(to_json(measurement), separators=_COMPACT, ensure_ascii=False),
             )
             for measurement in measurements
         ]
@@ -157,10 +154,11 @@ class EvidenceStore:
             parameters: all of them.
             versions: releases that must be the same; a measurement may name more.
         """
-        for row in self._rows(
-            "probe = ? AND probe_hash = ? AND backend = ? AND accounting = ? AND parameters = ? AND status IN (?, ?)",
-            (probe, probe_hash, backend, accounting, _canonical(parameters), *FINAL),
-        ):
+        condition = (
+            "probe = ? AND probe_hash = ? AND backend = ? AND accounting = ? AND parameters = ? AND status IN (?, ?)"
+        )
+        values = (probe, probe_hash, backend, accounting, _canonical(parameters), *FINAL)
+        for row in self._rows(condition + _NAMES_RELEASE * len(versions), (*values, *_entries(versions))):
             if includes(row.measurement.versions, versions):
                 return row.measurement
         return None
@@ -195,15 +193,17 @@ class EvidenceStore:
             if value is not None:
                 conditions.append(condition)
                 values.append(value)
-        for row in self._rows(" AND ".join(conditions), values):
-            if includes(row.measurement.parameters, parameters or {}) and includes(
-                row.measurement.versions, versions or {}
-            ):
+        releases = versions or {}
+        condition = " AND ".join(conditions) + _NAMES_RELEASE * len(releases)
+        for row in self._rows(condition, (*values, *_entries(releases))):
+            if includes(row.measurement.parameters, parameters or {}) and includes(row.measurement.versions, releases):
                 yield row
 
-    def get(self, start: str) -> list[Stored]:
+    def get(self, start: str) -> tuple[Stored, ...]:
         """Return the measurements whose id starts so; more than one when the start is too short."""
-        return list(self._rows("id GLOB ?", (f"{_plain(start)}*",)))
+        if not start or not set(start.lower()) <= set("0123456789abcdef"):
+            return ()
+        return tuple(self._rows("id GLOB ?", (f"{start.lower()}*",)))
 
     def __len__(self) -> int:
         return sum(count for (count,) in self._select("SELECT count(*) FROM measurement", ()))
@@ -217,7 +217,7 @@ class EvidenceStore:
                 message = f"measurement {name} cannot be read: {error}"
                 raise self._error(message) from None
 
-    def _select(self, query: str, values: tuple[str, ...]) -> list[Any]:
+    def _select(self, query: str, values: tuple[str, ...]) -> Sequence[Any]:
         if not self.exists:
             return []
         with self._guarded() as connection:
@@ -296,7 +296,11 @@ class EvidenceStore:
                 f"was written by a newer release of compatcheck (schema {version}, this one reads {len(MIGRATIONS)})"
             )
             raise self._error(message, f"upgrade compatcheck, or name another file with {VARIABLE}")
-        if version == len(MIGRATIONS) or self.read_only:
+        if self.read_only:
+            return
+        # With the write-ahead log a power cut may lose the last measurement, never the file.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if version == len(MIGRATIONS):
             return
         connection.execute("BEGIN IMMEDIATE")
         # Another process may have done it meanwhile.
@@ -317,6 +321,11 @@ class EvidenceStore:
             raise self._error(message)
 
 
+def open_store(path: str | None = None, *, read_only: bool = False) -> EvidenceStore:
+    """Open the person's store, or the one in a file."""
+    return EvidenceStore(path, read_only=read_only)
+
+
 def identify(measurement: Measurement) -> str:
     """Return the id of a measurement: twelve digits of the SHA-256 of its JSON."""
     return hashlib.sha256(_canonical(to_json(measurement)).encode()).hexdigest()[:_ID_DIGITS]
@@ -327,12 +336,16 @@ def includes(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return all(name in values and values[name] == value for name, value in wanted.items())
 
 
+_NAMES_RELEASE = " AND instr(data, ?)"
+"""Leaves out at once what does not name a release; that it is named among the versions is checked on what is left."""
+
+
+def _entries(versions: Mapping[str, str]) -> list[str]:
+    return [f"{_canonical(name)}:{_canonical(version)}" for name, version in versions.items()]
+
+
 def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=dict)
-
-
-def _plain(start: str) -> str:
-    return "".join(character for character in start.lower() if character in "0123456789abcdef") or "?"
+    return json.dumps(value, sort_keys=True, separators=_COMPACT, ensure_ascii=False, default=dict)
 
 
 def _quote(path: str) -> str:

@@ -21,6 +21,9 @@ IMPLIED = {
     "deepspeed": ("deepspeed",),
     "hf_trainer": ("transformers", "accelerate", "torch"),
     "trl": ("trl", "transformers", "accelerate", "torch"),
+    "llamafactory": ("llamafactory", "transformers", "accelerate", "torch"),
+    "ms_swift": ("ms-swift", "transformers", "accelerate", "torch"),
+    "open_instruct": ("transformers", "accelerate", "torch"),
     "accelerate": ("accelerate", "torch"),
     "model": (),
 }
@@ -55,6 +58,8 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
     names = () if environment is None else (*environment.packages, *environment.components)
     names = (*names, *(component for component in COMPONENT_FACTS if component not in names))
     implied = _implied(subject, set(names))
+    damage = () if environment is None else environment.damage
+    contradictory = {damaged.package for damaged in damage if damaged.kind == "contradictory"}
     for role, facts in subject.roles.items():
         scope = FactScope(facts, environment, rules)
         decided = []
@@ -68,11 +73,11 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
                 unknown = [
                     name
                     for name in decision.packages
-                    if version_need(name) in decision.needs and scope.package(name) is None
+                    if version_need(name) in decision.needs and (scope.package(name) is None or name in contradictory)
                 ]
                 if unknown:
                     for name in unknown:
-                        if name in implied:
+                        if name in implied or name in contradictory:
                             folded[name] = folded.get(name, 0) + 1
                     if any(name not in COMPONENT_FACTS for name in unknown):
                         continue

@@ -117,8 +117,10 @@ def check_rule(rule: Rule, rules: RuleSet, root: Path | None = None) -> list[Pro
         rules: tables, defaults, releases and models.
         root: folder that ``evidence`` is relative to.
     """
+    from compatcheck.matching.proof import make_proof  # noqa: PLC0415 (it builds on this module)
+
     try:
-        problems = list(lint_rule(rule, rules.releases, example_truth(rules), root))
+        problems = list(lint_rule(rule, rules.releases, example_truth(rules), root, make_proof(rules)))
     except CompatcheckError as error:
         problems = [Problem(Source(rule.path, "examples"), str(error))]
     compiled = rules.find(rule.id)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from compatcheck.core.bisection import Interval, Tested, Transition
+from compatcheck.core.bisection import Interval, Outcome, Transition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    Judge = Callable[[Sequence[str]], Iterable[Tested]]
+    Judge = Callable[[Sequence[str]], Iterable[Outcome]]
     """Tests releases, in any order and as many at once as it likes."""
 
 GIVE_UP_AFTER = 3
@@ -31,7 +31,7 @@ class Search:
         """Take the releases, oldest first, and what tests them."""
         self.releases = tuple(releases)
         self._judge = judge
-        self.found: dict[str, Tested] = {}
+        self.found: dict[str, Outcome] = {}
         self.oldest = 0
         """Index of the oldest release that is worth trying."""
         self.older: str | None = None
@@ -119,7 +119,7 @@ class Search:
                 runs.append(list(group))
         return max(reversed(runs), key=len, default=None)
 
-    def tested(self) -> tuple[Tested, ...]:
+    def tested(self) -> tuple[Outcome, ...]:
         """Return what was tried, oldest first."""
         return tuple(self.found[version] for version in self.releases if version in self.found)
 
@@ -137,7 +137,7 @@ def minors(releases: Sequence[str]) -> list[list[str]]:
     return [list(group) for _, group in groupby(releases, key=lambda text: Version(text).release[:2])]
 
 
-def find_transitions(releases: Sequence[str], found: Mapping[str, Tested]) -> tuple[Transition, ...]:
+def find_transitions(releases: Sequence[str], found: Mapping[str, Outcome]) -> tuple[Transition, ...]:
     """Return where neighbouring verdicts differ, oldest first."""
     known = [version for version in releases if version in found and found[version].verdict != "skipped"]
     order = {version: index for index, version in enumerate(releases)}
@@ -153,7 +153,7 @@ def find_transitions(releases: Sequence[str], found: Mapping[str, Tested]) -> tu
     )
 
 
-def find_intervals(tested: Sequence[Tested]) -> tuple[Interval, ...]:
+def find_intervals(tested: Sequence[Outcome]) -> tuple[Interval, ...]:
     """Join neighbouring releases of one verdict; skipped ones stand for themselves only where nothing else was tested."""
     known = [one for one in tested if one.verdict != "skipped"] or list(tested)
     result = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import pkgutil
 from functools import cached_property
 from importlib import import_module
@@ -24,6 +25,7 @@ class ProbeModule(Protocol):
     Its docstring's first line says what is measured; the rest derives the prediction.
     """
 
+    # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`.
     PACKAGES: tuple[str, ...]
     """Distributions it needs beside torch; the first is the one it is usually bisected over."""
     BACKENDS: tuple[str, ...]
@@ -67,9 +69,14 @@ class Probe:
 
     @cached_property
     def hash(self) -> str:
-        """First twelve digits of the SHA-256 of the probe's file."""
-        with open(self.path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()[:12]
+        """First twelve digits of the SHA-256 of the probe's file and of those beside it that it shares with others."""
+        digest = hashlib.sha256()
+        beside = os.path.dirname(self.path)
+        shared = (os.path.join(beside, f"_{name}.py") for name in getattr(self.module, "SHARES", ()))
+        for path in (self.path, *shared):
+            with open(path, "rb") as file:
+                digest.update(file.read())
+        return digest.hexdigest()[:12]
 
     @cached_property
     def documentation(self) -> str:
@@ -102,14 +109,19 @@ class Probe:
                 raise UsageError(msg)
         return {**self.module.DEFAULTS, **parameters}
 
-    def judge(self, measurement: Measurement) -> tuple[str, float | None, float | None]:
+    def judge(self, measurement: Measurement, metric: str | None = None) -> tuple[str, float | None, float | None]:
         """Compare a measurement with the prediction for a healthy release.
+
+        Args:
+            measurement: of this probe.
+            metric: the quantity; None is the probe's own.
 
         Returns:
             ``good``, ``bad`` or ``skipped``; the value measured; the value predicted.
         """
-        predicted = self.module.predict(measurement.parameters).get(self.module.METRIC)
-        value = measurement.metric(self.module.METRIC)
+        name = metric or self.module.METRIC
+        predicted = self.module.predict(measurement.parameters).get(name)
+        value = measurement.metric(name)
         if not measurement.succeeded or value is None or predicted is None:
             return "skipped", value, predicted
         bad = value > predicted + self.module.tolerance(measurement.parameters)
@@ -120,7 +132,8 @@ def probe_names() -> list[str]:
     """Return the names of all probes, sorted."""
     from compatcheck.probes import catalog  # noqa: PLC0415 (beside its use)
 
-    return sorted(module.name for module in pkgutil.iter_modules(catalog.__path__))
+    names = (module.name for module in pkgutil.iter_modules(catalog.__path__))
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def find_probe(name: str) -> Probe:

@@ -191,8 +191,13 @@ class _Session:
             status, reason = explain_end(completed, began=self._began)
             task = self.tasks[self.finished]
             self.broken = self._measurement(
-                task, {"status": status, "reason": reason, "versions": self.interpreter.versions, "device": "unknown"}
+                task, {"status": status, "reason": reason, "versions": self._versions(task), "device": "unknown"}
             )
+
+    def _versions(self, task: Task) -> dict[str, str]:
+        """Return the releases a task that never ended was about."""
+        names = ("python", "torch", *task.probe.module.PACKAGES, *self.interpreter.requested)
+        return {name: self.interpreter.versions[name] for name in names if name in self.interpreter.versions}
 
     def _environ(self, task: Task) -> dict[str, str]:
         environ = self.interpreter.environment()

@@ -11,6 +11,24 @@ if TYPE_CHECKING:
     from compatcheck.probes.runner import Task
 
 _WORKER = Path(__file__).with_name("worker")
+_SHARED = '''
+SHARED = {sources!r}
+"""What several probes share."""
+
+
+class SharingRecorder(Recorder):
+    """Has what several probes share in this very file."""
+
+    def load(self, name):
+        """Make a module of a text."""
+        import types
+
+        if "probe_shared_" + name not in sys.modules:
+            module = types.ModuleType("probe_shared_" + name)
+            sys.modules[module.__name__] = module
+            exec(SHARED[name], module.__dict__)
+        return sys.modules["probe_shared_" + name]
+'''
 _FUTURE = "from __future__ import annotations\n"
 _RELATIVE = re.compile(r"^( *)from \.(\w+) import [^\n]*\n", re.MULTILINE)
 
@@ -33,14 +51,18 @@ def make_script(task: Task) -> str:
     names = ["accounting", "recorder"]
     if task.world_size > 1:
         names.append("ranks")
+    shared = {
+        name: (Path(task.probe.path).parent / f"_{name}.py").read_text(encoding="utf-8")
+        for name in getattr(module, "SHARES", ())
+    }
     if "deepspeed" in module.PACKAGES:
         names.append("deepspeed_cpu")
     for name in names:
         text = (_WORKER / f"{name}.py").read_text(encoding="utf-8").replace(_FUTURE, "")
         parts.append(_RELATIVE.sub("", _split_docstring(text)[1]).strip() + "\n")
-    if "deepspeed_cpu" in names:
-        parts = [part.replace("return prepare()", "return prepare()  # defined below") for part in parts]
-    parts.append(_main(task))
+    if shared:
+        parts.append(_SHARED.format(sources=shared))
+    parts.append(_main(task, "SharingRecorder" if shared else "Recorder"))
     return "\n".join(parts)
 
 
@@ -50,12 +72,12 @@ def _split_docstring(text: str) -> tuple[str, str]:
     return documentation, rest
 
 
-def _main(task: Task) -> str:
+def _main(task: Task, recorder: str) -> str:
     parameters = json.dumps(dict(task.parameters))
     ranks = ""
     if task.world_size > 1:
         ranks = (
-            f'    if "RANK" not in os.environ:\n        return launch(__file__, [], {task.world_size})\n'
+            f'    if "RANK" not in os.environ:\n        return launch([__file__], {task.world_size})\n'
             '    rank = int(os.environ["RANK"])\n'
         )
     else:
@@ -81,7 +103,10 @@ def reproduce() -> int:
 
     accounting = CudaAccounting() if {task.backend == "cuda"} else StorageAccounting()
     with accounting:
-        run(parameters, Recorder(backend={task.backend!r}, accounting=accounting, write=write, rank=rank, world_size={task.world_size}))
+        recorder = {recorder}(
+            backend={task.backend!r}, accounting=accounting, write=write, rank=rank, world_size={task.world_size}
+        )
+        run(parameters, recorder)
     if rank:
         return 0
     predicted, value = predict(parameters)[METRIC], results[METRIC]

@@ -77,6 +77,8 @@ def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
                 "packages": [
                     {"name": name, "version": version, "source": source} for name, version, source in subject.packages
                 ],
+                "variables": None if subject.variables is None else dict(subject.variables),
+                "variables_complete": subject.variables_complete,
                 "facts": [describe(role, fact) for role, fact in subject.facts],
                 "conflicts": [
                     {"fact": name, "values": [{"value": value, "source": str(source)} for value, source in values]}
@@ -122,9 +124,19 @@ def format_yaml(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
             sections.setdefault(section, []).append(f"  {name}: {json.dumps(value)}")
         for section, rows in sorted(sections.items()):
             lines += [f"{section}:", *sorted(rows)]
+        if subject.variables is not None:
+            rows = [f"  {_key(name)}: {json.dumps(value)}" for name, value in sorted(subject.variables.items())]
+            lines += ["env:", *rows] if rows else ["env: {}"]
+            if not subject.variables_complete:
+                lines.append("env_complete: false")
         texts.append("\n".join(lines) + "\n")
     unread = "".join(f"# not read: {entry.source}: {entry.reason}\n" for entry in skipped)
     return "---\n".join(texts) + unread
+
+
+def _key(name: str) -> str:
+    """Write a variable's name; YAML reads short words such as NO and Y as truth values."""
+    return name if "_" in name else json.dumps(name)
 
 
 def format_names(terms: Sequence[object]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.summary import closing_line, fact_text, needs_text, size_text, worst_first
+from compatcheck.core.summary import closing_line, fact_text, measured_text, needs_text, size_text, worst_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,6 +122,8 @@ def _details(finding: Finding) -> Iterator[str]:
         place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
         yield f"- because {_escape(fact_text(fact))} ({_escape(place)})"
     yield from (f"- assumed: {_escape(assumption)}" for assumption in finding.assumptions)
+    if finding.measured_here is not None:
+        yield f"- measured {_escape(measured_text(finding.measured_here))}"
     for remedy in finding.remedies:
         note = f" ({remedy.note})" if remedy.note else ""
         yield f"- fix: {_escape(remedy.text + note)}" + (f": {_code(remedy.command)}" if remedy.command else "")

@@ -54,6 +54,12 @@ def _lines(rule: Any, texts: Any) -> Iterator[str]:  # noqa: ANN401 (see format_
     if texts.evidence:
         yield "\n## Evidence\n"
         yield from (f"- {name}" for name in texts.evidence)
+    if texts.probe:
+        changed = ", ".join(f"{name} = {value}" for name, value in texts.probe["parameters"].items())
+        metric = f", {texts.probe['metric']}" if texts.probe["metric"] else ""
+        yield (
+            f"\nConfirmed by the probe `{texts.probe['name']}`" + (f" with {changed}" if changed else "") + metric + "."
+        )
     if texts.row:
         yield f"\nRow {texts.row} of the collected facts."
 

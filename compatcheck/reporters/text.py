@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.summary import (
-    closing_line,
+    closing_lines,
     fact_text,
+    measured_text,
     needs_text,
     place_text,
     shared_directory,
@@ -75,7 +76,9 @@ class _Writer:
                 yield from self.wrapped("waiver", note)
             if report.skipped or report.waiver_notes:
                 yield ""
-        yield closing_line(report)
+        else:
+            yield from (f"WAIVER {note}" for note in report.waiver_notes)
+        yield from closing_lines(report, self.width)
 
     def subject(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
         shown = [finding for finding in findings if finding.suppressed is None]
@@ -243,6 +246,8 @@ class _Writer:
             yield head
             yield f"{' ' * max(0, self.width - len(size))}{self.paint(size, '1')}".rstrip()
         yield from (f"  {line}" for line in fill(finding.title, self.width - 2))
+        if finding.measured_here is not None:
+            yield from self.wrapped("measured", measured_text(finding.measured_here))
         compact = finding.status == "possible" and not self.verbose
         if finding.needs:
             yield from self.wrapped("if", needs_text(finding.needs), "33")

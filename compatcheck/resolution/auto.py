@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from compatcheck.core.facts import Value
     from compatcheck.core.source import Source
 
-OWNERS = {"hf_trainer", "trl", "accelerate", "llamafactory", "axolotl"}
-"""Readers that resolve ``auto``; LLaMA-Factory and axolotl run the HF Trainer."""
+OWNERS = {"hf_trainer", "trl", "accelerate", "llamafactory", "ms_swift", "axolotl"}
+"""Readers that resolve ``auto``; LLaMA-Factory, ms-swift and axolotl run the HF Trainer."""
 
 _TRAINER_FACTS = {
     "training.micro_batch_size",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 READERS_BENEATH = {
     "trl": ("hf_trainer",),
     "llamafactory": ("hf_trainer",),
+    "ms_swift": ("hf_trainer",),
     "axolotl": ("hf_trainer",),
 }
 """Programs built on another one: keys they leave alone keep that program's default."""
@@ -38,8 +39,11 @@ NAMES_BENEATH = {
 }
 """Keys of a program that become a key of the program beneath under another name: stating one leaves no room for its default."""
 
-LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers")
+LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers", "transformers_model")
 """Libraries beneath the programs, whose defaults come last."""
+
+LEAVE_THE_MODEL_ALONE = {"hf_trainer", "trl", "accelerate", "deepspeed"}
+"""Programs that load a model as transformers does by default, unless their configuration says how."""
 
 PROGRAM_NAMES = {
     "accelerate_deepspeed": "accelerate",
@@ -48,8 +52,11 @@ PROGRAM_NAMES = {
     "hf_trainer": "the HF Trainer",
     "hf_trainer_fsdp": "the HF Trainer",
     "llamafactory": "LLaMA-Factory",
+    "ms_swift": "ms-swift",
+    "open_instruct": "open-instruct",
     "openrlhf": "OpenRLHF",
     "trl": "TRL",
+    "transformers_model": "transformers",
     "trl_model": "TRL's ModelConfig",
 }
 
@@ -116,7 +123,10 @@ def apply_defaults(
         scope: a scope over ``facts``.
         facts: grown in place.
     """
+    readers = tuple(readers)
     chain = reader_chain(readers, documents)
+    if LEAVE_THE_MODEL_ALONE.issuperset(readers):
+        chain.append("transformers_model")
     undecided = _left_to_trl(chain, documents, scope)
     for reader in chain:
         rows = scope.rules.section(f"defaults/{reader}")
@@ -143,6 +153,8 @@ def _left_to_trl(chain: Sequence[str], documents: Sequence[Document], scope: Fac
 
 def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
     """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
+    if reader == "transformers_model":  # whoever says how the model is loaded says it in words of transformers
+        return set().union(*map(keys_of, documents))
     base = {"hf_trainer_fsdp": "hf_trainer", "accelerate_deepspeed": "accelerate", "trl_model": "trl"}.get(
         reader, reader
     )

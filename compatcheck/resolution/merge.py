@@ -21,7 +21,7 @@ DECIDED_BY_DEEPSPEED = {"training.optimizer"}
 """An ``optimizer`` section replaces what the trainer's own arguments ask for, without a comparison
 (``transformers/integrations/deepspeed.py``, ``deepspeed_optim_sched``)."""
 
-PROGRAMS_THAT_COMPARE = {"hf_trainer", "trl", "accelerate", "axolotl"}
+PROGRAMS_THAT_COMPARE = {"hf_trainer", "trl", "accelerate", "axolotl", "llamafactory", "ms_swift"}
 """Programs that refuse to start when their own arguments and the DeepSpeed file differ."""
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact, Facts, Value
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
-from compatcheck.resolution.scope import FactScope
+from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TRAIN = "train"
 """The only role outside reinforcement learning."""
 
-_FRAMEWORKS = {"hf_trainer", "trl", "openrlhf", "verl", "llamafactory", "axolotl", "torchtune"}
+_FRAMEWORKS = {"hf_trainer", "trl", "openrlhf", "verl", "llamafactory", "ms_swift", "axolotl", "torchtune"}
 """Readers of a framework's own configuration; a DeepSpeed or accelerate file does not tell which program reads it."""
 
 _ROUNDS = 3
@@ -61,7 +61,7 @@ def resolve(
     facts = merged.facts
     readers = _readers(documents, facts)
     _describe_conflicts(merged.conflicts, facts, compared=bool(documents))
-    _describe_gpu(facts, rules)
+    unknown_device = _describe_gpu(facts, rules)
     if environment is not None and environment.damage:
         _describe_damage(environment, facts)
     scope = FactScope(facts, environment, rules)
@@ -73,7 +73,7 @@ def resolve(
             for name, fact in filled.items():
                 facts.setdefault(name, fact)
         derive(facts)
-        if readers:
+        if readers or "model.model_type" in facts:
             apply_defaults(readers, drop_unowned(documents, facts), scope, facts)
         if len(facts) == before:
             break
@@ -83,12 +83,13 @@ def resolve(
         environment=environment,
         roles={TRAIN: Facts(facts)},
         documents=tuple(documents),
-        conflicts=merged.conflicts,
+        conflicts=(*merged.conflicts, *_contradictions(environment)),
         unresolved=pending,
         unread=tuple(
             (document.source._replace(key=key), near) for document in documents for key, near in document.unread
         ),
         skipped=(
+            *unknown_device,
             *(environment.skipped if environment is not None else ()),
             *(skipped for document in documents for skipped in document.skipped),
             *(skipped for device, _ in hardware for skipped in device.skipped),
@@ -133,16 +134,24 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     return [reader for reader in readers if reader not in {"native", "model", "script"}]
 
 
-def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> None:
-    """Fill in what the catalogue knows of a device that a facts file names."""
+def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:
+    """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name."""
     gpu = facts.get("hardware.gpu")
     if gpu is None or "hardware.memory_bytes" in facts:
-        return
-    from compatcheck.collectors.gpu import build_catalogue, find_gpus  # noqa: PLC0415 (only with a named device)
+        return ()
+    from compatcheck.collectors.gpu import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
-    found = find_gpus(str(gpu.value), build_catalogue(rules.section("gpus") or {}))
+    catalogue = build_catalogue(rules.section("gpus") or {})
+    found = find_gpus(str(gpu.value), catalogue)
     if len(found) != 1:
-        return
+        near = [device.name for device in found] or suggest(str(gpu.value), catalogue)
+        hint = (
+            f"did you mean {', '.join(near)}?"
+            if near
+            else "state hardware.memory_bytes and compute_capability beside it"
+        )
+        reason = f"device {str(gpu.value)!r} {'comes in several sizes' if found else 'is not in the catalogue'}"
+        return (Skipped(gpu.sources[0] if gpu.sources else Source(gpu.name), reason, hint, named=True),)
     for name in ("memory_bytes", "compute_capability", "multiprocessors"):
         value = getattr(found[0], name)
         if value is not None:
@@ -150,6 +159,7 @@ def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> None:
                 f"hardware.{name}",
                 Fact(f"hardware.{name}", value, "derived", gpu.sources, f"{found[0].name} in the catalogue"),
             )
+    return ()
 
 
 def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]]) -> None:
@@ -191,12 +201,21 @@ def _claim_environment(environment: Environment, claims: dict[str, list[Claim]])
     if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
         claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
     for kind in DAMAGE:
-        if environment.complete and not any(damage.kind == kind for damage in environment.damage):
+        known = environment.complete or kind == "contradictory"
+        if known and not any(damage.kind == kind for damage in environment.damage):
             claim(f"environment.{kind}", (), place)
 
 
-DAMAGE = ("duplicated", "mismatched", "pip_over_conda")
+DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory")
 """Kinds of damage that are facts."""
+
+
+def _contradictions(environment: Environment | None) -> Iterator[Conflict]:
+    """List the requirements that exclude each other, each with its place."""
+    for damage in environment.damage if environment is not None else ():
+        if damage.kind == "contradictory":
+            values = tuple(zip(damage.statements, damage.sources, strict=True))
+            yield Conflict(version_need(damage.package), values)
 
 
 def _describe_damage(environment: Environment, facts: dict[str, Fact]) -> None:

@@ -29,8 +29,8 @@ COMPONENT_FACTS = {
 }
 """Components of ``affected`` and the facts that hold their versions."""
 
-STATED = {"set", "script", "configuration", "declared", "installed", "measured"}
-"""Origins that mean a person, a file or the machine itself said so, as opposed to a default or a derivation."""
+STATED = {"set", "script", "configuration", "model", "declared", "installed", "measured"}
+"""Origins that mean a person, a file, a model's file or the machine itself said so, as opposed to a default or a derivation."""
 
 
 def version_need(package: str) -> str:

@@ -154,7 +154,14 @@ def _text_part(rule: Rule) -> list[object]:
             for remedy in rule.remedies
         ],
         [{"type": reference.type, "url": reference.url, "date": reference.date} for reference in rule.references],
-        rule.probe,
+        None
+        if rule.probe is None
+        else {
+            "name": rule.probe.name,
+            "parameters": dict(rule.probe.parameters),
+            "metric": rule.probe.metric,
+            "baseline": None if rule.probe.baseline is None else dict(rule.probe.baseline),
+        },
         rule.evidence,
         rule.reason,
         rule.when,

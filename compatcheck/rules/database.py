@@ -13,7 +13,7 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
 from compatcheck.rules.expression import Code
 
-FORMAT = 1
+FORMAT = 2
 INDEPENDENT = "*"
 """Index key of rules that depend on no package."""
 INACTIVE = "#inactive"
@@ -73,7 +73,8 @@ class Texts(NamedTuple):
     """``{"verb", "target", "safety", "note"}``."""
     references: tuple[Mapping[str, str | None], ...]
     """``{"type", "url", "date"}``."""
-    probe: str | None
+    probe: Mapping[str, Any] | None
+    """``{"name", "parameters", "metric", "baseline"}``; a metric of None is the probe's own."""
     evidence: tuple[str, ...]
     reason: str | None
     when: str | None
@@ -96,6 +97,8 @@ class Database:
         Raises:
             RuleError: the file is not a database of this format.
         """
+        self.name = name
+        """The file or directory it was opened from, as the person named it."""
         self._connect = connect
         self._sections: dict[str, Any] = {}
         try:
@@ -201,6 +204,11 @@ class RuleSet:
         """Number of active rules."""
         return sum(database.count for database in self.databases)
 
+    @property
+    def packages(self) -> set[str]:
+        """Packages and components that rules are about, with the one name that stands for none of them."""
+        return set().union(*(database.packages for database in self.databases))
+
     def rules_about(self, names: Iterable[str]) -> Iterator[CompiledRule]:
         """Yield the active rules about any of these packages, and those about none."""
         names = tuple(names)
@@ -215,11 +223,9 @@ class RuleSet:
                 yield rule._replace(database=index)
 
     def find(self, rule_id: str) -> CompiledRule | None:
-        """Return the rule with this id or former id."""
-        for rule in self.all_rules():
-            if rule.id == rule_id or rule_id in rule.former_ids:
-                return rule
-        return None
+        """Return the rule with this id or former id; that of a later database wins."""
+        found = [rule for rule in self.all_rules() if rule.id == rule_id or rule_id in rule.former_ids]
+        return found[-1] if found else None
 
     def texts(self, rule: CompiledRule) -> Texts:
         """Read what people read of a rule."""

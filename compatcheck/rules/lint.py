@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +9,7 @@ from compatcheck.core.errors import RuleError, UsageError
 from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains, parse_version
 from compatcheck.rules.expression import conjuncts, write
+from compatcheck.rules.lint_evidence import check_evidence
 from compatcheck.rules.rule import COMPONENTS, Rule
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.types import BOOL, NUMBER, check_expression
@@ -17,6 +17,8 @@ from compatcheck.rules.vocabulary import parse_value
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from compatcheck.rules.lint_evidence import Proof
 
 MAX_SPREAD = 1.1
 """Largest high / low of a measured size without an argument in ``known_problems``."""
@@ -38,6 +40,7 @@ def lint_rule(
     releases: Callable[[str], tuple[str, ...]],
     truth: Truth,
     root: Path | None = None,
+    proof: Proof | None = None,
 ) -> Iterator[Problem]:
     """Yield what is wrong with a rule.
 
@@ -45,9 +48,10 @@ def lint_rule(
         rule: the loaded rule.
         releases: the known releases of a package, oldest first.
         truth: evaluates an expression over an example.
-        root: folder that ``evidence`` is relative to; None skips the check that the files exist.
+        root: folder that ``evidence`` is relative to; None skips what needs the files.
+        proof: what probes and measurements say; None skips what needs them.
     """
-    for key, message in _messages(rule, releases, truth, root):
+    for key, message in (*_messages(rule, releases, truth), *check_evidence(rule, root, proof)):
         yield Problem(Source(rule.path, key), message)
 
 
@@ -55,14 +59,12 @@ def _messages(
     rule: Rule,
     releases: Callable[[str], tuple[str, ...]],
     truth: Truth,
-    root: Path | None,
 ) -> Iterator[tuple[str, str]]:
     yield from _check_expressions(rule)
     broken = list(_check_ranges(rule, releases))
     yield from broken
     yield from _check_remedies(rule)
     yield from _check_texts(rule)
-    yield from _check_evidence(rule, root)
     if rule.status == "active":
         if not broken:
             yield from _check_boundaries(rule, releases)
@@ -131,18 +133,6 @@ def _check_texts(rule: Rule) -> Iterator[tuple[str, str]]:
         yield "debunks", "only folklore debunks"
     if not rule.remedies and rule.status == "active" and rule.kind != "folklore":
         yield "remedies", "an active rule says what to do"
-
-
-def _check_evidence(rule: Rule, root: Path | None) -> Iterator[tuple[str, str]]:
-    if rule.confidence == "measured" and not rule.evidence:
-        yield "evidence", "`confidence: measured` needs evidence"
-    if root is None:
-        return
-    for index, name in enumerate(rule.evidence):
-        try:
-            json.loads((root / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            yield f"evidence.{index}", f"{name} cannot be read: {error}"
 
 
 def _check_boundaries(rule: Rule, releases: Callable[[str], tuple[str, ...]]) -> Iterator[tuple[str, str]]:

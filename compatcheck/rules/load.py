@@ -8,7 +8,7 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Source
 from compatcheck.rules import rule as model
-from compatcheck.rules.rule import Clause, Examples, Impact, Reference, Remedy, Rule
+from compatcheck.rules.rule import Clause, Comparison, Examples, Impact, ProbeUse, Reference, Remedy, Rule, Selection
 from compatcheck.rules.strict_yaml import Lines, load_strict
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class _Reader:
         if status != "active" and not data.get("reason"):
             msg = f"a {status} rule needs `reason`"
             raise self.error(msg, "status")
+        evidence, comparisons = self.evidence(data.get("evidence") or [])
         return Rule(
             id=rule_id,
             path=self.path,
@@ -119,8 +120,9 @@ class _Reader:
             debunks=tuple(self.texts(data, "debunks")),
             remedies=tuple(self.remedies(data.get("remedies") or [])),
             references=tuple(self.references(data["references"])),
-            probe=self.optional_text(data, "probe"),
-            evidence=tuple(self.texts(data, "evidence")),
+            probe=self.probe(data),
+            evidence=evidence,
+            comparisons=comparisons,
             examples=self.examples(data["examples"]),
             former_ids=tuple(self.texts(data, "former_ids")),
             reason=self.optional_text(data, "reason"),
@@ -255,6 +257,59 @@ class _Reader:
                 raise self.error(msg, *where, "url")
             kind = self.choice(data, "type", model.REFERENCE_TYPES, *where)
             yield Reference(type=kind, url=url, date=self.optional_text(data, "date", *where))
+
+    def probe(self, data: Mapping[str, Any]) -> ProbeUse | None:
+        """Read a name, or ``{name, parameters, metric, baseline}``."""
+        value = data.get("probe")
+        if not isinstance(value, dict):
+            name = self.optional_text(data, "probe")
+            return None if name is None else ProbeUse(name=name, parameters={})
+        self.known(value, {"name", "parameters", "metric", "baseline"}, "probe")
+        return ProbeUse(
+            name=self.text(value, "name", "probe"),
+            parameters=self.named(value, "parameters", "probe"),
+            metric=self.optional_text(value, "metric", "probe"),
+            baseline=None if value.get("baseline") is None else self.named(value, "baseline", "probe"),
+        )
+
+    def evidence(self, value: Any) -> tuple[tuple[str, ...], tuple[Comparison, ...]]:  # noqa: ANN401
+        """Read paths, and ``{metric, suspect, baseline, facts}``; return all files and the comparisons."""
+        files: dict[str, None] = {}
+        comparisons = []
+        for index, item in enumerate(self.sequence(value, "evidence")):
+            where = ("evidence", index)
+            if isinstance(item, str):
+                files[item] = None
+                continue
+            data = self.mapping(item, *where)
+            self.known(data, {"metric", "suspect", "baseline", "facts"}, *where)
+            comparison = Comparison(
+                metric=self.text(data, "metric", *where),
+                suspect=self.selection(data.get("suspect"), *where, "suspect"),
+                baseline=None if data.get("baseline") is None else self.selection(data["baseline"], *where, "baseline"),
+                facts=self.named(data, "facts", *where),
+            )
+            comparisons.append(comparison)
+            for selection in filter(None, (comparison.suspect, comparison.baseline)):
+                files[selection.file] = None
+        return tuple(files), tuple(comparisons)
+
+    def selection(self, value: Any, *where: str | int) -> Selection:  # noqa: ANN401
+        """Read a path, or ``{file, versions, parameters, metric}``."""
+        if isinstance(value, str):
+            return Selection(file=value, versions={}, parameters={})
+        data = self.mapping(value, *where)
+        self.known(data, {"file", "versions", "parameters", "metric"}, *where)
+        return Selection(
+            file=self.text(data, "file", *where),
+            versions=self.specifiers(data.get("versions") or {}, *where, "versions"),
+            parameters=self.named(data, "parameters", *where),
+            metric=self.optional_text(data, "metric", *where),
+        )
+
+    def named(self, data: Mapping[str, Any], key: str, *where: str | int) -> dict[str, Any]:
+        """Return an optional mapping."""
+        return {} if data.get(key) is None else self.mapping(data[key], *where, key)
 
     def examples(self, value: Any) -> Examples:  # noqa: ANN401
         data = self.mapping(value, "examples")

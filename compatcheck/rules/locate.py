@@ -19,13 +19,41 @@ def is_checkout() -> bool:
     return not os.path.exists(COMPILED) and os.path.isdir(CHECKOUT)
 
 
-def open_rules(directories: tuple[str, ...] = ()) -> RuleSet:
+def open_rules(directories: tuple[str, ...] = (), *, replacing: bool = False) -> RuleSet:
     """Open the built-in database and the person's own rule directories.
 
+    Args:
+        directories: directories of rule files; one that is named twice is read once.
+        replacing: whether a rule may have the id of a built-in one, as a newer copy of it that is being worked on.
+
     Raises:
-        RuleError: a directory holds a malformed rule, or there is no database at all.
+        RuleError: a directory holds a malformed rule or one whose id is taken, or there is no database at all.
     """
-    return RuleSet((open_builtin(), *(open_directory(path) for path in directories)))
+    distinct = tuple({os.path.realpath(path): path for path in reversed(directories)}.values())[::-1]
+    rules = RuleSet((open_builtin(), *(open_directory(path) for path in distinct)))
+    if distinct and not replacing:
+        _require_own_ids(rules)
+    return rules
+
+
+def _require_own_ids(rules: RuleSet) -> None:
+    """Refuse two rules of one id: both would be reported, and a selection, a waiver or `explain` would mean either.
+
+    Raises:
+        RuleError: naming both files.
+    """
+    taken: dict[str, tuple[str, str]] = {}
+    for rule in rules.all_rules():
+        directory = rules.databases[rule.database].name
+        path = os.path.join(directory, f"{rule.id}.yaml") if rule.database else f"rules/{rule.id}.yaml of compatcheck"
+        for name, words in ((rule.id, "id"), *((former, "former id") for former in rule.former_ids)):
+            other, its_words = taken.setdefault(name, (path, words))
+            if other != path and "id" in {words, its_words}:
+                msg = f"{name} is the {its_words} of {other} already"
+                if words != "id":
+                    msg = f"its former id {name} is the id of {other}"
+                hint = f"rename the file; to check by your own rule only, rename it and --ignore {name}"
+                raise RuleError(msg, source=Source(path), hint=hint)
 
 
 def open_builtin() -> Database:

@@ -79,6 +79,47 @@ class Examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeUse:
+    """The probe that confirms a rule, and how it is run for that."""
+
+    name: str
+    """A file of ``compatcheck/probes/catalog`` without its suffix."""
+    parameters: Mapping[str, Any]
+    """What differs from the probe's defaults."""
+    metric: str | None = None
+    """Quantity the verdict is about; None is the probe's own."""
+    baseline: Mapping[str, Any] | None = None
+    """Parameters of the healthy side over those above, where a setting and not a release makes the difference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """One measurement of a file."""
+
+    file: str
+    """Path as in ``evidence``."""
+    versions: Mapping[str, str]
+    """Releases that tell it from the others in the file."""
+    parameters: Mapping[str, Any]
+    """Parameters that tell it from the others in the file; a dot leads into one that is a mapping, null means not stated."""
+    metric: str | None = None
+    """What is taken of it; None is the comparison's metric."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two measurements whose difference the rule's formula gives."""
+
+    metric: str
+    """A name of `compatcheck.core.measurement.Measurement.metric`, in bytes."""
+    suspect: Selection
+    baseline: Selection | None
+    """What is subtracted; None where the metric is the bytes lost itself."""
+    facts: Mapping[str, Any]
+    """Vocabulary name → value of the measured run, over what the probe says of its parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One file of ``rules/``."""
 
@@ -104,8 +145,10 @@ class Rule:
     debunks: tuple[str, ...]
     remedies: tuple[Remedy, ...]
     references: tuple[Reference, ...]
-    probe: str | None
+    probe: ProbeUse | None
     evidence: tuple[str, ...]
+    """Every file named, those of ``comparisons`` included."""
+    comparisons: tuple[Comparison, ...] = ()
     examples: Examples
     former_ids: tuple[str, ...]
     reason: str | None

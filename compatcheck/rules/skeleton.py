@@ -23,6 +23,13 @@ remedies:
   - {note: "what to do", safety: safe}
 references:
   - {type: REPORT, url: "https://example.invalid/issue"}
+# probe: NAME, or {name: NAME, parameters: {layers: 4}, metric: kept_bytes}: what confirms the rule
+# evidence:                   # for `confidence: measured`: files, and differences of them that the formula must give
+#   - fixtures/measurements/PROBE/SLUG.json
+#   - metric: backward.live_bytes
+#     suspect: fixtures/measurements/PROBE/BAD.json
+#     baseline: {file: fixtures/measurements/PROBE/SWEEP.jsonl, versions: {PACKAGE: "0"}, parameters: {layers: 4}}
+#     facts: {model.parameters: 1000000}   # of the measured run, where the probe does not tell them
 examples:
   match:
     - {packages: {PACKAGE: "0"}, training: {zero_stage: 3}}

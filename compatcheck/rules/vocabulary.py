@@ -1,7 +1,8 @@
 """The typed names that rules, configurations, ``--set`` and facts files share.
 
 One row per name: ``name | type | unit or allowed values | meaning``. Types are ``bool``, ``int``, ``float``, ``str``,
-``bytes`` (a non-negative integer), ``dtype``, ``version``, ``set`` (of strings). A type that ends in ``?`` also allows an
+``bytes`` (a non-negative integer), ``dtype``, ``version``, ``set`` (of strings). ``int`` and ``bytes`` are not negative; ``int>=1``
+has another minimum. A type that ends in ``?`` also allows an
 explicit ``None`` ("there is none"), which differs from unknown. To add a name, add a row; ``compatcheck rules lint`` checks
 that rules use only these.
 """
@@ -30,13 +31,13 @@ runtime.triton | version | | triton version
 runtime.cxx11_abi | bool | | whether torch was built with the C++11 ABI
 hardware.gpu | str | | catalogue name of the device
 hardware.compute_capability | float | | 9.0 for Hopper
-hardware.multiprocessors | int | | streaming multiprocessors of one device
-hardware.memory_bytes | bytes | | memory of one device
-hardware.gpus_per_node | int | | devices per node
-hardware.nodes | int | | nodes of the job
-hardware.world_size | int | | ranks of the job
+hardware.multiprocessors | int>=1 | | streaming multiprocessors of one device
+hardware.memory_bytes | bytes>=1 | | memory of one device
+hardware.gpus_per_node | int>=1 | | devices per node
+hardware.nodes | int>=1 | | nodes of the job
+hardware.world_size | int>=1 | | ranks of the job
 hardware.driver | version | | NVIDIA driver version
-hardware.host_memory_bytes | bytes | | main memory of one node
+hardware.host_memory_bytes | bytes>=1 | | main memory of one node
 hardware.shm_bytes | bytes | | size of /dev/shm
 hardware.nvlink | bool | | devices of a node joined by NVLink or NVSwitch
 allocator.expandable_segments | bool | | requested in either allocator variable
@@ -44,6 +45,7 @@ allocator.max_split_size_mb | int? | MiB | largest block the allocator splits
 allocator.garbage_collection_threshold | float? | fraction | share of memory above which cached blocks are reclaimed
 environment.duplicated | set | | distributions with two sets of metadata
 environment.mismatched | set | | distributions whose metadata and version file disagree
+environment.contradictory | set | | distributions whose requirements no release satisfies
 environment.pip_over_conda | set | | distributions that pip wrote over conda's
 configuration.conflicts | set | | facts that two inputs of equal rank state differently
 model.name | str | | name or path as the configuration writes it
@@ -57,14 +59,14 @@ model.expert_parameters_per_layer | int | | expert parameters of the largest lay
 model.embedding_parameters | int | | input embedding
 model.lm_head_parameters | int | | output projection; 0 when tied to the embedding
 model.vision_parameters | int | | vision and audio towers with their projectors
-model.hidden_size | int | | width of the residual stream
+model.hidden_size | int>=1 | | width of the residual stream
 model.intermediate_size | int | | width of the MLP
 model.moe_intermediate_size | int | | width of one expert
-model.num_hidden_layers | int | | transformer blocks of the language model
-model.num_attention_heads | int | | query heads
-model.num_key_value_heads | int | | key and value heads
-model.head_dim | int | | width of one head
-model.vocab_size | int | | rows of the output projection
+model.num_hidden_layers | int>=1 | | transformer blocks of the language model
+model.num_attention_heads | int>=1 | | query heads
+model.num_key_value_heads | int>=1 | | key and value heads
+model.head_dim | int>=1 | | width of one head
+model.vocab_size | int>=1 | | rows of the output projection
 model.max_position_embeddings | int | | longest position the model was built for
 model.sliding_window | int? | tokens | local attention window; None when attention is global
 model.tie_word_embeddings | bool | | output projection shares the embedding
@@ -82,7 +84,7 @@ model.output_attentions | bool | | attention weights are returned
 model.output_hidden_states | bool | | all hidden states are returned
 model.trust_remote_code | bool | | the model class comes from the hub repository
 model.device_map | str? | | device_map given to from_pretrained
-training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, axolotl, torchtune, torchtitan, search-r1, logic-rl, megatron, nemo-rl, lightning, custom | the program that runs the training loop
+training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, ms_swift, axolotl, torchtune, torchtitan, search-r1, logic-rl, megatron, nemo-rl, lightning, custom | the program that runs the training loop
 training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain | the training algorithm
 training.sharding | str | none, ddp, zero, fsdp, megatron | how state is spread over ranks
 training.fsdp_version | int? | 1, 2 | FSDP generation; None when FSDP does not shard the state
@@ -96,10 +98,10 @@ training.fsdp_wraps_frozen_apart | bool | | frozen and trainable parameters are 
 training.fsdp_state_dict_type | str | full_state_dict, sharded_state_dict, local_state_dict | how checkpoints are gathered
 training.fsdp_offload_params | bool | | FSDP CPU offload
 training.fsdp_activation_checkpointing | bool | | FSDP plugin's own checkpointing
-training.hsdp_shard_size | int | ranks | ranks per shard group in a replicate × shard mesh
+training.hsdp_shard_size | int>=1 | ranks | ranks per shard group in a replicate × shard mesh
 training.zero_stage | int | 0, 1, 2, 3 | DeepSpeed ZeRO stage
 training.zero_init | bool | | the model is built under zero.Init
-training.zero_hpz_partition_size | int | ranks | ZeRO++ secondary partition group
+training.zero_hpz_partition_size | int>=1 | ranks | ZeRO++ secondary partition group
 training.offload_optimizer | str? | cpu, nvme | where optimizer state lives when offloaded
 training.offload_param | str? | cpu, nvme | where parameters live when offloaded
 training.offload_optimizer_pin_memory | bool | | page-locked optimizer state
@@ -132,22 +134,22 @@ training.master_dtype | dtype? | | dtype of master weights; None when there are 
 training.grad_accum_dtype | dtype | | DeepSpeed data_types.grad_accum_dtype
 training.optimizer | str | adamw, adam, sgd, adafactor, lion, muon, adamw_8bit, paged_adamw_8bit, paged_adamw, adagrad, rmsprop, galore, lomo, schedule_free, apollo, cpu_adam, lamb, stable_adamw, ademamix, grokadamw, onebit_adam, onebit_lamb, zero_one_adam, muadam, muadamw, musgd | optimizer family
 training.optimizer_implementation | str | foreach, fused, for_loop | kernel family of torch's optimizer step
-training.micro_batch_size | int | sequences | sequences per device and forward pass
+training.micro_batch_size | int>=1 | sequences | sequences per device and forward pass
 training.micro_batch_is_global | bool | | the micro batch key counts sequences over all ranks
-training.eval_batch_size | int | sequences | sequences per device in evaluation
-training.gradient_accumulation_steps | int | | forward and backward passes per optimizer step
-training.global_batch_size | int | sequences | sequences per optimizer step
-training.sequence_length | int | tokens | longest sequence after truncation
-training.max_prompt_length | int | tokens | longest prompt
-training.max_response_length | int | tokens | longest completion
+training.eval_batch_size | int>=1 | sequences | sequences per device in evaluation
+training.gradient_accumulation_steps | int>=1 | | forward and backward passes per optimizer step
+training.global_batch_size | int>=1 | sequences | sequences per optimizer step
+training.sequence_length | int>=1 | tokens | longest sequence after truncation
+training.max_prompt_length | int>=1 | tokens | longest prompt
+training.max_response_length | int>=1 | tokens | longest completion
 training.packing | bool | | several samples share one sequence
 training.padding_free | bool | | batches are flattened, without padding or mask
 training.sync_each_batch | bool | | gradients are reduced after every micro batch
 training.gradient_as_bucket_view | bool | | DDP gradients are views into its buckets
-training.tensor_parallel | int | | tensor-parallel ranks
-training.pipeline_parallel | int | | pipeline stages
-training.context_parallel | int | | context- or sequence-parallel ranks
-training.expert_parallel | int | | expert-parallel ranks
+training.tensor_parallel | int>=1 | | tensor-parallel ranks
+training.pipeline_parallel | int>=1 | | pipeline stages
+training.context_parallel | int>=1 | | context- or sequence-parallel ranks
+training.expert_parallel | int>=1 | | expert-parallel ranks
 training.peft | str? | lora, dora, qlora, adalora, ia3, prefix_tuning, prompt_tuning, vera, oft, boft, freeze | adapter method; None for full fine-tuning
 training.lora_rank | int | | r
 training.lora_dropout | float | | dropout in front of the adapter
@@ -161,17 +163,17 @@ training.loss_type | str | | loss_type as the trainer names it
 training.use_liger_kernel | bool | | Liger kernels replace modules
 training.compile | bool | | torch.compile
 training.full_determinism | bool | | deterministic kernels are forced
-training.eval_accumulation_steps | int? | steps | evaluation batches kept on the device
+training.eval_accumulation_steps | int>=1? | steps | evaluation batches kept on the device
 training.prediction_loss_only | bool | | evaluation keeps no logits
 training.compute_metrics | bool | | the trainer computes metrics from predictions
 training.eval_samples | int | sequences | size of the evaluation set
-training.empty_cache_steps | int? | steps | torch_empty_cache_steps
+training.empty_cache_steps | int>=1? | steps | torch_empty_cache_steps
 training.average_tokens_across_devices | bool | | token counts are summed over ranks
 training.keep_fp32_outputs | bool | | accelerate casts model outputs to float32
 training.precompute_ref_log_probs | bool | | reference log-probabilities are computed before training
 training.reference_model | bool | | a frozen reference model is resident
 training.kl_coefficient | float | | weight of the KL penalty (beta)
-training.num_generations | int | | completions per prompt
+training.num_generations | int>=1 | | completions per prompt
 training.entropy_coefficient | float | | weight of the entropy bonus
 training.ds3_gather_for_generation | bool | | ZeRO-3 weights are gathered for generate
 training.use_remove_padding | bool | | verl packs sequences
@@ -182,16 +184,16 @@ rollout.gpu_memory_utilization | float | fraction | share of the device the engi
 rollout.enforce_eager | bool | | no CUDA graphs
 rollout.cuda_graphs | bool | | CUDA graphs are captured
 rollout.free_cache_engine | bool | | KV cache is released between rollouts
-rollout.max_num_seqs | int | sequences | concurrent sequences
-rollout.max_num_batched_tokens | int | tokens | tokens per engine step
-rollout.n | int | | completions per prompt
-rollout.tensor_parallel | int | | tensor-parallel ranks of the engine
-rollout.expert_parallel | int | | expert-parallel ranks of the engine
+rollout.max_num_seqs | int>=1 | sequences | concurrent sequences
+rollout.max_num_batched_tokens | int>=1 | tokens | tokens per engine step
+rollout.n | int>=1 | | completions per prompt
+rollout.tensor_parallel | int>=1 | | tensor-parallel ranks of the engine
+rollout.expert_parallel | int>=1 | | expert-parallel ranks of the engine
 rollout.sleep_mode | bool | | the engine gives memory back while training
 rollout.sleep_level | int | 1, 2 | vLLM sleep level
 rollout.colocated | bool | | engine and trainer share devices
 rollout.mode | str | colocate, server | TRL vllm_mode
-rollout.log_prob_micro_batch_size | int | sequences | sequences per forward when scoring
+rollout.log_prob_micro_batch_size | int>=1 | sequences | sequences per forward when scoring
 rollout.prompt_logprobs | bool | | prompt log-probabilities are requested
 rollout.layered_summon | bool | | weights are gathered layer by layer for the engine
 run.no_grad_forward_between | bool | | the same engine runs a second forward under no_grad between forward and backward
@@ -244,6 +246,8 @@ class Term(NamedTuple):
     allowed: tuple[str, ...]
     """Allowed values as text; empty when free."""
     meaning: str
+    minimum: int = 0
+    """Smallest value of an ``int`` or ``bytes``."""
 
 
 @lru_cache(maxsize=1)
@@ -253,10 +257,11 @@ def vocabulary() -> dict[str, Term]:
     for row in _TABLE.strip().splitlines():
         name, kind, third, meaning = (cell.strip() for cell in row.split("|", 3))
         nullable = kind.endswith("?")
-        kind = kind.rstrip("?")
+        kind, _, minimum = kind.rstrip("?").partition(">=")
         closed = "," in third
         allowed = tuple(value.strip() for value in third.split(",")) if closed else ()
-        terms[name] = Term(name, kind, nullable, None if closed or not third else third, allowed, meaning)
+        unit = None if closed or not third else third
+        terms[name] = Term(name, kind, nullable, unit, allowed, meaning, int(minimum or 0))
     return terms
 
 
@@ -290,10 +295,16 @@ def parse_value(name: str, text: object, source: Source) -> Value:
         )
     value = _convert(term, text)
     if isinstance(value, _Bad):
-        wanted = " or ".join(term.allowed) or _WANTED.get(term.type, term.type) + (" or none" if term.nullable else "")
+        wanted = " or ".join(term.allowed) or _describe_type(term) + (" or none" if term.nullable else "")
         msg = f"{name} cannot be {text!r}"
         raise UsageError(msg, source=source, hint=f"expected {wanted}")
     return value
+
+
+def _describe_type(term: Term) -> str:
+    if term.minimum and term.type == "int":
+        return f"a whole number from {term.minimum} on"
+    return _WANTED.get(term.type, term.type)
 
 
 class _Bad:
@@ -326,6 +337,8 @@ def _convert(term: Term, raw: object) -> Value | _Bad:
             value = _convert_bool(raw)
         case "int" | "bytes":
             value = _convert_int(raw, size=term.type == "bytes")
+            if isinstance(value, int) and value < term.minimum:
+                return _BAD
         case "float":
             value = _convert_float(raw)
         case "dtype":

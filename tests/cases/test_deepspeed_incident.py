@@ -195,3 +195,48 @@ def test_a_release_candidate_of_the_fix_is_possible(rules: RuleSet, stack: Stack
     assert finding is not None
     assert finding.status == "possible"
     assert any("pre-release" in assumption for assumption in finding.assumptions)
+
+
+LLAMA_FACTORY = ["deepspeed==0.16.4", "transformers==4.48.0", "llamafactory==0.9.2"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ((), None),
+        (("use_reentrant_gc: false",), "affected"),
+        (("use_reentrant_gc: false", "disable_gradient_checkpointing: true"), None),
+        # the Trainer's own switch enables checkpointing once more, as reentrant
+        (("use_reentrant_gc: false", "gradient_checkpointing: true"), None),
+    ],
+)
+def test_llamafactory_file(rules: RuleSet, stack: Stack, lines: tuple[str, ...], status: str | None) -> None:
+    directory = ROOT / "fixtures/configs/llama_factory"
+    stack.write("zero3.json", (directory / "zero3.json").read_text(encoding="utf-8"))
+    text = (directory / "full_zero3.yaml").read_text(encoding="utf-8")
+    train = stack.write("train.yaml", "\n".join([text, *lines]) + "\n")
+    finding = of_rule(check(rules, stack.requirements(*LLAMA_FACTORY), train))
+    assert (finding.status if finding else None) == status
+    if finding is not None:
+        where = {(Path(source.path).name, source.key) for source in finding.locations}
+        assert {("train.yaml", "use_reentrant_gc"), ("zero3.json", "zero_optimization.stage")} <= where
+        assert any(remedy.text.startswith("set use_reentrant_gc to true") for remedy in finding.remedies)
+        assert finding.impact is not None
+        assert finding.impact.expected_bytes == 2 * BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("release", "lines", "status"),
+    [
+        ("3.5.0", (), None),
+        ("4.5.2", (), None),
+        ("4.5.2", ("gradient_checkpointing_kwargs: '{\"use_reentrant\": false}'",), "affected"),
+        ("4.5.2", ("gradient_checkpointing: false",), None),
+    ],
+)
+def test_ms_swift_file(rules: RuleSet, stack: Stack, release: str, lines: tuple[str, ...], status: str | None) -> None:
+    base = ("model: llama-3-70b", "tuner_type: full", "dataset: mine", "deepspeed: zero3", "torch_dtype: bfloat16")
+    train = stack.write("sft.yaml", "\n".join([*base, *lines]) + "\n")
+    requirements = stack.requirements("deepspeed==0.16.4", "transformers==4.57.1", f"ms-swift=={release}")
+    finding = of_rule(check(rules, requirements, train))
+    assert (finding.status if finding else None) == status

@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(autouse=True)
 def _plain_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run every command in an empty directory, without a policy or a hub cache of the person who tests."""
+    """Run every command in an empty directory, without a policy, a hub cache or measurements of the person who tests."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("COMPATCHECK_EVIDENCE", str(tmp_path / "evidence.sqlite3"))

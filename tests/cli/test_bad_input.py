@@ -269,3 +269,66 @@ def test_closed_standard_output() -> None:
     command = f"{sys.executable} -m compatcheck check requirements.txt --fail-on never >&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("-r requirements.txt", "includes itself"),
+        ("-r other.txt", "includes itself: requirements.txt → other.txt → requirements.txt"),
+        ("-r https://h.example/more.txt", "not fetched"),
+        ("-r ${WHERE}/more.txt", "variable"),
+        ("deepspeed==${VERSION}", "variable"),
+    ],
+)
+def test_what_a_requirement_file_leaves_unread_counts_where_a_person_named_it(
+    line: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("requirements.txt", f"peft==0.17.0\n{line}\n")
+    write("other.txt", "-r requirements.txt\n")
+    for arguments, wanted in ((("requirements.txt",), 4), ((".",), 0), ((".", "--strict"), 4)):
+        code, report = check(capsys, *arguments, "--fail-on", "never")
+        assert code == wanted, arguments
+        assert any(words in entry["reason"] for entry in report["skipped"]), arguments
+
+
+@pytest.mark.parametrize(
+    ("setting", "words", "hint"),
+    [
+        ("hardware.gpu=Zork", "unknown device 'Zork'", "for the devices that are known"),
+        ("hardware.gpu=H100-81GB", "unknown device 'H100-81GB'", "did you mean H100-80GB"),
+        ("hardware.gpu=8xH100-80GB", "device with a count", "--gpu 8xH100-80GB"),
+        ("hardware.world_size=0", "hardware.world_size cannot be '0'", "a whole number from 1 on"),
+        ("training.micro_batch_size=0", "training.micro_batch_size cannot be '0'", "a whole number from 1 on"),
+        ("training.zero_stage=4", "training.zero_stage cannot be '4'", "0 or 1 or 2 or 3"),
+        ("training.eval_accumulation_steps=0", "cannot be '0'", "a whole number from 1 on or none"),
+        ("hardware.memory_bytes=0", "cannot be '0'", "a size"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(
+    setting: str, words: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "check", "requirements.txt", "--set", setting)
+    assert code == 2
+    assert words in err
+    assert hint in err
+
+
+@pytest.mark.parametrize("setting", ["training.lora_rank=0", "model.num_experts=0", "training.reduce_bucket_size=0"])
+def test_counts_that_may_be_nothing_are_taken(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = check(capsys, "requirements.txt", "--set", setting, "--fail-on", "never")
+    assert code == 0
+
+
+def test_a_device_is_set_by_any_of_its_names(capsys: pytest.CaptureFixture[str]) -> None:
+    _, report = check(capsys, "requirements.txt", "--set", "hardware.gpu=NVIDIA H100 80GB HBM3", "--fail-on", "never")
+    values = {fact["name"]: fact["value"] for fact in report["subjects"][0]["facts"]}
+    assert values["hardware.gpu"] == "H100-80GB"
+    assert values["hardware.memory_bytes"] > 0
+
+
+def test_a_device_that_a_facts_file_misspells_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    write("facts.yaml", 'compatcheck: 1\npackages: {deepspeed: "0.16.4"}\nhardware: {gpu: H100-81GB, world_size: 8}\n')
+    code, report = check(capsys, "facts.yaml", "--fail-on", "never")
+    assert code == 4
+    assert "H100-80GB" in next(entry["hint"] for entry in report["skipped"] if "H100-81GB" in entry["reason"])

@@ -142,3 +142,59 @@ def test_text_and_json_agree(affected: Path) -> None:
         if finding["status"] == "affected":
             assert finding["rule_id"] in text
     assert f"{sum(finding['status'] == 'affected' for finding in data['findings'])} finding" in text
+
+
+@pytest.mark.parametrize("lines", ["deepspeed==0.15.0\ndeepspeed==0.16.4\n", "torch==2.5.1\ndeepspeed>=2,<1\n"])
+def test_requirements_that_contradict_each_other_are_a_conflict(lines: str) -> None:
+    Path("requirements.txt").write_text(lines)
+    ran = run("check", "requirements.txt", "--format", "json")
+    report = json.loads(ran.out)
+    assert ran.code == 1
+    (finding,) = (entry for entry in report["findings"] if entry["severity"] == "critical")
+    assert finding["rule_id"] == "_stack/requirements-contradict-each-other"
+    (conflict,) = report["subjects"][0]["conflicts"]
+    assert conflict["fact"] == "version of deepspeed"
+    assert not [entry for entry in report["findings"] if "version of deepspeed" in entry["needs"]]
+    assert [entry["package"] for entry in report["subjects"][0]["version_unknown"]] == ["deepspeed"]
+
+
+def test_a_contradiction_names_its_lines_and_what_to_do() -> None:
+    Path("base.txt").write_text("deepspeed==0.16.4\n")
+    Path("requirements.txt").write_text("-r base.txt\n\ndeepspeed==0.15.0\n")
+    ran = run("check", "requirements.txt")
+    assert "base.txt:1" in ran.out
+    assert "requirements.txt:3" in ran.out
+    assert "keep one of the lines" in ran.out
+    assert "deepspeed: version unknown" in ran.out
+
+
+def test_a_setup_py_is_checked_by_what_it_states() -> None:
+    Path("setup.py").write_text("from setuptools import setup\nsetup(install_requires=['deepspeed==0.16.4'])\n")
+    for arguments in (("setup.py",), (".",)):
+        ran = run("check", *arguments, "--format", "json", "--fail-on", "never")
+        assert ran.code == 0, ran
+        (subject,) = json.loads(ran.out)["subjects"]
+        assert subject["id"] == "setup.py"
+        assert "deepspeed" in {package["name"] for package in subject["environment"]["packages"]}
+
+
+def test_a_setup_py_that_computes_its_requirements_is_not_checked() -> None:
+    Path("setup.py").write_text("from setuptools import setup\nsetup(install_requires=read())\n")
+    ran = run("check", "setup.py")
+    assert ran.code == 4
+    assert "install_requires is computed" in ran.out
+    Path("setup.py").write_text("from setuptools import setup\nsetup()\n")
+    assert "states no requirements" in run("check", "setup.py").out
+
+
+def test_a_run_is_paired_with_setup_py_only_where_nothing_better_is_there() -> None:
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    Path("setup.py").write_text("from setuptools import setup\nsetup(install_requires=['deepspeed==0.16.4'])\n")
+    assert [entry["id"] for entry in json.loads(run("check", ".", "--format", "json").out)["subjects"]] == [
+        "setup.py + ds.json"
+    ]
+    Path("requirements.txt").write_text("deepspeed==0.16.8\n")
+    assert [entry["id"] for entry in json.loads(run("check", ".", "--format", "json").out)["subjects"]] == [
+        "requirements.txt + ds.json",
+        "setup.py",
+    ]

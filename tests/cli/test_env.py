@@ -87,3 +87,14 @@ def test_the_dump_is_written_whatever_is_unknown(prefix: Path, format_name: str)
     ran = run("env", "--dump", "--prefix", prefix, "--format", format_name)
     assert ran.code == 0
     assert "deepspeed" in ran.out
+
+
+def test_metadata_that_contradicts_its_directory_is_a_finding(tmp_path: Path) -> None:
+    site = tmp_path / "v" / "lib" / "python3.11" / "site-packages"
+    folder = site / "deepspeed-0.16.4.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.16.8\n\n")
+    ran = run("env", "--prefix", str(tmp_path / "v"), "--select", "_stack/*")
+    assert ran.code == 1
+    assert "_stack/metadata-and-files-disagree" in ran.out
+    assert "its directory says 0.16.4, its METADATA 0.16.8" in ran.out

@@ -90,3 +90,43 @@ def test_names_and_exit_codes(tmp_path: Path) -> None:
     ran = run("facts", broken)
     assert ran.code == 4
     assert "not read" in ran.out
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_variables_are_given_back_too(complete: bool, project: Path, tmp_path: Path) -> None:  # noqa: FBT001 (a table)
+    given = tmp_path / "given.yaml"
+    rest = "" if complete else "env_complete: false\n"
+    values = {"TORCH_NCCL_AVOID_RECORD_STREAMS": "1", "NCCL_X": 'a "b": #c', "HF_TOKEN_KEY": ""}
+    given.write_text(f"compatcheck: 1\nenv: {json.dumps(values)}\n{rest}", encoding="utf-8")
+    written = tmp_path / "written.yaml"
+    written.write_text(run("facts", project, "--training", given, "--format", "yaml").out, encoding="utf-8")
+
+    def variables(*arguments: object) -> tuple[dict[str, str] | None, bool]:
+        (subject,) = json.loads(run("facts", *arguments, "--format", "json").out)["subjects"]
+        return subject["variables"], subject["variables_complete"]
+
+    assert variables(project, "--training", given) == (values, complete)
+    assert variables(written) == (values, complete)
+    assert variables(project) == (None, False)
+
+
+def test_declared_variables_decide_the_same_rules_when_given_back(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "job.env").write_text("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n", encoding="utf-8")
+    written = tmp_path / "facts.yaml"
+    ran = run("facts", project, "--env-file", tmp_path / "job.env", "--format", "yaml")
+    written.write_text(ran.out, encoding="utf-8")
+    assert 'PYTORCH_CUDA_ALLOC_CONF: "expandable_segments:True"' in ran.out
+    needs = {
+        need
+        for finding in json.loads(run("check", written, "--format", "json").out)["findings"]
+        for need in finding["needs"]
+    }
+    assert not [need for need in needs if need.startswith("env ")]
+
+
+def test_whether_variables_are_complete_is_yes_or_no(tmp_path: Path) -> None:
+    file = tmp_path / "facts.yaml"
+    file.write_text("compatcheck: 1\nenv: {A: b}\nenv_complete: perhaps\n", encoding="utf-8")
+    ran = run("facts", file)
+    assert ran.code == 4
+    assert "env_complete" in ran.out

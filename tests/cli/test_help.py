@@ -20,7 +20,13 @@ from compatcheck.cli.group import COMMANDS
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("compatcheck")
 RULE_COMMANDS = ["list", "show", "lint", "new"]
-PLACES = [[], *([name] for name in COMMANDS), *(["rules", name] for name in RULE_COMMANDS)]
+EVIDENCE_COMMANDS = ["list", "show", "export", "import"]
+PLACES = [
+    [],
+    *([name] for name in COMMANDS),
+    *(["rules", name] for name in RULE_COMMANDS),
+    *(["evidence", name] for name in EVIDENCE_COMMANDS),
+]
 
 
 def run(*arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -57,3 +57,53 @@ def test_lint_of_ones_own_rules(tmp_path: Path) -> None:
     assert ran.code == 1
     assert "copied.yaml:" in ran.out
     assert run("rules", "lint", tmp_path / "nothing").code == 2
+
+
+def _copy(directory: Path, name: str = RULE, change: tuple[str, str] = ("", "")) -> Path:
+    path = directory / f"{name}.yaml"
+    path.parent.mkdir(parents=True)
+    text = (ROOT / f"rules/{RULE}.yaml").read_text(encoding="utf-8")
+    path.write_text(text.replace(*change), encoding="utf-8")
+    return path
+
+
+def test_a_rule_with_the_id_of_a_built_in_one_is_refused(tmp_path: Path) -> None:
+    path = _copy(tmp_path / "mine")
+    Path("requirements.txt").write_text("deepspeed==0.16.4\n")
+    commands = (("check", "requirements.txt"), ("rules", "list"), ("rules", "show", RULE), ("explain", RULE))
+    for command in commands:
+        ran = run(*command, "--rules", tmp_path / "mine")
+        assert ran.code == 2, command
+        assert str(path) in ran.err
+        assert f"rules/{RULE}.yaml" in ran.err.replace(str(path), "")
+        assert "--ignore" in ran.err
+
+
+def test_two_directories_with_one_id_are_refused(tmp_path: Path) -> None:
+    first, second = _copy(tmp_path / "a", "deepspeed/own"), _copy(tmp_path / "b", "deepspeed/own")
+    ran = run("rules", "list", "--rules", tmp_path / "a", "--rules", tmp_path / "b")
+    assert ran.code == 2
+    assert str(first) in ran.err
+    assert str(second) in ran.err
+
+
+def test_a_directory_named_twice_is_read_once(tmp_path: Path) -> None:
+    _copy(tmp_path / "a", "deepspeed/own")
+    ran = run("rules", "list", "deepspeed/own", "--rules", tmp_path / "a", "--rules", tmp_path / "a" / ".." / "a")
+    assert ran.code == 0, ran.err
+    assert "1 rules" in ran.err
+
+
+def test_the_former_id_of_a_built_in_rule_is_taken_too(tmp_path: Path) -> None:
+    _copy(tmp_path / "a", "deepspeed/own")
+    _copy(tmp_path / "b", "deepspeed/newer", ("status: active", "status: active\nformer_ids: [deepspeed/own]"))
+    ran = run("rules", "list", "--rules", tmp_path / "b", "--rules", tmp_path / "a")
+    assert ran.code == 2
+    assert "former id" in ran.err
+
+
+def test_a_changed_copy_of_a_built_in_rule_is_linted_as_it_is(tmp_path: Path) -> None:
+    path = _copy(tmp_path / "rules", change=("<0.16.8", "<0.16.7"))
+    ran = run("rules", "lint", path)
+    assert ran.code == 1
+    assert "0.16.7" in ran.out

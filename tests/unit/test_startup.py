@@ -135,3 +135,27 @@ def test_findings_and_configuration_files_do_not_load_rich_or_a_network(database
     assert (
         loaded & {"rich", "yaml", "socket", "ssl", "http", "urllib.request", "importlib.metadata", "asyncio"} == set()
     )
+
+
+@pytest.mark.parametrize("kept", [pytest.param(False, id="no store"), pytest.param(True, id="store")])
+def test_measurements_are_looked_up_only_for_a_finding_with_a_probe(
+    database: Path, prefix: Path, tmp_path: Path, *, kept: bool
+):
+    store = tmp_path / "evidence.sqlite3"
+    if kept:
+        store.touch()
+    other = tmp_path / "other" / "lib" / "python3.11" / "site-packages" / "click-8.1.0.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: click\nVersion: 8.1.0\n")
+    (tmp_path / "other" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    evidence = {"COMPATCHECK_EVIDENCE": str(store)}
+    code, loaded = run_env(database, VIRTUAL_ENV=str(tmp_path / "other"), **evidence)
+    assert code == 0
+    assert loaded & COSTLY == set()
+    checkpointing = ("--set", "training.gradient_checkpointing=true", "--set", "training.use_reentrant=false")
+    code, loaded = run_env(
+        database, "--prefix", str(prefix), "--set", "training.zero_stage=3", *checkpointing, **evidence
+    )
+    assert code == 1
+    assert ("sqlite3" in loaded) is kept
+    assert "yaml" not in loaded

@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
         request = json.load(file)
     world_size = request["world_size"]
     if world_size > 1 and "RANK" not in os.environ:
-        return launch(arguments, world_size)
+        entry = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+        return launch([entry, *arguments], world_size)
     rank = int(os.environ.get("RANK", "0"))
     with open(results_path if rank == 0 else os.devnull, "a", encoding="utf-8") as results:
 
@@ -75,6 +76,7 @@ def _run_task(
                 write=write,
                 rank=rank,
                 world_size=request["world_size"],
+                folder=os.path.dirname(task["path"]),
             )
             probe.run(task["parameters"], recorder)
     except UnsupportedError as error:

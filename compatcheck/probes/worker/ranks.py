@@ -9,17 +9,16 @@ import sys
 import time
 
 
-def launch(arguments: list[str], world_size: int) -> int:
-    """Run this worker once per rank and return the first exit code that is not 0, or 0.
+def launch(command: list[str], world_size: int) -> int:
+    """Run a Python program once per rank and return the first exit code that is not 0, or 0.
 
     Args:
-        arguments: request and result file; rank 0 writes the latter, the others write nothing.
+        command: the program and its arguments.
         world_size: number of ranks, all on this machine.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    entry = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     processes = []
     for rank in range(world_size):
         environ = {
@@ -32,7 +31,7 @@ def launch(arguments: list[str], world_size: int) -> int:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
         }
-        processes.append(subprocess.Popen([sys.executable, entry, *arguments], env=environ))
+        processes.append(subprocess.Popen([sys.executable, *command], env=environ))
     try:
         while True:
             codes = [process.poll() for process in processes]

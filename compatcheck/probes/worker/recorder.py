@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
+import os
+import sys
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+_THREADS_SECONDS = 0.02
+"""gloo's threads hold the tensors of a finished operation until they are scheduled again."""
 
 
 class UnsupportedError(Exception):
@@ -18,7 +26,14 @@ class Recorder:
     """Measures the phases of one probe and passes each on as soon as it has ended."""
 
     def __init__(
-        self, *, backend: str, accounting: Any, write: Callable[[dict[str, Any]], None], rank: int, world_size: int
+        self,
+        *,
+        backend: str,
+        accounting: Any,
+        write: Callable[[dict[str, Any]], None],
+        rank: int,
+        world_size: int,
+        folder: str = "",
     ) -> None:
         """Keep where to write.
 
@@ -28,6 +43,7 @@ class Recorder:
             write: takes one event.
             rank: this process's.
             world_size: number of processes.
+            folder: where the probe's file lies.
         """
         self.backend = backend
         """``fake``, ``cpu`` or ``cuda``."""
@@ -37,6 +53,7 @@ class Recorder:
         self.world_size = world_size
         self._accounting = accounting
         self._write = write
+        self._folder = folder
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -54,14 +71,14 @@ class Recorder:
                 "peak_allocated_bytes": self._accounting.peak(),
                 "peak_operator": self._accounting.operator(),
             }
-            gc.collect()
+            self._settle()
             event["live_bytes"] = self._accounting.live()
             event.update(self._accounting.device_numbers())
             self._write({"event": "phase", "phase": event})
 
     def live_bytes(self) -> int:
         """Return the tensor bytes live now, after a garbage collection."""
-        gc.collect()
+        self._settle()
         return int(self._accounting.live())
 
     def measure(self, action: Callable[[], Any]) -> tuple[Any, int, int]:
@@ -75,6 +92,12 @@ class Recorder:
         peak = int(self._accounting.peak()) - before
         return value, peak, self.live_bytes() - before
 
+    def _settle(self) -> None:
+        """Collect garbage and let the threads of collective operations drop the tensors of what they have finished."""
+        gc.collect()
+        if self.world_size > 1:
+            time.sleep(_THREADS_SECONDS)
+
     def result(self, name: str, value: float) -> None:
         """State a quantity: bytes as an int, or a ratio, slope or counter."""
         self._write({"event": "result", "name": name, "value": value})
@@ -83,11 +106,23 @@ class Recorder:
         """State what a reader must know about these numbers."""
         self._write({"event": "note", "text": text})
 
+    def load(self, name: str) -> Any:
+        """Load ``_NAME.py`` from the probe's folder, once per process: what several probes share (name it in ``SHARES``)."""
+        key = f"probe_shared_{name}"
+        if key not in sys.modules:
+            spec = importlib.util.spec_from_file_location(key, os.path.join(self._folder, f"_{name}.py"))
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules[key] = module
+        return sys.modules[key]
+
     def deepspeed(self) -> Any:
         """Import DeepSpeed so that it works on this machine, and join the process group."""
         from .deepspeed_cpu import prepare
 
-        return prepare()
+        return prepare(self.device)
 
     @staticmethod
     def unsupported(reason: str) -> NoReturn:

@@ -50,7 +50,7 @@ def test_a_project_pairs_each_run_with_one_environment(
         "requirements.txt + zero3.yaml",
     ]
     reasons = {entry["reason"] for entry in report["skipped"]}
-    assert reasons == {"is a configuration of LLaMA-Factory, which this release does not read"}
+    assert reasons == {"is a configuration of torchtune, which this release does not read"}
 
 
 def test_a_lock_stands_for_the_requirements_beside_it(
@@ -100,7 +100,7 @@ def test_many_subjects_are_folded_by_rule(monkeypatch: pytest.MonkeyPatch, capsy
     assert len(heads) == len(set(heads))
     assert "the same for 4 others" in text
     _, long = check(str(CONFIGS / "project"), "-v", monkeypatch=monkeypatch, capsys=capsys)
-    assert long.count("configuration of LLaMA-Factory") == 5
+    assert long.count("configuration of torchtune") == 5
 
 
 GARBAGE = {

@@ -324,15 +324,15 @@ def test_bad_values_name_file_line_key_and_remedy(tmp_path: Path) -> None:
     }
     assert {place for place, _ in named.values()} == {str(path)}
     assert {place: hint for place, (_, hint) in named.items() if place[0] != "optimizer"} == {
-        ("micro_batch_size", 3): "expected a whole number, not negative",
-        ("sequence_len", 4): "expected a whole number, not negative",
+        ("micro_batch_size", 3): "expected a whole number from 1 on",
+        ("sequence_len", 4): "expected a whole number from 1 on",
         ("gradient_checkpointing", 5): "expected true or false",
         ("gradient_checkpointing_kwargs", 6): "expected a mapping of keys",
         ("fsdp_config", 8): "expected a mapping of keys",
         ("deepspeed", 10): "expected the path of a DeepSpeed configuration, or its content",
         ("plugins", 11): "expected a list of plugin classes",
         ("fsdp", 12): "expected a list of words such as full_shard and auto_wrap",
-        ("trl.num_generations", 13): "expected a whole number, not negative",
+        ("trl.num_generations", 13): "expected a whole number from 1 on",
         ("lora_r", 14): "expected a whole number, not negative",
     }
     assert named["optimizer", 9][1] == "did you mean adamw_torch?"

@@ -9,6 +9,7 @@ import pytest
 
 from compatcheck.cli.__main__ import main
 from compatcheck.configs import native
+from compatcheck.configs.recognise import read_configuration
 
 CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs"
 CASES = [
@@ -19,6 +20,10 @@ CASES = [
     "trl/grpo.yaml",
     "trl/preference.yaml",
     "model/quantised.json",
+    "llama_factory/full_zero3.yaml",
+    "llama_factory/qlora_dpo.yaml",
+    "ms_swift/grpo.json",
+    "ms_swift/megatron.yaml",
 ]
 
 
@@ -51,3 +56,36 @@ def test_a_version_that_cannot_be_compared_is_said() -> None:
     (skipped,) = environment.skipped
     assert skipped.named
     assert skipped.source.key == "packages.deepspeed"
+
+
+@pytest.mark.parametrize("name", ["llamafactory", "llama-factory", "LLaMA-Factory", "llama_factory"])
+def test_a_framework_may_be_spelt_as_its_program_is(name: str) -> None:
+    document, _ = native.read_data({"training": {"framework": name}}, "facts.yaml")
+    assert [statement.value for statement in document.statements] == ["llamafactory"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "key", "fact"),
+    [
+        ("llama-factory", "training.use_reentrant_gc", "training.use_reentrant"),
+        ("llama-factory", "training.cutoff_len", "training.sequence_length"),
+        ("llama-factory", "use_reentrant_gc", "training.use_reentrant"),
+        ("ms-swift", "training.tuner_type", "training.peft"),
+        ("hf_trainer", "training.per_device_train_batch_size", "training.micro_batch_size"),
+    ],
+)
+def test_a_key_of_the_named_program_is_answered_with_the_fact(
+    framework: str, key: str, fact: str, tmp_path: Path
+) -> None:
+    section, _, name = key.rpartition(".")
+    line = f"  {name}: false" if section else f"{name}: false"
+    text = f"compatcheck: 1\ntraining:\n  framework: {framework}\n{line}\n"
+    (tmp_path / "facts.yaml").write_text(text, encoding="utf-8")
+    reading = read_configuration(str(tmp_path / "facts.yaml"), named=True)
+    assert reading is not None
+    (document,) = reading.documents
+    (skipped,) = document.skipped
+    assert document.unread == ()
+    assert skipped.source.key == key
+    assert skipped.reason.endswith(f"a facts file states {fact}")
+    assert skipped.hint == f"write {fact}"

@@ -182,7 +182,8 @@ def test_paths_are_those_of_the_policy(tmp_path, monkeypatch) -> None:
 def test_any_value_is_a_policy_or_a_usage_error(tmp_path_factory, value) -> None:
     import json
 
-    directory = tmp_path_factory.getbasetemp()
+    directory = tmp_path_factory.getbasetemp() / "policy"  # a policy in the base is above every test that follows
+    directory.mkdir(exist_ok=True)
     for key in ("fail-on", "select", "strict", "rules", "runs", "waivers"):
         path = write(directory, f"{key} = {json.dumps(value)}")
         error = error_of(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -134,9 +135,10 @@ def test_static_problems_are_named_by_key(changes: dict[str, Any], place: str) -
 def test_evidence_must_exist(tmp_path: Any) -> None:
     made = rule(examples=SOUND, confidence="measured", evidence=("fixtures/x.json",))
     found = check_rule(made, rule_set(made), tmp_path)
-    assert [problem.source.key for problem in found] == ["evidence.0"]
+    assert [problem.source.key for problem in found] == ["evidence"]
     (tmp_path / "fixtures").mkdir()
-    (tmp_path / "fixtures/x.json").write_text("{}", encoding="utf-8")
+    measured = {"probe": "a", "backend": "cpu", "device": "x86_64 CPU", "status": "ok"}
+    (tmp_path / "fixtures/x.json").write_text(json.dumps(measured), encoding="utf-8")
     assert check_rule(made, rule_set(made), tmp_path) == []
 
 

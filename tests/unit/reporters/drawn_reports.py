@@ -54,6 +54,21 @@ facts = st.builds(
     st.sampled_from(["set", "configuration", "derived"]),
     st.lists(sources, max_size=2).map(tuple),
 )
+here = st.fixed_dictionaries(
+    {
+        "probe": st.just("zero3_release"),
+        "metric": st.sampled_from(["kept_bytes", "slope", "open_counters"]),
+        "value": st.integers(0, 2**50) | st.floats(0, 1e9),
+        "predicted": st.integers(0, 2**50) | st.floats(0, 1e9),
+        "verdict": st.sampled_from(["good", "bad"]),
+        "backend": st.sampled_from(["fake", "cpu", "cuda"]),
+        "accounting": st.just("allocator"),
+        "device": texts,
+        "date": st.none() | st.just("2026-11-21"),
+        "versions": st.dictionaries(st.sampled_from(["deepspeed", "python"]), texts),
+        "parameters": st.dictionaries(texts, st.none() | st.integers() | texts, max_size=2),
+    }
+)
 REFERENCES = (
     FindingReference("REPORT", "https://example.org/issues/1", None),
     FindingReference("FIX", "https://example.org/pull/2", "2025-05-19"),
@@ -98,6 +113,7 @@ def reports(draw: st.DrawFn, max_findings: int = 14) -> Report:
                 ),
                 references=REFERENCES[: draw(st.integers(0, 2))],
                 folklore=tuple(("pkg/wrong", text) for text in draw(st.lists(texts, max_size=1))),
+                measured_here=draw(st.none() | here),
                 suppressed=Suppression(draw(texts), draw(st.sampled_from([None, "2027-01-31"]))) if waived else None,
                 fails=affected and not waived and draw(st.booleans()),
             ),

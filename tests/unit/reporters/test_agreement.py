@@ -12,7 +12,7 @@ from drawn_reports import CASES, reports
 from hypothesis import HealthCheck, given, settings
 
 from compatcheck.core.report import Report
-from compatcheck.core.summary import closing_line, summarise
+from compatcheck.core.summary import closing_line, closing_lines, summarise
 from compatcheck.reporters import github, junit, markdown, sarif, text
 from compatcheck.reporters import json as json_reporter
 
@@ -89,7 +89,8 @@ def check_agreement(report: Report) -> None:
     shown = text.format_report(report, verbose=0, quiet=True, color=False, width=80).splitlines()
     assert sorted(line.split()[1] for line in shown[: len(wanted)]) == [item[0] for item in wanted]
     closing = closing_line(report)
-    assert shown[-1] == closing
+    ending = closing_lines(report, 80)
+    assert shown[-len(ending) :] == ending
     assert commands.splitlines()[-1] == closing
     assert closing in "".join(root.itertext())
     assert run["properties"]["closing"] == closing

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from compatcheck.configs import accelerate, hf_trainer, model
-from compatcheck.core.document import Document
+from compatcheck.configs import accelerate, hf_trainer, llama_factory, model, ms_swift, native
+from compatcheck.core.document import Document, Statement
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import Facts
 from compatcheck.core.source import Source
@@ -76,3 +76,167 @@ def test_fsdp_has_no_version_where_something_else_shards(rules: RuleSet, kind: s
     facts = facts_of(rules, [accelerate.read(str(file))], accelerate="1.10.0", transformers="4.56.2")
     assert facts["training.fsdp_version"].value is None
     assert "training.fsdp_sharding_strategy" not in facts
+
+
+LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 64, "vocab_size": 100}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "transformers", "torch", "attention"),
+    [
+        ("llama", "4.35.2", None, "eager"),
+        ("llama", "4.36.0", "2.1.0", "eager"),
+        ("llama", "4.36.0", "2.1.1", "sdpa"),
+        ("llama", "4.55.4", None, None),
+        ("llama", "4.56.0", None, "sdpa"),
+        ("llama", "5.23.0", "2.13.0", "sdpa"),
+        ("mixtral", "4.36.2", "2.2.0", "eager"),
+        ("mixtral", "4.37.0", "2.2.0", "sdpa"),
+        ("gpt_oss", "5.0.0", None, "eager"),
+        ("falcon", "4.35.2", None, None),
+        ("mamba", "5.0.0", None, None),
+        ("qwen2_vl", "4.57.1", "2.8.0", None),
+    ],
+)
+def test_attention_left_open_is_what_the_release_of_transformers_takes(
+    rules: RuleSet, model_type: str, transformers: str, torch: str | None, attention: str | None
+) -> None:
+    document = model.read_data({**LLAMA, "model_type": model_type}, "config.json")
+    versions = {"transformers": transformers} | ({} if torch is None else {"torch": torch})
+    facts = facts_of(rules, [document], **versions)
+    found = facts.get("model.attn_implementation")
+    assert (None if found is None else found.value) == attention
+    if found is not None:
+        assert found.origin == "library-default"
+        assert f"default of transformers (transformers {transformers}" in str(found.sources[0])
+
+
+def test_attention_is_open_without_a_model_or_a_release(rules: RuleSet) -> None:
+    documents = list(hf_trainer.read_data(SHORT, "config.yaml"))
+    assert "model.attn_implementation" not in facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")
+    assert "model.attn_implementation" not in facts_of(rules, [model.read_data(LLAMA, "config.json")], torch="2.8.0")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"attn_implementation": "kernels-community/flash-attn3"}, {"model_init_kwargs": {"attn_implementation": "paged"}}],
+)
+def test_attention_that_is_said_in_words_not_known_is_open(rules: RuleSet, said: dict[str, Any]) -> None:
+    documents = [*hf_trainer.read_data({**SHORT, **said}, "config.yaml"), model.read_data(LLAMA, "config.json")]
+    assert "model.attn_implementation" not in facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")
+
+
+@pytest.mark.parametrize("framework", ["verl", "torchtune", "megatron", "llamafactory"])
+def test_attention_is_open_where_a_program_chooses_it(rules: RuleSet, framework: str) -> None:
+    stated, _ = native.read_data({"training": {"framework": framework}}, "facts.yaml")
+    documents = [stated, model.read_data(LLAMA, "config.json")]
+    assert "model.attn_implementation" not in facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")
+
+
+FACTORY: dict[str, Any] = {
+    "model_name_or_path": "m",
+    "stage": "sft",
+    "template": "qwen",
+    "do_train": True,
+    "bf16": True,
+}
+
+
+def swift_facts(rules: RuleSet, release: str, *more: Document, **keys: Any) -> Facts:
+    data = {"model": "m", "dataset": "mine", "split_dataset_ratio": 0, **keys}
+    documents, _ = ms_swift.read_data(data, "sft.yaml")
+    return facts_of(
+        rules, [*documents, *more], **{"ms-swift": release, "transformers": "4.57.1", "deepspeed": "0.17.6"}
+    )
+
+
+def stored(dtype: str) -> Document:
+    return Document("model", Source("config.json"), (Statement("model.stored_dtype", "torch_dtype", dtype),))
+
+
+def test_llamafactory_defaults_come_before_the_trainers(rules: RuleSet) -> None:
+    documents = list(llama_factory.read_data({**FACTORY, "finetuning_type": "full"}, "train.yaml"))
+    facts = facts_of(rules, documents, llamafactory="0.9.4", transformers="4.57.1")
+    assert facts["training.framework"].value == "llamafactory"
+    assert facts["training.gradient_checkpointing"].value is True
+    assert facts["training.sequence_length"].value == 2048
+    assert facts["training.packing"].value is False
+    assert facts["training.micro_batch_size"].value == 8
+    assert "training.peft" in facts
+    assert facts["training.peft"].value is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "release", "sharding", "dtype"),
+    [
+        ("full", "0.9.4", "fsdp", "float32"),
+        ("full", "0.9.2", "fsdp", None),
+        ("full", "0.9.2", "ddp", "float32"),
+        ("lora", "0.9.4", "ddp", "bfloat16"),
+        ("full", "0.9.4", "zero", "bfloat16"),
+    ],
+)
+def test_llamafactory_casts_what_it_trains_to_float32(
+    rules: RuleSet, kind: str, release: str, sharding: str, dtype: str | None
+) -> None:
+    (document,) = llama_factory.read_data({**FACTORY, "finetuning_type": kind}, "train.yaml")
+    given = [Statement("training.sharding", "sharding", sharding)]
+    if sharding == "zero":
+        given.append(Statement("training.zero_stage", "stage", 3))
+    extra = Document("native", Source("facts.yaml"), tuple(given))
+    facts = facts_of(rules, [document, extra, stored("bfloat16")], llamafactory=release, transformers="4.57.1")
+    fact = facts.get("model.load_dtype")
+    assert (fact.value if fact else None) == dtype
+
+
+def test_llamafactory_under_fsdp2_is_not_reentrant_even_when_told_so(rules: RuleSet) -> None:
+    (document,) = llama_factory.read_data({**FACTORY, "use_reentrant_gc": True}, "train.yaml")
+    given = (Statement("training.sharding", "a", "fsdp"), Statement("training.fsdp_version", "b", 2))
+    extra = Document("accelerate", Source("fsdp.yaml"), given)
+    facts = facts_of(rules, [document, extra], llamafactory="0.9.4", transformers="4.57.1")
+    assert facts["training.use_reentrant"].value is False
+
+
+@pytest.mark.parametrize(("loss", "resident"), [("sigmoid", True), ("orpo", False)])
+def test_llamafactory_keeps_a_reference_model_for_full_preference_training(
+    rules: RuleSet, loss: str, resident: object
+) -> None:
+    keys = {**FACTORY, "stage": "dpo", "finetuning_type": "full", "pref_loss": loss}
+    facts = facts_of(rules, list(llama_factory.read_data(keys, "train.yaml")), llamafactory="0.9.4")
+    assert facts["training.reference_model"].value is resident
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [("bfloat16", "bf16"), ("float16", "fp16"), ("float32", "fp16")])
+def test_ms_swift_takes_the_precision_from_the_model(rules: RuleSet, dtype: str, precision: str) -> None:
+    assert swift_facts(rules, "4.5.2", stored(dtype))["training.mixed_precision"].value == precision
+
+
+def test_ms_swift_leaves_the_precision_open_without_the_model(rules: RuleSet) -> None:
+    assert "training.mixed_precision" not in swift_facts(rules, "4.5.2")
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "overlaps"), [("3.2.1", "zero3", True), ("3.2.2", "zero3", False), ("4.5.2", "zero2", False)]
+)
+def test_ms_swift_built_in_files_by_release(rules: RuleSet, release: str, name: str, overlaps: object) -> None:
+    facts = swift_facts(rules, release, deepspeed=name)
+    assert facts["training.overlap_comm"].value is overlaps
+    assert facts["training.offload_optimizer"].value is None
+
+
+@pytest.mark.parametrize(
+    ("release", "sharding", "reentrant"), [("3.5.3", "ddp", True), ("3.6.0", "ddp", False), ("4.5.2", "fsdp", True)]
+)
+def test_ms_swift_checkpointing_by_release(rules: RuleSet, release: str, sharding: str, reentrant: object) -> None:
+    extra = Document("native", Source("facts.yaml"), (Statement("training.sharding", "a", sharding),))
+    facts = swift_facts(rules, release, extra)
+    assert facts["training.gradient_checkpointing"].value is True
+    assert facts["training.use_reentrant"].value is reentrant
+
+
+@pytest.mark.parametrize(("kind", "steps"), [(None, 2), ("grpo", 1)])
+def test_ms_swift_accumulates_to_sixteen_sequences(rules: RuleSet, kind: str | None, steps: int) -> None:
+    extra = Document("native", Source("facts.yaml"), (Statement("hardware.world_size", "a", 8),))
+    facts = swift_facts(rules, "4.5.2", extra, **({} if kind is None else {"rlhf_type": kind}))
+    assert facts["training.micro_batch_size"].value == 1
+    assert facts["training.gradient_accumulation_steps"].value == steps

@@ -127,7 +127,7 @@ def test_variables() -> None:
         ("declared", True),
         ("installed", True),
         ("measured", True),
-        ("model", False),
+        ("model", True),
         ("derived", False),
         ("reader-default", False),
         ("library-default", False),

@@ -9,7 +9,7 @@ import yaml
 
 from compatcheck.core.errors import RuleError
 from compatcheck.rules.load import load_rule, load_rules, rule_files
-from compatcheck.rules.rule import Clause
+from compatcheck.rules.rule import Clause, Comparison, ProbeUse, Selection
 from compatcheck.rules.skeleton import SKELETON
 
 TEXT = """\
@@ -139,3 +139,70 @@ def test_a_file_of_another_shape_is_refused(tmp_path: Path) -> None:
 
 def test_the_skeleton_of_a_new_rule_loads(tmp_path: Path) -> None:
     assert load(SKELETON.replace("PACKAGE", "deepspeed"), tmp_path).status == "draft"
+
+
+@pytest.mark.parametrize(
+    ("text", "use"),
+    [
+        ("probe: zero3_release", ProbeUse(name="zero3_release", parameters={})),
+        ("probe: {name: zero3_release}", ProbeUse(name="zero3_release", parameters={})),
+        (
+            "probe: {name: zero3_release, parameters: {layers: 4}, metric: kept_bytes}",
+            ProbeUse(name="zero3_release", parameters={"layers": 4}, metric="kept_bytes"),
+        ),
+    ],
+)
+def test_a_probe_is_a_name_or_says_how_it_is_run(tmp_path: Path, text: str, use: ProbeUse) -> None:
+    assert load(TEXT, tmp_path).probe is None
+    assert load(f"{TEXT}{text}\n", tmp_path).probe == use
+
+
+def test_evidence_is_files_and_comparisons(tmp_path: Path) -> None:
+    rule = load(
+        TEXT
+        + """\
+evidence:
+  - fixtures/a.json
+  - metric: step.live_bytes
+    suspect: fixtures/b.json
+    baseline: {file: fixtures/c.jsonl, versions: {deepspeed: "0.16.8"}, parameters: {config.layers: 2}}
+    facts: {model.parameters: 5}
+  - {metric: kept_bytes, suspect: fixtures/b.json}
+""",
+        tmp_path,
+    )
+    assert rule.evidence == ("fixtures/a.json", "fixtures/b.json", "fixtures/c.jsonl")
+    suspect = Selection(file="fixtures/b.json", versions={}, parameters={})
+    baseline = Selection(file="fixtures/c.jsonl", versions={"deepspeed": "0.16.8"}, parameters={"config.layers": 2})
+    assert rule.comparisons == (
+        Comparison(metric="step.live_bytes", suspect=suspect, baseline=baseline, facts={"model.parameters": 5}),
+        Comparison(metric="kept_bytes", suspect=suspect, baseline=None, facts={}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        ("probe: {parameters: {}}", "probe.name", "expected text"),
+        ("probe: {name: x, metrics: z}", "probe.metrics", "did you mean 'metric'"),
+        ("probe: {name: x, parameters: [1]}", "probe.parameters", "expected a mapping"),
+        ("probe: [x]", "probe", "expected text"),
+        ("evidence: {a: b}", "evidence", "expected a list"),
+        ("evidence: [3]", "evidence.0", "expected a mapping"),
+        ("evidence: [{suspect: a.json}]", "evidence.0.metric", "expected text"),
+        ("evidence: [{metric: m}]", "evidence.0.suspect", "expected a mapping"),
+        ("evidence: [{metric: m, suspect: {versions: {a: '1'}}}]", "evidence.0.suspect.file", "expected text"),
+        (
+            "evidence: [{metric: m, suspect: {file: a.json, versions: {a: 1}}}]",
+            "evidence.0.suspect.versions.a",
+            "quoted",
+        ),
+        ("evidence: [{metric: m, suspekt: a.json}]", "evidence.0.suspekt", "did you mean 'suspect'"),
+    ],
+)
+def test_a_malformed_probe_or_evidence_is_named_by_key(tmp_path: Path, text: str, key: str, message: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        load(f"{TEXT}{text}\n", tmp_path)
+    assert caught.value.source is not None
+    assert caught.value.source.key == key
+    assert message in f"{caught.value.message} {caught.value.hint}"

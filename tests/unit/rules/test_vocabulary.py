@@ -34,8 +34,8 @@ def values_of(term: Term) -> st.SearchStrategy[Any]:
         )
         plain = {
             "bool": st.booleans(),
-            "int": st.integers(0, 2**63 - 1),
-            "bytes": st.integers(0, 2**50),
+            "int": st.integers(term.minimum, 2**63 - 1),
+            "bytes": st.integers(term.minimum, 2**50),
             "float": st.floats(allow_nan=False, allow_infinity=False),
             "dtype": st.sampled_from(sorted(DTYPE_BYTES)),
             "version": st.sampled_from(["2.10", "9.1.0", "12", "2.9.0a0+git123"]),

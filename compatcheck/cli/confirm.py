@@ -1,0 +1,130 @@
+"""`compatcheck confirm`: measure whether a rule holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from compatcheck.cli import options, probing
+from compatcheck.cli.explain import find_rule
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from compatcheck.core.confirmation import Confirmation
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.matching.confirm import Trial
+    from compatcheck.probes.laboratory import Laboratory
+
+
+@click.command("confirm", cls=options.GroupedCommand, short_help="Measure whether a rule holds.")
+@click.argument("rule_ids", nargs=-1, required=True, metavar="RULE...")
+@click.option("--suspect", metavar="RELEASE", help="Release of the suspect side. Default: the newest affected one.")
+@click.option("--baseline", metavar="RELEASE", help="Healthy release. Default: the nearest that is not affected.")
+@click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
+@options.rule_directory_option
+@probing.environment_options
+@probing.date_option
+@probing.measuring_options
+@click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+def command(
+    rule_ids: tuple[str, ...],
+    suspect: str | None,
+    baseline: str | None,
+    dry_run: bool,
+    rule_directories: tuple[str, ...],
+    python: str | None,
+    torch: str | None,
+    beside: tuple[str, ...],
+    installer: str | None,
+    exclude_newer: str,
+    backend: str | None,
+    parameters: tuple[str, ...],
+    timeout_seconds: float,
+    fresh: bool,
+    no_store: bool,
+    format_name: str,
+    quiet: bool,
+) -> int:
+    """Measure a rule's suspect side and a healthy one, and set the difference beside the rule's formula.
+
+    Exit code 1: a rule was confirmed. 0: none was, and one was refuted. 3: nothing was decided.
+    """
+    from compatcheck.matching.confirm import Trial, judge, plan  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters import confirmation as reporter  # noqa: PLC0415 (beside its use)
+    from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
+
+    rules = open_rules(rule_directories)
+    given = vary(probing.parse_parameters(parameters))[0]
+    found: list[Confirmation] = []
+    progress = probing.Progress(None, quiet=quiet)
+    overlays = None
+    store = probing.open_store(wanted=not no_store)
+    for rule_id in rule_ids:
+        rule = find_rule(rule_id, rules)
+        trial = plan(rule, rules.texts(rule), rules, suspect, baseline)
+        if not isinstance(trial, Trial):
+            found.append(trial)
+            continue
+        trial = _with_parameters(trial, given)
+        if dry_run:
+            click.echo(
+                f"{rule.id}: {trial.probe.name} {trial.metric} on {trial.package} {trial.suspect} and {trial.baseline}"
+            )
+            continue
+        overlays = overlays or probing.EnvironmentChoice(python, torch, beside, installer).overlays()
+        releases = [release for release in (trial.suspect, trial.baseline) if release is not None]
+        laboratory = Laboratory(
+            overlays=overlays,
+            package=trial.package,
+            store=store,
+            beside=beside,
+            dates=probing.choose_dates(
+                exclude_newer, trial.package, rules, releases, with_uv=overlays.installer.name == "uv"
+            ),
+            timeout_seconds=timeout_seconds,
+            fresh=fresh,
+            progress=progress,
+        )
+        bad = _measure(laboratory, trial, trial.suspect, trial.parameters, backend)
+        good = (
+            None
+            if trial.baseline is None
+            else _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, backend)
+        )
+        found.append(judge(rule, trial, bad, good, rules))
+    progress.close()
+    if format_name == "json":
+        import json  # noqa: PLC0415 (one format)
+
+        click.echo(json.dumps([reporter.to_json(one) for one in found], indent=2))
+    else:
+        click.echo("\n".join(reporter.format_text(one) for one in found), nl=False)
+    verdicts = {one.verdict for one in found}
+    if "confirmed" in verdicts:
+        return EXIT_FINDINGS
+    return EXIT_CLEAN if "refuted" in verdicts or dry_run else EXIT_NOTHING_TO_CHECK
+
+
+def _with_parameters(trial: Trial, given: Mapping[str, Any]) -> Trial:
+    """Change the size of the run."""
+    if not given:
+        return trial
+    trial.probe.complete(given)
+    return trial._replace(
+        parameters={**trial.parameters, **given}, baseline_parameters={**trial.baseline_parameters, **given}
+    )
+
+
+def _measure(
+    laboratory: Laboratory, trial: Trial, version: str, parameters: Mapping[str, Any], backend: str | None
+) -> Measurement:
+    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+
+    return laboratory.measure(version, [make_task(trial.probe, parameters, backend)])[0]

@@ -1,0 +1,214 @@
+"""``setup.py``: the requirements it writes down as literals, read from its syntax tree; it is never run.
+
+What it computes (files it reads, lists it changes, arguments it unpacks) is said as unread.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import TYPE_CHECKING
+
+from compatcheck.core.environment import Environment
+from compatcheck.core.errors import InputError
+from compatcheck.core.markers import canonical_name, describe_machine
+from compatcheck.core.requirement import (
+    InvalidRequirementError,
+    Requirement,
+    combine,
+    combine_optional,
+    parse_requirement,
+)
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import read_bytes
+from compatcheck.core.units import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_BYTES = MIB
+_FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
+_ELSEWHERE = "check the requirement file, lock or environment of the project"
+_MAX_NAMES = 20
+"""How many names are followed, one standing for another."""
+
+
+def read_setup_py(path: str, *, marker_environment: Mapping[str, str] | None = None) -> Environment:
+    """Read ``install_requires`` and ``extras_require`` of the calls of ``setup()``.
+
+    Lists and names that are bound once, at the top of the file, to a list count; packages that only an extra requires are
+    listed with the details ``extra`` and ``presence: unknown``.
+
+    Args:
+        path: the file.
+        marker_environment: known marker variables, such as ``python_full_version``.
+
+    Raises:
+        InputError: it cannot be read or is not Python.
+    """
+    reading = _Reading(path, _parse(path))
+    calls = [node for node in ast.walk(reading.tree) if isinstance(node, ast.Call) and _name(node.func) == "setup"]
+    required: list[Requirement] = []
+    optional: dict[str, list[Requirement]] = {}
+    python: str | None = None
+    for call in calls:
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                reading.skip(keyword.value, "arguments of setup() are computed", _ELSEWHERE)
+            elif keyword.arg == "install_requires":
+                required += reading.read_list(keyword.value, keyword.arg)
+            elif keyword.arg == "extras_require":
+                for extra, items in reading.read_extras(keyword.value):
+                    (optional.setdefault(canonical_name(extra), []) if extra else required).extend(items)
+            elif keyword.arg == "python_requires" and isinstance(keyword.value, ast.Constant):
+                python = keyword.value.value if isinstance(keyword.value.value, str) else None
+    environment = describe_machine(marker_environment, requires_python=python)
+    combined = combine(required, environment)
+    packages = dict(combined.packages)
+    for name, package in combine_optional(optional, environment).items():
+        packages.setdefault(name, package)
+    if not packages and not reading.skipped:
+        reason = "states no requirements" if calls else "calls no setup()"
+        reading.skipped.append(Skipped(Source(path), reason, _ELSEWHERE))
+    return Environment(
+        path,
+        packages,
+        complete=False,
+        damage=combined.damage,
+        skipped=tuple(dict.fromkeys(reading.skipped)),
+        notes=combined.notes,
+    )
+
+
+def _parse(path: str) -> ast.Module:
+    data = read_bytes(path, limit=MAX_BYTES)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the file's own escapes and comparisons
+            return ast.parse(data)
+    except SyntaxError as error:
+        message = f"is not Python {error.msg and f'({error.msg})'}".rstrip()
+        raise InputError(message, source=Source(path, line=error.lineno), hint=_ELSEWHERE) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        message = f"cannot be parsed: {str(error) or 'it is nested too deeply'}"
+        raise InputError(message, source=Source(path), hint=_ELSEWHERE) from None
+
+
+def _with_marker(text: str, marker: str) -> str:
+    """Add the marker of an extra to a requirement, which may have one of its own."""
+    if not marker:
+        return text
+    requirement, _, own = text.partition(";")
+    return f"{requirement}; ({own}) and ({marker})" if own else f"{requirement}; {marker}"
+
+
+def _name(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
+
+
+class _Reading:
+    """One file, the names it binds to literals, and what could not be used of it."""
+
+    def __init__(self, path: str, tree: ast.Module) -> None:
+        self.path = path
+        self.tree = tree
+        self.skipped: list[Skipped] = []
+        self.constants = _constants(tree)
+
+    def read_list(self, node: ast.expr, key: str, marker: str = "") -> list[Requirement]:
+        """Read a list of requirements, or text with one on each line; say what is computed."""
+        found = []
+        for entry in self._entries(node, key):
+            for line in entry.value.splitlines() if isinstance(entry.value, str) else ():
+                text = re.sub(r"(^|\s)#.*$", "", line).strip()
+                if text:
+                    found += self._read(_with_marker(text, marker), entry)
+        return found
+
+    def read_extras(self, node: ast.expr) -> Iterator[tuple[str, list[Requirement]]]:
+        """Read a mapping of extras to requirements; ``extra:marker`` holds a marker, and no extra means always."""
+        table = self._follow(node)
+        if not isinstance(table, ast.Dict):
+            self.skip(node, "extras_require is computed", _ELSEWHERE)
+            return
+        for key, value in zip(table.keys, table.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                extra, _, marker = key.value.partition(":")
+                yield extra.strip(), self.read_list(value, f"extras_require[{key.value!r}]", marker.strip())
+            else:
+                self.skip(key or value, "an entry of extras_require is computed", _ELSEWHERE)
+
+    def skip(self, node: ast.expr, reason: str, hint: str) -> None:
+        """Note what is not read."""
+        self.skipped.append(Skipped(Source(self.path, line=node.lineno), reason, hint, named=True))
+
+    def _read(self, text: str, node: ast.expr) -> list[Requirement]:
+        try:
+            return [parse_requirement(text.strip(), Source(self.path, line=node.lineno))]
+        except InvalidRequirementError as error:
+            self.skip(node, str(error), _FORM)
+            return []
+
+    def _entries(self, node: ast.expr, key: str) -> Iterator[ast.Constant]:
+        """Yield the texts of a list, of lists that are added, or a single text."""
+        stated, node = node, self._follow(node)
+        if isinstance(node, ast.List | ast.Tuple):
+            for item in node.elts:
+                if isinstance(item, ast.Starred):
+                    yield from self._entries(item.value, key)
+                    continue
+                entry = self._follow(item)
+                if isinstance(entry, ast.Constant) and isinstance(entry.value, str):
+                    yield entry
+                else:
+                    self.skip(item, f"an entry of {key} is computed, and nothing is run", "write it as text")
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            yield from self._entries(node.left, key)
+            yield from self._entries(node.right, key)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node
+        else:
+            self.skip(stated, f"{key} is computed, and nothing is run", _ELSEWHERE)
+
+    def _follow(self, node: ast.expr) -> ast.expr:
+        """Return what a name stands for, as far as that is certain."""
+        for _ in range(_MAX_NAMES):
+            if not isinstance(node, ast.Name) or node.id not in self.constants:
+                break
+            node = self.constants[node.id]
+        return node
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the names that are bound once, at the top level, and never changed in place."""
+    bound: dict[str, ast.expr] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target, value = statement.targets[0], statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            target, value = statement.target, statement.value
+        else:
+            continue
+        if isinstance(target, ast.Name):
+            bound[target.id] = value
+    touched: dict[str, int] = {}
+    for node in ast.walk(tree):
+        for name in _touched(node):
+            touched[name] = touched.get(name, 0) + 1
+    return {name: value for name, value in bound.items() if touched.get(name) == 1}
+
+
+def _touched(node: ast.AST) -> Iterator[str]:
+    """Yield the names a node binds or may change: assignments, arguments, items, methods, deletions."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield (node.asname or node.name).partition(".")[0]
+    elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.value, ast.Name):
+        changes = isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load)
+        yield from (node.value.id,) if changes else ()

@@ -1,0 +1,64 @@
+"""Confirmations as text and JSON."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.measurement import to_json as measurement_json
+from compatcheck.reporters.measurement import describe_versions, show_quantity
+
+if TYPE_CHECKING:
+    from compatcheck.core.confirmation import Confirmation
+    from compatcheck.core.measurement import Measurement
+
+
+def format_text(found: Confirmation) -> str:
+    """Format one confirmation: both sides, the difference beside the formula, the verdict."""
+    lines = [f"{found.rule_id}: {found.verdict}", *_wrap(found.reason)]
+    if found.metric is not None:
+        lines += ["", f"  {found.probe}: {found.metric}"]
+        for name, side in (("suspect", found.suspect), ("baseline", found.baseline)):
+            if side is not None:
+                lines.append(f"  {name:<9} {_exact(found.metric, side.metric(found.metric)):>26}  {_releases(side)}")
+        lines.append(f"  {'more by':<9} {_exact(found.metric, found.measured_bytes):>26}")
+        if found.predicted_bytes is not None:
+            text = f"  {'formula':<9} {_exact(found.metric, found.predicted_bytes):>26}"
+            if found.low_bytes != found.high_bytes:
+                text += f"  ({_exact(found.metric, found.low_bytes)} to {_exact(found.metric, found.high_bytes)})"
+            lines.append(text)
+        if found.suspect is not None and found.suspect.command:
+            lines += ["", f"  $ {found.suspect.command}"]
+    return "\n".join(lines) + "\n"
+
+
+def to_json(found: Confirmation) -> dict[str, Any]:
+    """Return a confirmation as JSON data."""
+    return {
+        "rule_id": found.rule_id,
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "probe": found.probe,
+        "metric": found.metric,
+        "suspect": None if found.suspect is None else measurement_json(found.suspect),
+        "baseline": None if found.baseline is None else measurement_json(found.baseline),
+        "predicted_bytes": found.predicted_bytes,
+        "low_bytes": found.low_bytes,
+        "high_bytes": found.high_bytes,
+        "measured_bytes": found.measured_bytes,
+    }
+
+
+def _exact(metric: str, value: float | None) -> str:
+    shown = show_quantity(metric, value)
+    return shown if value is None or not float(value).is_integer() else f"{int(value):,} ({shown})"
+
+
+def _releases(measurement: Measurement) -> str:
+    return describe_versions(
+        {name: text for name, text in measurement.versions.items() if name not in {"python", "torch"}}
+    )
+
+
+def _wrap(text: str) -> list[str]:
+    return wrap(text, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)

@@ -1,0 +1,157 @@
+"""Checks of a rule's probe and evidence: the probe exists, files can be read, and measured bytes lie in the rule's range."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.core.errors import CompatcheckError
+from compatcheck.core.versions import compile_specifier, contains
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.rules.rule import Comparison, Rule, Selection
+
+TOLERANCE = 0.02
+"""How far measured bytes may be from ``bytes`` where the rule states no ``low`` or ``high``: there are small tensors beside the
+large ones. A report shows one number for a range as narrow as this."""
+
+
+class Proof(NamedTuple):
+    """What the checks ask of layers above the rules."""
+
+    probes: frozenset[str]
+    """Names of the catalogue."""
+    complete: Callable[[str, Mapping[str, Any]], object]
+    """Takes a probe and its parameters; raises CompatcheckError when it has no such parameter."""
+    read: Callable[[Path], Sequence[Measurement]]
+    """Reads a file of measurements; raises CompatcheckError."""
+    facts: Callable[[Measurement], Mapping[str, Any]]
+    """Vocabulary name → value of a measured run, as its probe says; empty for a probe that is not in the catalogue."""
+    sizes: Callable[[Sequence[str], Mapping[str, Any], Mapping[str, str]], Sequence[float | tuple[str, ...]]]
+    """Evaluates formulas over facts and releases: bytes, or the facts that are missing; raises CompatcheckError."""
+
+
+def check_evidence(rule: Rule, root: Path | None, proof: Proof | None) -> Iterator[tuple[str, str]]:
+    """Yield key and message of what is wrong.
+
+    Args:
+        rule: the loaded rule.
+        root: folder that ``evidence`` is relative to; None skips what needs the files.
+        proof: None skips what needs probes and measurements.
+    """
+    if rule.confidence == "measured" and not rule.evidence:
+        yield "evidence", "`confidence: measured` needs evidence"
+    if proof is None:
+        return
+    if rule.probe is not None:
+        yield from _check_probe(rule, proof)
+    if root is None:
+        return
+    files: dict[str, Sequence[Measurement]] = {}
+    for name in rule.evidence:
+        try:
+            files[name] = proof.read(root / name)
+        except CompatcheckError as error:
+            yield "evidence", f"{name} cannot be read: {error.message}"
+    for comparison in rule.comparisons:
+        if all(part.file in files for part in (comparison.suspect, comparison.baseline) if part is not None):
+            for message in _check_comparison(rule, comparison, files, proof):
+                yield "evidence", message
+
+
+def _check_probe(rule: Rule, proof: Proof) -> Iterator[tuple[str, str]]:
+    assert rule.probe is not None  # noqa: S101 (asked by the caller)
+    if rule.probe.name not in proof.probes:
+        yield "probe", f"there is no probe {rule.probe.name!r}; `compatcheck probe list` has them all"
+        return
+    try:
+        proof.complete(rule.probe.name, {**rule.probe.parameters, **(rule.probe.baseline or {})})
+    except CompatcheckError as error:
+        yield "probe", error.message + (f" ({error.hint})" if error.hint else "")
+
+
+def _check_comparison(
+    rule: Rule, comparison: Comparison, files: Mapping[str, Sequence[Measurement]], proof: Proof
+) -> Iterator[str]:
+    values, suspect = [], None
+    for part in (comparison.suspect, comparison.baseline):
+        if part is None:
+            continue
+        found = [measurement for measurement in files[part.file] if _selects(part, measurement)]
+        if len(found) != 1:
+            yield f"{_describe(part)} selects {len(found)} measurements; name one by versions and parameters"
+            return
+        metric = part.metric or comparison.metric
+        value = found[0].metric(metric)
+        if value is None or not found[0].succeeded:
+            yield f"{_describe(part)} has no {metric}"
+            return
+        values.append(value)
+        suspect = suspect or found[0]
+    assert suspect is not None  # noqa: S101 (a comparison has one)
+    if not any(_affects(clause.packages, suspect.versions) for clause in rule.clauses):
+        releases = ", ".join(f"{name} {version}" for name, version in suspect.versions.items() if name != "python")
+        yield f"{_describe(comparison.suspect)} was measured with {releases}, which `affected` leaves out"
+    yield from _check_range(rule, comparison, values[0] - sum(values[1:]), suspect, proof)
+
+
+def _check_range(
+    rule: Rule, comparison: Comparison, measured: float, suspect: Measurement, proof: Proof
+) -> Iterator[str]:
+    impact = rule.impact
+    if impact.expected is None:
+        yield "a comparison needs `impact.bytes` to be compared with"
+        return
+    formulas = [impact.expected, impact.low or impact.expected, impact.high or impact.expected]
+    try:
+        sizes = proof.sizes(formulas, {**proof.facts(suspect), **comparison.facts}, suspect.versions)
+    except CompatcheckError as error:
+        yield f"the size of {_describe(comparison.suspect)} cannot be computed: {error}"
+        return
+    missing = sorted({name for size in sizes if isinstance(size, tuple) for name in size})
+    if missing:
+        yield f"{_describe(comparison.suspect)}: the size needs {', '.join(missing)}; state them under `facts`"
+        return
+    expected, low, high = (size for size in sizes if not isinstance(size, tuple))
+    low *= 1 if impact.low else 1 - TOLERANCE
+    high *= 1 if impact.high else 1 + TOLERANCE
+    if not low <= measured <= high:
+        against = "" if comparison.baseline is None else f" less {_describe(comparison.baseline)}"
+        yield (
+            f"{comparison.metric} of {_describe(comparison.suspect)}{against} is {measured:,.0f} bytes; the rule says"
+            f" {expected:,.0f} ({low:,.0f} to {high:,.0f})"
+        )
+
+
+def _selects(selection: Selection, measurement: Measurement) -> bool:
+    return all(measurement.versions.get(name) == version for name, version in selection.versions.items()) and all(
+        _parameter(measurement.parameters, name) == value for name, value in selection.parameters.items()
+    )
+
+
+def _parameter(parameters: Mapping[str, Any], name: str) -> object:
+    """Return a parameter, ``config.num_hidden_layers`` from inside another; None where it is not stated."""
+    value: Any = parameters
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _describe(selection: Selection) -> str:
+    chosen = [f"{name} {version}" for name, version in selection.versions.items()]
+    chosen += [f"{name}={value}" for name, value in selection.parameters.items()]
+    name = selection.file.rpartition("/")[2]
+    return f"{name} ({', '.join(chosen)})" if chosen else name
+
+
+def _affects(packages: Mapping[str, str], versions: Mapping[str, str]) -> bool:
+    """Tell whether no measured release lies outside a clause."""
+    return all(
+        specifier == "present"
+        or (specifier != "absent" and contains(compile_specifier(specifier), versions[name]) != "no")
+        for name, specifier in packages.items()
+        if name in versions
+    )

@@ -1,0 +1,254 @@
+"""The runner against probes that misbehave.
+
+torch is a stand-in of a few lines here: what a worker does when a probe hangs, dies or floods has nothing to do with it, and
+the real one is a gigabyte. Probes run with the real torch in tests/probes.
+"""
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.errors import UsageError
+from compatcheck.probes.environments.interpreter import Interpreter
+from compatcheck.probes.probe import Probe
+from compatcheck.probes.runner import make_task, reproducing_command, run_tasks
+
+TORCH = {
+    "__init__.py": """
+__version__ = "0"
+class Tensor: ...
+class UntypedStorage:
+    def resize_(self, size): ...
+class nn:
+    Parameter = type("Parameter", (), {})
+class cuda:
+    is_available = staticmethod(lambda: False)
+def manual_seed(seed): ...
+def set_num_threads(count): ...
+""",
+    "utils/__init__.py": "",
+    "utils/_pytree.py": "def tree_leaves(value): return []\n",
+    "utils/_python_dispatch.py": """
+class TorchDispatchMode:
+    def __enter__(self): return self
+    def __exit__(self, *arguments): ...
+""",
+}
+PROBE = '''
+"""A probe that does what it is told.
+
+Nothing is derived.
+"""
+PACKAGES = ("nothing",)
+BACKENDS = ("cpu", "cuda")
+ACCOUNTING = "storages"
+DEFAULTS = {"do": "measure", "number": 1}
+SIZES = ()
+METRIC = "answer"
+
+def predict(parameters):
+    return {"answer": 42}
+
+def tolerance(parameters):
+    return 0
+
+def facts(parameters):
+    return {}
+
+def run(parameters, recorder):
+    import os, sys, time
+    with recorder.phase("first"):
+        pass
+    match parameters["do"]:
+        case "measure":
+            recorder.result("answer", 41 + parameters["number"])
+            recorder.note("for the test")
+        case "hang":
+            time.sleep(60)
+        case "exit":
+            print("the last words", file=sys.stderr)
+            os._exit(3)
+        case "kill":
+            os.kill(os.getpid(), 9)
+        case "crash":
+            os.kill(os.getpid(), 11)
+        case "flood":
+            while True:
+                os.write(2, b"x" * 65536)
+        case "raise":
+            raise ValueError("wrong\\nthing")
+        case "memory":
+            raise MemoryError
+        case "missing":
+            import no_such_package_at_all
+        case "unsupported":
+            recorder.unsupported("there is no such option")
+        case "children":
+            import subprocess
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+            open(os.environ["CHILD"], "w").write(str(child.pid))
+            time.sleep(60)
+'''
+
+
+@pytest.fixture
+def interpreter(tmp_path):
+    for name, text in TORCH.items():
+        path = tmp_path / "site" / "torch" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    environ = {"CHILD": str(tmp_path / "child")}
+    return Interpreter(
+        python=sys.executable, paths=(str(tmp_path / "site"),), versions={"nothing": "1"}, environ=environ
+    )
+
+
+@pytest.fixture
+def probe(tmp_path):
+    path = tmp_path / "obedient.py"
+    path.write_text(PROBE)
+    spec = importlib.util.spec_from_file_location("obedient", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return Probe("obedient", module, str(path))
+
+
+def run(probe, interpreter, *actions, timeout_seconds=20.0, **options):
+    kept = []
+    tasks = [make_task(probe, {"do": action}) for action in actions]
+    run_tasks(tasks, interpreter, keep=lambda _, one: kept.append(one), timeout_seconds=timeout_seconds, **options)
+    return kept
+
+
+def test_a_result_has_all_that_identifies_it(probe, interpreter):
+    (one,) = run(probe, interpreter, "measure")
+    assert one.status == "ok"
+    assert one.results == {"answer": 42}
+    assert one.reason == "for the test"
+    assert one.parameters == {"do": "measure", "number": 1}
+    assert one.probe_hash == probe.hash
+    assert one.accounting == "storages"
+    assert [phase.name for phase in one.phases] == ["first"]
+    assert one.versions["python"] == "{}.{}.{}".format(*sys.version_info[:3])
+    assert probe.judge(one)[0] == "good"
+    assert one.command == "compatcheck probe run obedient --backend cpu"
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "reason"),
+    [
+        ("exit", "failed", "exit code 3: the last words"),
+        ("crash", "failed", "it crashed (signal 11)"),
+        ("raise", "failed", "ValueError: wrong thing (obedient.py:"),
+        ("memory", "oom", "MemoryError"),
+        ("missing", "unsupported", "needs no_such_package_at_all, which is not installed"),
+        ("unsupported", "unsupported", "there is no such option"),
+        ("flood", "failed", "printed more than"),
+    ],
+)
+def test_a_failure_is_a_result_with_a_reason_and_the_others_go_on(probe, interpreter, action, status, reason):
+    first, broken, last = run(probe, interpreter, "measure", action, "measure")
+    assert (first.status, last.status) == ("ok", "ok")
+    assert broken.status == status
+    assert reason in broken.reason
+    assert [phase.name for phase in broken.phases] == ["first"]
+    assert probe.judge(broken)[0] == "skipped"
+
+
+def test_a_hang_ends_and_says_where(probe, interpreter):
+    start = time.monotonic()
+    broken, last = run(probe, interpreter, "hang", "measure", timeout_seconds=1.0, retries=0)
+    assert time.monotonic() - start < 20
+    assert broken.status == "timeout"
+    assert "obedient.py" in broken.reason
+    assert last.status == "ok"
+
+
+def test_a_kill_is_tried_again_once(probe, interpreter):
+    tries = []
+    task = make_task(probe, {"do": "kill"})
+    run_tasks([task], interpreter, keep=lambda _, one: tries.append(one), timeout_seconds=20, retries=1)
+    (one,) = tries
+    assert one.status == "interrupted"
+    assert "signal 9" in one.reason
+
+
+def test_cancelling_keeps_what_was_finished_and_leaves_no_process(probe, interpreter, tmp_path):
+    kept = []
+    child = Path(interpreter.environ["CHILD"])
+    tasks = [make_task(probe, {"do": "measure"}), make_task(probe, {"do": "children"})]
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(
+            tasks,
+            interpreter,
+            keep=lambda _, one: kept.append(one),
+            cancelled=lambda: child.exists() and child.read_text() != "",
+        )
+    assert [one.status for one in kept] == ["ok"]
+    pid = int(child.read_text())
+    for _ in range(100):
+        if not _alive(pid):
+            return
+        time.sleep(0.05)
+    pytest.fail("a grandchild is still there")
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_an_interrupt_ends_the_process(probe, interpreter):
+    timer = threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(probe, interpreter, "hang")
+
+
+def test_an_interpreter_that_cannot_start_is_a_reason(probe, tmp_path):
+    (one,) = run(probe, Interpreter(python=str(tmp_path / "none")), "measure")
+    assert one.status == "failed"
+    assert "could not be started" in one.reason
+
+
+def test_without_torch_is_a_reason(probe):
+    (one,) = run(
+        probe, Interpreter(python=sys.executable, environ={"PYTHONPATH": "", "PYTHONSAFEPATH": "1"}), "measure"
+    )
+    assert one.status in {"unsupported", "ok"}  # ok where the tests' own interpreter has torch
+    if one.status == "unsupported":
+        assert "needs torch" in one.reason
+
+
+def test_a_back_end_that_is_not_there_is_unsupported(probe, interpreter):
+    kept = []
+    run_tasks([make_task(probe, {}, "cuda")], interpreter, keep=lambda _, one: kept.append(one))
+    assert kept[0].status == "unsupported"
+    assert "no CUDA device" in kept[0].reason
+
+
+def test_a_back_end_the_probe_does_not_have_is_an_error(probe):
+    with pytest.raises(UsageError, match="cannot run on fake"):
+        make_task(probe, {}, "fake")
+
+
+@pytest.mark.parametrize(("parameters", "hint"), [({"numer": 1}, "did you mean 'number'?"), ({"number": "many"}, None)])
+def test_parameters_are_checked(probe, parameters, hint):
+    with pytest.raises(UsageError) as error:
+        make_task(probe, parameters)
+    assert error.value.hint == hint
+
+
+def test_the_command_that_runs_it_again_names_what_differs(probe):
+    assert reproducing_command(make_task(probe, {"do": "raise", "number": 2})) == (
+        "compatcheck probe run obedient --backend cpu --param do=raise --param number=2"
+    )

@@ -1,0 +1,146 @@
+"""Evidence is compared with the rule's formula: the files, the selection, the release, the facts and the range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawn_rules import rule
+
+from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.measurement import Measurement, PhaseMemory
+from compatcheck.rules.lint_evidence import Proof, check_evidence
+from compatcheck.rules.rule import Clause, Comparison, Impact, ProbeUse, Selection
+
+ROOT = Path("/checkout")
+
+
+def measured(version: str, live: int, status: str = "ok", **parameters: Any) -> Measurement:
+    return Measurement(
+        probe="release",
+        probe_hash="unknown",
+        backend="cpu",
+        accounting="storages",
+        parameters=parameters,
+        versions={"deepspeed": version, "python": "3.11.7"},
+        device="CPU",
+        status=status,
+        phases=(PhaseMemory(name="step", peak_allocated_bytes=None, live_bytes=live),),
+    )
+
+
+FILES = {
+    "bad.json": (measured("0.16.4", 1100, config={"layers": 2}),),
+    "good.json": (measured("0.16.8", 100),),
+    "sweep.jsonl": (
+        measured("0.16.4", 1500, layers=1),
+        measured("0.16.4", 1090, layers=2),
+        measured("0.16.8", 100, layers=2),
+        measured("0.16.7", 0, "failed"),
+    ),
+}
+
+
+def read(path: Path) -> tuple[Measurement, ...]:
+    if path.name not in FILES:
+        raise InputError("no such file")
+    return FILES[path.name]
+
+
+def complete(_name: str, parameters: Any) -> None:
+    if "layres" in parameters:
+        raise UsageError("no parameter 'layres'", hint="did you mean 'layers'?")
+
+
+def sizes(formulas: Any, facts: Any, versions: Any) -> list[Any]:
+    assert "deepspeed" in versions
+    return [facts.get(text, (text,)) if not text.isdigit() else float(text) for text in formulas]
+
+
+PROOF = Proof(frozenset({"release"}), complete, read, lambda _: {"model.parameters": 1000.0}, sizes)
+
+
+def comparison(suspect: Any = "bad.json", baseline: Any = "good.json", **changes: Any) -> Comparison:
+    def select(value: Any) -> Any:
+        return Selection(file=value, versions={}, parameters={}) if isinstance(value, str) else value
+
+    values = {"metric": "step.live_bytes", "suspect": select(suspect), "baseline": select(baseline), "facts": {}}
+    return Comparison(**{**values, **changes})
+
+
+def problems(*comparisons: Comparison, expected: str | None = "model.parameters", **changes: Any) -> list[str]:
+    impact = Impact(
+        effect="memory",
+        memory="device",
+        scope="rank",
+        phase="step",
+        expected=expected,
+        low=changes.pop("low", None),
+        high=changes.pop("high", None),
+    )
+    files = {part.file for one in comparisons for part in (one.suspect, one.baseline) if part is not None}
+    made = rule(impact=impact, comparisons=comparisons, evidence=tuple(sorted(files)), **changes)
+    return [f"{key}: {message}" for key, message in check_evidence(made, ROOT, PROOF)]
+
+
+def pick(version: str, **parameters: Any) -> Selection:
+    return Selection(file="sweep.jsonl", versions={"deepspeed": version}, parameters=parameters)
+
+
+def test_bytes_in_the_range_are_no_problem() -> None:
+    assert problems(comparison()) == []
+    assert problems(comparison(pick("0.16.4", layers=2), pick("0.16.8"))) == []
+    itself = Selection(file="good.json", versions={}, parameters={}, metric="step.live_bytes")
+    assert problems(comparison("bad.json", itself, metric="step.live_bytes")) == []
+    nested = Selection(file="bad.json", versions={}, parameters={"config.layers": 2})
+    assert problems(comparison(nested)) == []
+
+
+def test_bytes_outside_of_the_range_are_told_with_all_numbers() -> None:
+    (problem,) = problems(comparison(pick("0.16.4", layers=1)))
+    assert problem == (
+        "evidence: step.live_bytes of sweep.jsonl (deepspeed 0.16.4, layers=1) less good.json is 1,400 bytes; the rule says"
+        " 1,000 (980 to 1,020)"
+    )
+    assert problems(comparison(pick("0.16.4", layers=1)), low="0", high="1400") == []
+    assert problems(comparison(pick("0.16.4", layers=1)), low="1401") != []
+    assert len(problems(comparison(baseline=None))) == 1
+    assert problems(comparison(baseline=None, facts={"model.parameters": 1100.0})) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "changes", "message"),
+    [
+        (comparison("nothing.json"), {}, "nothing.json cannot be read: no such file"),
+        (comparison("sweep.jsonl"), {}, "sweep.jsonl selects 4 measurements"),
+        (comparison(pick("0.15.4")), {}, "selects 0 measurements"),
+        (comparison(pick("0.16.7")), {}, "has no step.live_bytes"),
+        (comparison(metric="kept_bytes"), {}, "has no kept_bytes"),
+        (comparison("good.json"), {}, "good.json was measured with deepspeed 0.16.8, which `affected` leaves out"),
+        (comparison(), {"clauses": (Clause(packages={"deepspeed": "absent"}),)}, "leaves out"),
+        (comparison(), {"expected": None}, "needs `impact.bytes`"),
+        (
+            comparison(),
+            {"expected": "training.param_dtype"},
+            "the size needs training.param_dtype; state them under `facts`",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_told(one: Comparison, changes: dict[str, Any], message: str) -> None:
+    assert any(message in problem for problem in problems(one, **changes)), problems(one, **changes)
+
+
+def test_the_probe_must_exist_with_its_parameters() -> None:
+    def told(name: str, **parameters: Any) -> list[str]:
+        return problems(probe=ProbeUse(name=name, parameters=parameters))
+
+    assert told("release", layers=4) == []
+    assert told("relaese") == ["probe: there is no probe 'relaese'; `compatcheck probe list` has them all"]
+    assert told("release", layres=4) == ["probe: no parameter 'layres' (did you mean 'layers'?)"]
+
+
+def test_without_files_or_proof_only_the_claim_is_checked() -> None:
+    made = rule(confidence="measured", probe=ProbeUse(name="none", parameters={}))
+    assert [key for key, _ in check_evidence(made, None, None)] == ["evidence"]
+    assert [key for key, _ in check_evidence(made, None, PROOF)] == ["evidence", "probe"]
