@@ -34,7 +34,13 @@ DEFAULTS: Mapping[str, Any] = {
     "layers": 4,
     "hidden": 128,
 }
-SIZES = ({}, {"layers": 6, "hidden": 64}, {"of": "trainable"}, {"world_size": 1}, {"mixed_precision": "no", "of": "trainable"})
+SIZES = (
+    {},
+    {"layers": 6, "hidden": 64},
+    {"of": "trainable"},
+    {"world_size": 1},
+    {"mixed_precision": "no", "of": "trainable"},
+)
 METRIC = "excess_bytes_per_parameter"
 
 

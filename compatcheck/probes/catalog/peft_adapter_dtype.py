@@ -73,7 +73,10 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     model = nn.Sequential(*(nn.Linear(hidden, hidden, bias=False) for _ in range(layers)))
     model = model.to(recorder.device, getattr(torch, parameters["dtype"]))
     options = {}
-    if parameters["autocast_adapter_dtype"] == "off" and "autocast_adapter_dtype" in inspect.signature(get_peft_model).parameters:
+    if (
+        parameters["autocast_adapter_dtype"] == "off"
+        and "autocast_adapter_dtype" in inspect.signature(get_peft_model).parameters
+    ):
         options["autocast_adapter_dtype"] = False
     configuration = LoraConfig(r=rank, target_modules=[str(index) for index in range(layers)])
     with recorder.phase("adapters"):

@@ -88,7 +88,10 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     from torch import nn
 
     options = {}
-    if parameters["autocast_adapter_dtype"] == "off" and "autocast_adapter_dtype" in inspect.signature(get_peft_model).parameters:
+    if (
+        parameters["autocast_adapter_dtype"] == "off"
+        and "autocast_adapter_dtype" in inspect.signature(get_peft_model).parameters
+    ):
         options["autocast_adapter_dtype"] = False
     if "use_dora" not in inspect.signature(LoraConfig.__init__).parameters:
         recorder.unsupported("needs peft >= 0.9, which has DoRA")

@@ -106,7 +106,10 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             return self.down(self.gate(x) + self.up(x))
 
     options = {}
-    if parameters["autocast_adapter_dtype"] == "off" and "autocast_adapter_dtype" in inspect.signature(get_peft_model).parameters:
+    if (
+        parameters["autocast_adapter_dtype"] == "off"
+        and "autocast_adapter_dtype" in inspect.signature(get_peft_model).parameters
+    ):
         options["autocast_adapter_dtype"] = False
     configuration = LoraConfig(r=parameters["rank"], target_modules=list(_NAMES), lora_dropout=parameters["dropout"])
     autocast = torch.autocast(recorder.device, torch.bfloat16, enabled=parameters["mixed_precision"] == "bf16")
@@ -115,7 +118,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         model = nn.Sequential(*(Block() for _ in range(layers))).to(recorder.device, dtype)
         model = get_peft_model(model, configuration, **options).train()
         for length in (parameters["length"], 2 * parameters["length"]):
-            x = torch.randn(parameters["batch"], length, hidden, device=recorder.device, dtype=dtype, requires_grad=True)
+            x = torch.randn(
+                parameters["batch"], length, hidden, device=recorder.device, dtype=dtype, requires_grad=True
+            )
             with recorder.phase("forward"), autocast:
                 output, _, kept = recorder.measure(lambda model=model, x=x: model(x))
             left.append(kept)

@@ -1,0 +1,102 @@
+"""Bytes per logit at the peak of trl's DPOTrainer, in its own ``compute_loss`` and with backward.
+
+A llama of width 8 in bfloat16 and a reference model like it go through ``DPOTrainer.compute_loss``, metrics included, with ``pairs`` of chosen and
+rejected. Measured at two vocabularies and two lengths of the ``growing`` part, ``completion`` or ``prompt``; the mixed difference of four
+peaks, divided by the logits that were added (two sequences a pair), is bytes per logit. ``of`` says which is judged: ``forward`` or ``step``, forward and
+backward.
+
+Prediction. A loss over the hidden states in tiles (trl from 1.15, 4096 tokens at a time) never holds anything of the size tokens x vocabulary: 0,
+whichever part grows. Both batches have more tokens than a tile. Where logits are built those of the prompt are never needed,
+but cost the same unless the trainer asks for the completion's alone. What a release with logits takes is reported, not predicted.
+CUDA: a Triton kernel in place of the tiles, never run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.probes.worker.recorder import Recorder
+
+PACKAGES = ("trl", "transformers")
+SHARES = ("tiny_models", "tiny_trainers")
+BACKENDS = ("cpu", "cuda")
+ACCOUNTING = "storages"
+DEFAULTS: Mapping[str, Any] = {
+    "of": "step",
+    "growing": "completion",
+    "pairs": 8,
+    "prompt": 64,
+    "completion": 256,
+    "vocab": 512,
+}
+SIZES = ({}, {"of": "forward", "growing": "prompt", "prompt": 256, "completion": 64, "vocab": 768})
+METRIC = "bytes_per_logit"
+
+
+def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
+    """Return nothing: no logits of the whole batch."""
+    return {"forward_bytes_per_logit": 0, "step_bytes_per_logit": 0, "bytes_per_logit": 0}
+
+
+def tolerance(parameters: Mapping[str, Any]) -> float:
+    """Return nothing: the mixed difference is exact."""
+    return 0
+
+
+def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the run at the smaller size in the vocabulary's names."""
+    return {
+        "model.model_type": "llama",
+        "model.vocab_size": parameters["vocab"],
+        "model.load_dtype": "bfloat16",
+        "training.framework": "trl",
+        "training.trainer": "dpo",
+        "training.use_liger_kernel": False,
+        "training.gradient_checkpointing": False,
+        "training.mixed_precision": "no",
+        "training.reference_model": True,
+        "training.precompute_ref_log_probs": False,
+        "training.micro_batch_size": parameters["pairs"],
+        "training.max_prompt_length": parameters["prompt"],
+        "training.max_response_length": parameters["completion"],
+        "training.sequence_length": parameters["prompt"] + parameters["completion"],
+    }
+
+
+def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
+    """Take the loss at two vocabularies and two lengths."""
+    import copy
+    import tempfile
+
+    from trl import DPOTrainer
+
+    trainers = recorder.load("tiny_trainers")
+    pairs, growing = parameters["pairs"], parameters["growing"]
+    tokenizer = trainers.tokenizer()
+    prompts, completions = (
+        [parameters[part]] * pairs + [(2 if part == growing else 1) * parameters[part]] * pairs
+        for part in ("prompt", "completion")
+    )
+    # A token that ends the completion is added to it.
+    answers = [" " + trainers.words(count - 1) for count in completions]
+    data = {"prompt": [trainers.words(count) for count in prompts], "chosen": answers, "rejected": answers}
+
+    def build(vocab: int) -> Any:
+        model = trainers.model(recorder, vocab, 4 * (parameters["prompt"] + parameters["completion"]))
+        trainer = DPOTrainer(
+            model=model,
+            ref_model=copy.deepcopy(model),
+            args=trainers.configure("DPOConfig", recorder, folder, per_device_train_batch_size=pairs),
+            train_dataset=trainers.dataset(data),
+            processing_class=tokenizer,
+        )
+        return trainer, trainers.collate(trainer, pairs)
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = trainers.measure(recorder, build, parameters["vocab"], 2 * pairs * parameters[growing])
+    for name, value in found.items():
+        recorder.result(f"{name}_bytes_per_logit", value)
+    recorder.result("bytes_per_logit", found[parameters["of"]])
