@@ -74,6 +74,8 @@ def _split_docstring(text: str) -> tuple[str, str]:
 
 def _main(task: Task, recorder: str) -> str:
     parameters = json.dumps(dict(task.parameters))
+    module = task.probe.module
+    predicted, allowed = module.predict(task.parameters)[module.METRIC], module.tolerance(task.parameters)
     ranks = ""
     if task.world_size > 1:
         ranks = (
@@ -109,9 +111,9 @@ def reproduce() -> int:
         run(parameters, recorder)
     if rank:
         return 0
-    predicted, value = predict(parameters)[METRIC], results[METRIC]
-    print(f"{{METRIC}}: {{value:,}}; a healthy release: {{predicted:,}}")
-    return int(value > predicted + tolerance(parameters))
+    value = results[METRIC]
+    print(f"{{METRIC}}: {{value:,}}; a healthy release: {predicted!r}")
+    return int(value > {predicted + allowed!r})
 
 
 if __name__ == "__main__":

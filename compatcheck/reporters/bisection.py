@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.units import format_bytes
-from compatcheck.reporters.measurement import describe_versions, show_quantity
+from compatcheck.reporters.measurement import describe_versions, show_exactly, show_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,11 +89,11 @@ def format_upstream(
     lines = [f"# {found.package}: {changes}", "", title, ""]
     lines += ["| release | verdict | " + found.metric + " |", "|---|---|---|"]
     for one in found.tested:
-        value = "" if one.value is None else _exact(found.metric, one.value)
+        value = "" if one.value is None else show_exactly(found.metric, one.value)
         lines.append(f"| {one.version} | {one.verdict} | {value or (one.reason or '')[:80]} |")
     lines.append("")
     if found.predicted is not None:
-        lines += [f"A healthy release measures {_exact(found.metric, found.predicted)}.", ""]
+        lines += [f"A healthy release measures {show_exactly(found.metric, found.predicted)}.", ""]
     lines += [f"- {line}" for line in describe_limits(found)]
     if measurements:
         lines += [
@@ -120,8 +120,3 @@ def format_upstream(
     if script:
         lines += ["", "## Reproduction without compatcheck", "", "```python", script.rstrip(), "```"]
     return "\n".join(lines) + "\n"
-
-
-def _exact(metric: str, value: float) -> str:
-    shown = show_quantity(metric, value)
-    return f"{int(value):,} B ({shown})" if metric.endswith("_bytes") and float(value).is_integer() else shown

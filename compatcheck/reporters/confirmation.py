@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.measurement import to_json as measurement_json
-from compatcheck.reporters.measurement import describe_versions, show_quantity
+from compatcheck.reporters.measurement import describe_versions, show_exactly
 
 if TYPE_CHECKING:
     from compatcheck.core.confirmation import Confirmation
@@ -20,12 +20,14 @@ def format_text(found: Confirmation) -> str:
         lines += ["", f"  {found.probe}: {found.metric}"]
         for name, side in (("suspect", found.suspect), ("baseline", found.baseline)):
             if side is not None:
-                lines.append(f"  {name:<9} {_exact(found.metric, side.metric(found.metric)):>26}  {_releases(side)}")
-        lines.append(f"  {'more by':<9} {_exact(found.metric, found.measured_bytes):>26}")
+                lines.append(
+                    f"  {name:<9} {show_exactly(found.metric, side.metric(found.metric)):>26}  {_releases(side)}"
+                )
+        lines.append(f"  {'more by':<9} {show_exactly(found.metric, found.measured_bytes):>26}")
         if found.predicted_bytes is not None:
-            text = f"  {'formula':<9} {_exact(found.metric, found.predicted_bytes):>26}"
+            text = f"  {'formula':<9} {show_exactly(found.metric, found.predicted_bytes):>26}"
             if found.low_bytes != found.high_bytes:
-                text += f"  ({_exact(found.metric, found.low_bytes)} to {_exact(found.metric, found.high_bytes)})"
+                text += f"  ({show_exactly(found.metric, found.low_bytes)} to {show_exactly(found.metric, found.high_bytes)})"
             lines.append(text)
         if found.suspect is not None and found.suspect.command:
             lines += ["", f"  $ {found.suspect.command}"]
@@ -47,11 +49,6 @@ def to_json(found: Confirmation) -> dict[str, Any]:
         "high_bytes": found.high_bytes,
         "measured_bytes": found.measured_bytes,
     }
-
-
-def _exact(metric: str, value: float | None) -> str:
-    shown = show_quantity(metric, value)
-    return shown if value is None or not float(value).is_integer() else f"{int(value):,} ({shown})"
 
 
 def _releases(measurement: Measurement) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.units import format_bytes
+from compatcheck.core.units import KIB, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,14 @@ def show_quantity(name: str, value: float | None) -> str:
     if name.endswith("_bytes") and float(value).is_integer():
         return format_bytes(int(value))
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.4g}"
+
+
+def show_exactly(name: str, value: float | None) -> str:
+    """Show a metric to the last byte, with its size in binary units where that says more."""
+    shown = show_quantity(name, value)
+    if value is None or not name.endswith("_bytes") or not float(value).is_integer() or abs(value) < KIB:
+        return shown
+    return f"{int(value):,} B ({shown})"
 
 
 def describe_versions(versions: Mapping[str, str]) -> str:

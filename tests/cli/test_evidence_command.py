@@ -30,7 +30,7 @@ def measured(**changes: object) -> Measurement:
         "versions": {"deepspeed": "0.16.4", "torch": "2.13.0+cpu", "python": "3.11.7"},
         "device": "x86_64 CPU, gloo",
         "status": "ok",
-        "results": {"kept_bytes": 8_654_848},
+        "results": {"alive_after_backward_bytes": 8_392_708},
         "command": "compatcheck probe run zero3_release --backend cpu --param layers=4",
         "time": "2026-11-21T05:40:00+00:00",
     }
@@ -75,14 +75,14 @@ def test_list_and_show() -> None:
     assert ran.code == 0
     assert all(len(line) <= 80 for line in ran.out.splitlines())
     assert "deepspeed 0.16.4" in ran.out
-    assert "kept_bytes 8.25 MiB" in ran.out
+    assert "alive_after_backward_bytes" in ran.out
     assert "3 of 3 chosen, 3 kept" in ran.err
     rows = json.loads(run("evidence", "list", "zero3-*", "--status", "ok", "--format", "json").out)
-    assert [row["results"] for row in rows] == [{"kept_bytes": 8_654_848}]
+    assert [row["results"] for row in rows] == [{"alive_after_backward_bytes": 8_392_708}]
     shown = run("evidence", "show", rows[0]["id"][:8])
     assert shown.code == 0
     assert all(len(line) <= 80 for line in shown.out.splitlines())
-    for part in ("8,654,848", "layers=4", "compatcheck probe run zero3_release", "python 3.11.7"):
+    for part in ("8,392,708", "layers=4", "compatcheck probe run zero3_release", "python 3.11.7"):
         assert part in " ".join(shown.out.split())
     assert json.loads(run("evidence", "show", rows[0]["id"], "--format", "json").out) == rows[0]
 
@@ -156,16 +156,16 @@ def test_findings_say_what_was_measured_here(project: Path) -> None:
     assert isinstance(here, dict)
     assert {name: here[name] for name in ("probe", "metric", "value", "predicted", "verdict", "backend", "date")} == {
         "probe": "zero3_release",
-        "metric": "kept_bytes",
-        "value": 8_654_848,
-        "predicted": 262_144,
+        "metric": "alive_after_backward_bytes",
+        "value": 8_392_708,
+        "predicted": 0,
         "verdict": "bad",
         "backend": "cpu",
         "date": "2026-11-21",
     }
     inputs = ("check", project / "requirements.txt", "--training", project / "facts.yaml")
     text, markdown = run(*inputs).out, run(*inputs, "--format", "markdown").out
-    said = "here 2026-11-21 on cpu with deepspeed 0.16.4, torch 2.13.0+cpu: zero3_release kept_bytes 8.25 MiB, 256.0 KiB in"
+    said = "here 2026-11-21 on cpu with deepspeed 0.16.4, torch 2.13.0+cpu: zero3_release alive_after_backward_bytes 8.00 MiB"
     assert said in " ".join(text.split())
     first = next(index for index, line in enumerate(text.splitlines()) if "  measured " in line)
     assert all(len(line) <= 80 for line in text.splitlines()[first : first + 3])
@@ -173,7 +173,7 @@ def test_findings_say_what_was_measured_here(project: Path) -> None:
 
 
 def test_a_newer_measurement_that_is_healthy_is_said_too(project: Path) -> None:
-    keep(measured(), measured(results={"kept_bytes": 262_144}, time="2026-11-22T00:00:00+00:00"))
+    keep(measured(), measured(results={"alive_after_backward_bytes": 0}, time="2026-11-22T00:00:00+00:00"))
     here = finding(project)["measured_here"]
     assert isinstance(here, dict)
     assert (here["verdict"], here["date"]) == ("good", "2026-11-22")

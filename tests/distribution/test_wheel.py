@@ -18,6 +18,7 @@ from compatcheck.rules.compile import compile_directory
 DATA = {
     "compatcheck/_database.jsonl",
     "compatcheck/architectures/data/class_defaults.jsonl",
+    "compatcheck/probes/worker/memshim.c",
     "compatcheck/py.typed",
     "compatcheck/reporters/report.schema.json",
 }
@@ -131,7 +132,7 @@ def test_every_module_of_the_wheel_can_be_imported(unpacked: Path, tmp_path: Pat
     names = [
         ".".join(path.relative_to(unpacked).with_suffix("").parts).removesuffix(".__init__")
         for path in sorted((unpacked / "compatcheck").rglob("*.py"))
-        if path.name != "__main__.py"
+        if path.name != "__main__.py" and path.parent.name != "worker"  # runs beside torch, which need not be here
     ]
     script = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
     done = subprocess.run(

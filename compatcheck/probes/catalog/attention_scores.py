@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("transformers",)
 SHARES = ("tiny_models",)
-BACKENDS = ("cpu", "cuda", "fake")
+BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
     "model_type": "llama",

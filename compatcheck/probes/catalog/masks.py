@@ -8,7 +8,8 @@ model are ``buffer_bytes`` and not in these.
 
 Prediction. Without padding attention is purely causal (or unmasked, in an encoder), which sdpa needs no mask for: 0. With
 padding one mask in the dtype of the queries serves all layers and is kept for backward: 2 x batch x length². Types with two
-kinds of layers need two, encoder-decoders one for the encoder and one for the attention to it.
+kinds of layers need two, encoder-decoders one for the encoder and one for the attention to it. Whether a mask can be left out
+is read from its values, which fake tensors do not have: there is no ``fake`` here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("transformers",)
 SHARES = ("tiny_models",)
-BACKENDS = ("cpu", "cuda", "fake")
+BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
     "model_type": "llama",

@@ -1,16 +1,17 @@
 """Bytes that DeepSpeed ZeRO-3 holds between forward and backward, beyond the activations.
 
-A stack of ``layers`` square linear layers without biases is run forward on ``world_size`` ranks, without checkpointing. What
-is live at the end of forward and was not before it is measured.
+A stack of ``layers`` square linear layers without biases is run forward on ``world_size`` ranks, without checkpointing.
+What is live at the end of forward and was not before it is measured.
 
-Prediction. Autograd saves each layer's input; the first input is there before. The outputs of all layers are alive, the last
-because it is held: 2 bytes x layers x batch x hidden_size = activations. Weights are gathered one at a time and given back,
-so nothing else is alive, if DeepSpeed's own linear is installed: it saves the parameter, not the gathered tensor. torch's own
-saves the gathered tensor, and 2 bytes x parameters stay until backward. That is so with ``memory_efficient_linear`` false, and
-before 0.19.4 for every model built outside of ``zero.Init`` (https://github.com/deepspeedai/DeepSpeed/pull/8189).
+Prediction. Autograd saves each layer's input; the first input is there before. The outputs of all layers are alive, the
+last because it is held: 2 bytes x layers x batch x hidden_size = activations. Weights are gathered one at a time and given
+back, so nothing else is alive, if DeepSpeed's own linear is installed: it saves the parameter, not the gathered tensor.
+torch's own saves the gathered tensor, and 2 bytes x parameters stay until backward. That is so with
+``memory_efficient_linear`` false, and before 0.19.4 for every model built outside of ``zero.Init``
+(https://github.com/deepspeedai/DeepSpeed/pull/8189).
 
-With ``default_window`` the limits on live parameters and reuse distance are left at their defaults, a billion elements each: a
-small model is then meant to stay gathered from forward to backward, 2 bytes x parameters.
+With ``default_window`` the limits on live parameters and reuse distance are left at their defaults, a billion elements
+each: a small model is then meant to stay gathered from forward to backward, 2 bytes x parameters.
 """
 
 from __future__ import annotations

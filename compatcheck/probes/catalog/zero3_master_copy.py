@@ -1,7 +1,7 @@
 """Static bytes per parameter of DeepSpeed ZeRO-3: weights, float32 master copy, optimizer states, gradients, buckets.
 
-Two stacks of square linear layers, one twice as deep as the other, are each given an engine and trained for two steps in one
-process; what each leaves alive on a rank is measured with gradients consumed and activations gone. The difference
+Two stacks of square linear layers, one twice as deep as the other, are each given an engine and trained for two steps in
+one process; what each leaves alive on a rank is measured with gradients consumed and activations gone. The difference
 belongs to the parameters of the deeper half: constants cancel.
 
 Prediction, bytes per parameter of a rank's share (parameters / world_size):
@@ -15,11 +15,12 @@ autocast             4        shared  8     4         16
 bfloat16-masters     2        shared  4     2         8
 ===================  =======  ======  ====  ========  =====
 
-plus one reduction bucket of ``bucket_share`` elements per parameter, in the gradient's dtype (bfloat16 under autocast), which is
-not sharded. Weights that already have the master's dtype need no copy of it: only 0.18.2 shares them
-(https://github.com/deepspeedai/DeepSpeed/pull/7651; lost in https://github.com/deepspeedai/DeepSpeed/pull/7700, where a device is
-compared with a string). Every other release holds 4 bytes x parameters / world_size more (2 with bfloat16 masters). With
-``persistent`` no parameter is ever given back: the whole weights, 2 or 4 bytes x parameters, stay beside a rank's share.
+plus one reduction bucket of ``bucket_share`` elements per parameter, in the gradient's dtype (bfloat16 under autocast),
+which is not sharded. Weights that already have the master's dtype need no copy of it: only 0.18.2 shares them
+(https://github.com/deepspeedai/DeepSpeed/pull/7651; lost in https://github.com/deepspeedai/DeepSpeed/pull/7700, where a
+device is compared with a string). Every other release holds 4 bytes x parameters / world_size more (2 with bfloat16
+masters). With ``persistent`` no parameter is ever given back: the whole weights, 2 or 4 bytes x parameters, stay beside a
+rank's share.
 """
 
 from __future__ import annotations

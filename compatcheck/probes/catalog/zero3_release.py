@@ -3,19 +3,20 @@
 A plain decoder of ``layers`` blocks and an output projection is trained on ``world_size`` ranks. Stage 3 gathers a module's
 parameters before its forward and backward and gives them back after; prefetch, reuse and persistence are set to nothing, so
 that a healthy release holds one matrix at a time. Hidden states that need a gradient go in instead of tokens: the end of an
-embedding's backward is marked by no hook, and releases before 0.19.3 keep it until the step, which is not the question here.
+embedding's backward is marked by no hook, and releases before 0.19.3 keep it until the step, which is not the question
+here.
 
-Prediction. Gradients go into flat partitions that exist since the engine was made, activations are freed as backward consumes
-them, and every gathered parameter is given back: what is live after backward is what was live before forward,
+Prediction. Gradients go into flat partitions that exist since the engine was made, activations are freed as backward
+consumes them, and every gathered parameter is given back: what is live after backward is what was live before forward,
 ``alive_after_backward_bytes`` = 0, with any checkpointing and whether or not a second forward ran under ``no_grad``. While
-backward runs, the largest single parameter is the most that is gathered when a gradient is ready: 2 bytes x
-max(4 x hidden_size², vocab_size x hidden_size) = ``gathered_in_backward_bytes``. At stage 2 parameters are not sharded and
-the gradients of a rank's share are kept until the step, 2 bytes x parameters / world_size; the reduction buffer, one element
+backward runs, the largest single parameter is the most that is gathered when a gradient is ready: 2 bytes x max(4 x
+hidden_size², vocab_size x hidden_size) = ``gathered_in_backward_bytes``. At stage 2 parameters are not sharded and the
+gradients of a rank's share are kept until the step, 2 bytes x parameters / world_size; the reduction buffer, one element
 per parameter of a block, may be there as well.
 
 A release that forgets parameters keeps 2 bytes x their number on top, whatever the number of ranks: all blocks under
-non-reentrant checkpointing in 0.16.0 to 0.16.7 (https://github.com/deepspeedai/DeepSpeed/pull/7258), the whole model without
-checkpointing where a forward under ``no_grad`` runs between forward and backward in other releases
+non-reentrant checkpointing in 0.16.0 to 0.16.7 (https://github.com/deepspeedai/DeepSpeed/pull/7258), the whole model
+without checkpointing where a forward under ``no_grad`` runs between forward and backward in other releases
 (https://github.com/deepspeedai/DeepSpeed/pull/6726). Since 0.19.3 what is left over is released when backward ends, so the
 second case shows in ``gathered_in_backward_bytes`` only (https://github.com/deepspeedai/DeepSpeed/pull/8148).
 """

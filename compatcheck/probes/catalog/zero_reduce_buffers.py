@@ -1,14 +1,15 @@
 """Bytes of DeepSpeed's gradient reduction buffers, by ZeRO stage, dtype and `overlap_comm`.
 
-Two engines around equal models differ in ``reduce_bucket_size`` alone: one element per parameter of the model, and twice that.
-Both hold all gradients in one bucket, so nothing else differs, and the difference of their peaks in backward is what
+Two engines around equal models differ in ``reduce_bucket_size`` alone: one element per parameter of the model, and twice
+that. Both hold all gradients in one bucket, so nothing else differs, and the difference of their peaks in backward is what
 the larger bucket costs for as many elements as the model has parameters.
 
-Prediction. Stages 1 and 2 make one buffer of ``reduce_bucket_size`` elements in the gradients' dtype when backward begins, and a
-second with ``overlap_comm``; stage 3 makes one, whatever ``overlap_comm`` says: ``buffer_bytes`` = 2 x elements x (1, or 2 at
-stage 1 and 2 with overlap). At stage 3 the buffer exists for good, below it is given back after backward:
-``resident_buffer_bytes`` = 2 x elements at stage 3 and 0 else. Source: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py. The
-4.5 times of which documentation speaks ended with 0.3 (https://github.com/deepspeedai/DeepSpeed/pull/1042).
+Prediction. Stages 1 and 2 make one buffer of ``reduce_bucket_size`` elements in the gradients' dtype when backward begins,
+and a second with ``overlap_comm``; stage 3 makes one, whatever ``overlap_comm`` says: ``buffer_bytes`` = 2 x elements x (1,
+or 2 at stage 1 and 2 with overlap). At stage 3 the buffer exists for good, below it is given back after backward:
+``resident_buffer_bytes`` = 2 x elements at stage 3 and 0 else. Source: deepspeed/runtime/zero/stage_1_and_2.py and
+stage3.py. With ``larger`` false both buckets are equal, and the difference is nothing: a control. The 4.5 times of which
+documentation speaks ended with 0.3 (https://github.com/deepspeedai/DeepSpeed/pull/1042).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ DEFAULTS: Mapping[str, Any] = {
     "overlap_comm": False,
     "layers": 4,
     "hidden_size": 256,
+    "larger": True,
 }
 SIZES = (
     {"zero_stage": 2},
@@ -45,7 +47,7 @@ def _elements(parameters: Mapping[str, Any]) -> int:
 
 def predict(parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return the bytes of the buffers for one element per parameter, in backward and for good."""
-    one = 2 * _elements(parameters)
+    one = 2 * _elements(parameters) if parameters["larger"] else 0
     third = parameters["zero_stage"] == 3
     return {
         "buffer_bytes": 2 * one if parameters["overlap_comm"] and not third else one,
@@ -85,7 +87,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     warm(torch.randn(2, hidden, dtype=torch.bfloat16, requires_grad=True)).float().sum().backward()
     del warm
     kept, peaks, residents = [], [], []
-    for buckets in (1, 2):
+    for buckets in (1, 2 if parameters["larger"] else 1):
         before = recorder.live_bytes()
         layers = (nn.Linear(hidden, hidden, bias=False) for _ in range(parameters["layers"]))
         model = nn.Sequential(*layers).bfloat16()

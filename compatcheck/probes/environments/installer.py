@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 900.0
 SHARED = ("torch", "torchvision", "torchaudio", "triton", "nvidia-*")
 """Distributions that come from the base and are never installed into an overlay."""
+
+
+_FRAME = " │×╰─▶\t"
+_RAISED = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)\b: \S")
 
 
 class UnbuildableError(CompatcheckError):
@@ -137,6 +142,15 @@ def _build_environ(extra: Mapping[str, str]) -> dict[str, str]:
 
 def _check(completed: Completed) -> None:
     if not completed.succeeded:
-        lines = [line.strip(" │×╰─▶\t") for line in redact(completed.output).splitlines() if line.strip(" │×╰─▶\t")]
-        reason = completed.failure or " ".join(lines)[:600] or f"exit code {completed.returncode}"
-        raise UnbuildableError(reason)
+        raise UnbuildableError(completed.failure or _explain(completed))
+
+
+def _explain(completed: Completed) -> str:
+    """Find the line that says why: the last exception of a build, else what the installer began with."""
+    home = os.path.expanduser("~")
+    text = redact(completed.output).replace(home, "~") if len(home) > 1 else redact(completed.output)
+    lines = [line.strip(_FRAME) for line in text.splitlines() if line.strip(_FRAME)]
+    raised = [line for line in lines if _RAISED.match(line)]
+    if raised:
+        return f"its build fails: {raised[-1][:300]}"
+    return " ".join(lines)[:600] or f"exit code {completed.returncode}"

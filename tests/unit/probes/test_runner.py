@@ -179,7 +179,7 @@ def test_a_kill_is_tried_again_once(probe, interpreter):
     assert "signal 9" in one.reason
 
 
-def test_cancelling_keeps_what_was_finished_and_leaves_no_process(probe, interpreter, tmp_path):
+def test_cancelling_keeps_what_was_finished_and_leaves_no_process(probe, interpreter):
     kept = []
     child = Path(interpreter.environ["CHILD"])
     tasks = [make_task(probe, {"do": "measure"}), make_task(probe, {"do": "children"})]
