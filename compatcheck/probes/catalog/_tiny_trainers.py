@@ -1,7 +1,7 @@
 """trl's trainers around a tiny llama, in whatever release of trl is installed, and what their loss costs per logit.
 
-Not a probe: the probes about trl load it with ``recorder.load("tiny_trainers")``. Nothing is downloaded: the tokenizer is made here, and
-the data are random words.
+Not a probe: the probes about trl load it with ``recorder.load("tiny_trainers")``. Nothing is downloaded: the tokenizer is made
+here, and the data are random words.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ def tokenizer() -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
+    special = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     names = (*_SPECIAL, *(f"w{index}" for index in range(_WORDS)))
-    inner = Tokenizer(models.WordLevel({name: index for index, name in enumerate(names)}, unk_token="<unk>"))
+    inner = Tokenizer(models.WordLevel({name: index for index, name in enumerate(names)}, unk_token="<unk>"))  # noqa: S106
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>"
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **special)
 
 
 def words(count: int) -> str:

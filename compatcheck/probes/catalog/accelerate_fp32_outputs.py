@@ -2,16 +2,16 @@
 
 An embedding and a head in bfloat16, prepared by ``Accelerator(mixed_precision=...)``, return logits of two vocabularies; the
 difference of two peaks, divided by the logits that were added, is bytes per logit. Weights are alive before and not in it.
-``of`` says what is judged as ``bytes_per_logit``: ``scoring``, the peak of a forward under no_grad, or ``kept``, what a training
-forward leaves alive while its outputs are held.
+``of`` says what is judged as ``bytes_per_logit``: ``scoring``, the peak of a forward under no_grad, or ``kept``, what a
+training forward leaves alive while its outputs are held.
 
 Prediction. The logits themselves are all that is needed: 2 bytes, in scoring and kept.
 
-``Accelerator.prepare`` wraps forward in ``convert_outputs_to_fp32`` unless ``keep_fp32_outputs`` is False (the probe then takes the
-wrapper off with ``unwrap_model(keep_fp32_wrapper=False)``): the 16-bit logits and their copy are alive together, 2 + 4 = 6 in scoring,
-and the copy alone is kept: 4 (the cast saves nothing for backward). So the pitfall costs 4 bytes per logit in scoring and 2 while
-outputs are held. Source: accelerate 1.15.0 accelerator.py prepare_model(), utils/operations.py convert_to_fp32().
-CUDA: the same operators, never run.
+``Accelerator.prepare`` wraps forward in ``convert_outputs_to_fp32`` unless ``keep_fp32_outputs`` is False (the probe then takes
+the wrapper off with ``unwrap_model(keep_fp32_wrapper=False)``): the 16-bit logits and their copy are alive together, 2 + 4 = 6
+in scoring, and the copy alone is kept: 4 (the cast saves nothing for backward). So the pitfall costs 4 bytes per logit in
+scoring and 2 while outputs are held. Source: accelerate 1.15.0 accelerator.py prepare_model(), utils/operations.py
+convert_to_fp32(). CUDA: the same operators, never run.
 """
 
 from __future__ import annotations
@@ -113,3 +113,4 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         recorder.result(f"{name}_bytes_per_logit", (large - small) / logits)
         if name == parameters["of"]:
             recorder.result("bytes_per_logit", (large - small) / logits)
+            recorder.result("logits_bytes", large - small)

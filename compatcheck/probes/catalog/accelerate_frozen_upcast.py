@@ -1,14 +1,15 @@
 """Bytes per parameter after accelerate prepared a half-precision model for FSDP2 with mixed precision, frozen or trainable.
 
-``layers`` linear layers in bfloat16, of which every second one is trainable, go through accelerate's own ``fsdp2_prepare_model`` on
-``world_size`` ranks. Its shard of each parameter is weighed on rank 0; ``of`` says which kind is judged.
+``layers`` linear layers in bfloat16, of which every second one is trainable, go through accelerate's own
+``fsdp2_prepare_model`` on ``world_size`` ranks. Its shard of each parameter is weighed on rank 0; ``of`` says which kind is
+judged.
 
-Prediction. Sizes divide by the ranks, so a rank holds 1 / ``world_size`` of each parameter. Trainable ones become float32 master
-weights, the optimizer's: 4 bytes per parameter, intended (accelerate pull request 3394). Frozen ones are only computed with and
-stay as they were loaded: 2. ``excess_bytes_per_parameter`` is how much more than that a rank holds, times the ranks: 0. A
-release that casts the whole model has 2 more on frozen parameters; one that does not cast at all has -2 on trainable ones, which is
-less memory and a wrong result (the optimizer updates bfloat16): ``trainable_bytes_per_parameter`` tells it, the verdict
-does not. ``live_bytes``, what the allocator gave beyond the time before preparing, is reported as a witness.
+Prediction. Sizes divide by the ranks, so a rank holds 1 / ``world_size`` of each parameter. Trainable ones become float32
+master weights, the optimizer's: 4 bytes per parameter, intended (accelerate pull request 3394). Frozen ones are only computed
+with and stay as they were loaded: 2. ``excess_bytes_per_parameter`` is how much more than that a rank holds, times the ranks:
+0. A release that casts the whole model has 2 more on frozen parameters; one that does not cast at all has -2 on trainable ones,
+which is less memory and a wrong result (the optimizer updates bfloat16): ``trainable_bytes_per_parameter`` tells it, the
+verdict does not. ``live_bytes``, what the allocator gave beyond the time before preparing, is reported as a witness.
 
 accelerate only chooses FSDP on accelerators; on a CPU the probe calls the function with a stand-in for the Accelerator that has
 what it reads: the plugin, the mixed precision, the device. FSDP1's cast sits in ``Accelerator.prepare_model`` behind that
@@ -130,6 +131,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     intended = predict(parameters)
     for trainable, name in ((False, "frozen"), (True, "trainable")):
         each = held[trainable] * ranks / numbers[trainable]
+        recorder.result(f"{name}_bytes", held[trainable])
         recorder.result(f"{name}_bytes_per_parameter", each)
         if name == parameters["of"]:
             recorder.result("excess_bytes_per_parameter", each - intended[f"{name}_bytes_per_parameter"])

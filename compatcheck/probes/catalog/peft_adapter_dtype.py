@@ -1,13 +1,13 @@
 """Bytes per adapter parameter that peft adds to a half-precision model.
 
-``layers`` linear layers in ``dtype`` get LoRA adapters of rank ``rank``; ``autocast_adapter_dtype`` is left ``unset``, or turned ``off``. What
-``get_peft_model`` leaves alive beyond the model, divided by the adapters' parameters, layers x rank x 2 x hidden, is bytes per adapter
-parameter.
+``layers`` linear layers in ``dtype`` get LoRA adapters of rank ``rank``; ``autocast_adapter_dtype`` is left ``unset``, or
+turned ``off``. What ``get_peft_model`` leaves alive beyond the model, divided by the adapters' parameters, layers x rank x 2 x
+hidden, is bytes per adapter parameter.
 
-Prediction. Adapters in the dtype of the model: 2 bytes for bfloat16, 4 for float32. peft casts them to float32 unless told not to, from
-the release that has the option on: 4. The adapters themselves are small; what their dtype does to the activations is measured by
-``peft_lora_forward``. ``off`` in a release that lacks the option is what that release does anyway.
-CUDA: the same operators, never run.
+Prediction. Adapters in the dtype of the model: 2 bytes for bfloat16, 4 for float32. peft casts them to float32 unless told not
+to, from the release that has the option on: 4. The adapters themselves are small; what their dtype does to the activations is
+measured by ``peft_lora_forward``. ``off`` in a release that lacks the option is what that release does anyway. CUDA: the same
+operators, never run.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """Bytes per wrapped parameter that a DoRA layer keeps for backward, and the peak of its forward.
 
-One linear layer in bfloat16 with a DoRA adapter runs forward on an input that requires a gradient. Measured at two input and two
-output widths: the mixed difference has only what grows with the weight, in x out, and is divided by it. Activations, the
+One linear layer in bfloat16 with a DoRA adapter runs forward on an input that requires a gradient. Measured at two input and
+two output widths: the mixed difference has only what grows with the weight, in x out, and is divided by it. Activations, the
 adapter, the identity matrix that peft feeds it and the magnitudes drop out.
 
-Prediction. DoRA needs the norm of W + BA, a constant without a gradient, and the base result, which it can reuse. So nothing of the weight's
-size is kept: 0. Its ``peak_bytes_per_parameter`` holds BA, scaled BA and their sum with W in the dtype of the adapter, and W where it is
-converted: 4 x 4 = 16 with float32 adapters, 3 x 2 = 6 with ``autocast_adapter_dtype`` ``off``. Under autocast BA comes in either dtype, by
-release; that peak is reported, not predicted.
+Prediction. DoRA needs the norm of W + BA, a constant without a gradient, and the base result, which it can reuse. So nothing of
+the weight's size is kept: 0. Its ``peak_bytes_per_parameter`` holds BA, scaled BA and their sum with W in the dtype of the
+adapter, and W where it is converted: 4 x 4 = 16 with float32 adapters, 3 x 2 = 6 with ``autocast_adapter_dtype`` ``off``. Under
+autocast BA comes in either dtype, by release; that peak is reported, not predicted.
 
-A release that multiplies the input by a converted weight once more (peft 0.12 and 0.13 always, from 0.14 with ``dropout`` in front of the adapter)
-keeps that copy for the gradient of the input: 4 bytes per parameter, or 2 under ``mixed_precision`` bf16, where autocast's copy of the copy is
-kept. With adapters in the weight's own dtype the weight itself is kept: 0.
-Source: peft 0.13.2 and 0.21.2 tuners/lora/dora.py. CUDA: the same operators, never run.
+A release that multiplies the input by a converted weight once more (peft 0.12 and 0.13 always, from 0.14 with ``dropout`` in
+front of the adapter) keeps that copy for the gradient of the input: 4 bytes per parameter, or 2 under ``mixed_precision`` bf16,
+where autocast's copy of the copy is kept. With adapters in the weight's own dtype the weight itself is kept: 0. Source: peft
+0.13.2 and 0.21.2 tuners/lora/dora.py. CUDA: the same operators, never run.
 """
 
 from __future__ import annotations
@@ -113,4 +113,6 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             del result, x, model
     weights = parameters["inputs"] * parameters["outputs"]
     for name, values in (("kept", kept), ("peak", peaks)):
-        recorder.result(f"{name}_bytes_per_parameter", (values[3] - values[2] - values[1] + values[0]) / weights)
+        difference = values[3] - values[2] - values[1] + values[0]
+        recorder.result(f"{name}_bytes", difference)
+        recorder.result(f"{name}_bytes_per_parameter", difference / weights)

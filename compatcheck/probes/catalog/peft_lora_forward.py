@@ -1,18 +1,20 @@
 """Bytes per token that a block of adapted linear layers keeps for backward, inputs cast to the adapters' dtype included.
 
-A block has the seven linear layers of a llama block and nothing else that saves anything: ``q``, ``k`` and ``v`` share an input, ``o`` has its
-own, ``gate`` and ``up`` share one, ``down`` has its own of width ``intermediate``; sums take the place of attention and gating. The
-base is frozen, in ``dtype``; all seven have LoRA adapters of rank ``rank``. What forward leaves alive is measured at two numbers of blocks and
-two of tokens; the mixed difference is what a token costs in a block, free of weights, of the batch itself and of the last output.
+A block has the seven linear layers of a llama block and nothing else that saves anything: ``q``, ``k`` and ``v`` share an
+input, ``o`` has its own, ``gate`` and ``up`` share one, ``down`` has its own of width ``intermediate``; sums take the place of
+attention and gating. The base is frozen, in ``dtype``; all seven have LoRA adapters of rank ``rank``. What forward leaves alive
+is measured at two numbers of blocks and two of tokens; the mixed difference is what a token costs in a block, free of weights,
+of the batch itself and of the last output.
 
-Prediction, with s bytes per element of ``dtype``, no cast: ``lora_A`` keeps its input for the gradient of its weight, the four distinct
-inputs of a block, s x (3 hidden + intermediate); ``lora_B`` keeps its input, 7 s x rank. With ``dropout`` in front of ``lora_A`` each of the
-seven keeps its own dropped input and a mask of the input's dtype besides (a CPU's dropout; CUDA's mask has 1 byte): 2 s x (6 hidden + intermediate)
-+ 7 s x rank, and the inputs are not kept for themselves.
+Prediction, with s bytes per element of ``dtype``, no cast: ``lora_A`` keeps its input for the gradient of its weight, the four
+distinct inputs of a block, s x (3 hidden + intermediate); ``lora_B`` keeps its input, 7 s x rank. With ``dropout`` in front of
+``lora_A`` each of the seven keeps its own dropped input and a mask of the input's dtype besides (a CPU's dropout; CUDA's mask
+has 1 byte): 2 s x (6 hidden + intermediate) + 7 s x rank, and the inputs are not kept for themselves.
 
-peft's float32 adapters (``autocast_adapter_dtype`` ``unset``, from the release that has it) cast each of the seven inputs for itself, shared or not,
-and keep the copy: 4 x (6 hidden + intermediate) + 28 rank. Under ``mixed_precision`` bf16 autocast casts the copy back, one more copy for
-each: 2 x (6 hidden + intermediate) + 14 rank. CUDA: the same operators but for dropout, never run.
+peft's float32 adapters (``autocast_adapter_dtype`` ``unset``, from the release that has it) cast each of the seven inputs for
+itself, shared or not, and keep the copy: 4 x (6 hidden + intermediate) + 28 rank. Under ``mixed_precision`` bf16 autocast casts
+the copy back, one more copy for each: 2 x (6 hidden + intermediate) + 14 rank. CUDA: the same operators but for dropout, never
+run.
 """
 
 from __future__ import annotations
@@ -128,4 +130,4 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     tokens = parameters["batch"] * parameters["length"]
     slope = left[3] - left[2] - left[1] + left[0]
     recorder.result("kept_bytes_per_token", slope / (tokens * parameters["layers"]))
-    recorder.result("kept_bytes", left[0])
+    recorder.result("kept_bytes", slope)

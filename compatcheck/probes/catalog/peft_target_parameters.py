@@ -1,17 +1,17 @@
 """Bytes per expert parameter that LoRA on a fused expert parameter keeps for backward and takes at the peak of forward.
 
-A module with one parameter of ``experts`` matrices, in bfloat16, reads them one at a time, ``weight[0]``, ``weight[1]``, ..., as the plain loop over
-experts does; peft adapts the parameter (``target_parameters``). ``access`` ``once`` reads the whole parameter a single time, as fused kernels
-do. Measured at two widths in and two out; the mixed difference has only what grows with the parameter, experts x in x out, and
-is divided by it.
+A module with one parameter of ``experts`` matrices, in bfloat16, reads them one at a time, ``weight[0]``, ``weight[1]``, ...,
+as the plain loop over experts does; peft adapts the parameter (``target_parameters``). ``access`` ``once`` reads the whole
+parameter a single time, as fused kernels do. Measured at two widths in and two out; the mixed difference has only what grows
+with the parameter, experts x in x out, and is divided by it.
 
 Prediction. Base plus update is computed once per forward, in the dtype of the base, and kept for the gradients of the inputs:
 ``kept_bytes_per_parameter`` is 2.
 
-peft 0.17 and 0.18 compute the sum anew at each access: 2 x ``experts`` bytes per expert parameter, (experts - 1) too many. So a layer of E
-experts with P parameters in the adapted stack keeps itemsize x P x (E - 1) bytes more, where each expert is read once (in a real model:
-where each has a token).
-Source: peft 0.18.1 and 0.21.2 tuners/lora/layer.py ParamWrapper, _LoraParameterProxy. CUDA: the same operators, never run.
+peft 0.17 and 0.18 compute the sum anew at each access: 2 x ``experts`` bytes per expert parameter, (experts - 1) too many. So a
+layer of E experts with P parameters in the adapted stack keeps itemsize x P x (E - 1) bytes more, where each expert is read
+once (in a real model: where each has a token). Source: peft 0.18.1 and 0.21.2 tuners/lora/layer.py ParamWrapper,
+_LoraParameterProxy. CUDA: the same operators, never run.
 """
 
 from __future__ import annotations
@@ -114,4 +114,6 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             del result, x, model
     weights = experts * parameters["inputs"] * parameters["outputs"]
     for name, values in (("kept", kept), ("peak", peaks)):
-        recorder.result(f"{name}_bytes_per_parameter", (values[3] - values[2] - values[1] + values[0]) / weights)
+        difference = values[3] - values[2] - values[1] + values[0]
+        recorder.result(f"{name}_bytes", difference)
+        recorder.result(f"{name}_bytes_per_parameter", difference / weights)

@@ -1,14 +1,14 @@
 """Bytes per logit at the peak of trl's DPOTrainer, in its own ``compute_loss`` and with backward.
 
-A llama of width 8 in bfloat16 and a reference model like it go through ``DPOTrainer.compute_loss``, metrics included, with ``pairs`` of chosen and
-rejected. Measured at two vocabularies and two lengths of the ``growing`` part, ``completion`` or ``prompt``; the mixed difference of four
-peaks, divided by the logits that were added (two sequences a pair), is bytes per logit. ``of`` says which is judged: ``forward`` or ``step``, forward and
-backward.
+A llama of width 8 in bfloat16 and a reference model like it go through ``DPOTrainer.compute_loss``, metrics included, with
+``pairs`` of chosen and rejected. Measured at two vocabularies and two lengths of the ``growing`` part, ``completion`` or
+``prompt``; the mixed difference of four peaks, divided by the logits that were added (two sequences a pair), is bytes per
+logit. ``of`` says which is judged: ``forward`` or ``step``, forward and backward.
 
-Prediction. A loss over the hidden states in tiles (trl from 1.15, 4096 tokens at a time) never holds anything of the size tokens x vocabulary: 0,
-whichever part grows. Both batches have more tokens than a tile. Where logits are built those of the prompt are never needed,
-but cost the same unless the trainer asks for the completion's alone. What a release with logits takes is reported, not predicted.
-CUDA: a Triton kernel in place of the tiles, never run.
+Prediction. A loss over the hidden states in tiles (trl from 1.15, 4096 tokens at a time) never holds anything of the size
+tokens x vocabulary: 0, whichever part grows. Both batches have more tokens than a tile. Where logits are built those of the
+prompt are never needed, but cost the same unless the trainer asks for the completion's alone. What a release with logits takes
+is reported, not predicted. CUDA: a Triton kernel in place of the tiles, never run.
 """
 
 from __future__ import annotations
@@ -100,3 +100,4 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     for name, value in found.items():
         recorder.result(f"{name}_bytes_per_logit", value)
     recorder.result("bytes_per_logit", found[parameters["of"]])
+    recorder.result("logits_bytes", found[parameters["of"]] * parameters["vocab"] * 2 * pairs * parameters[growing])

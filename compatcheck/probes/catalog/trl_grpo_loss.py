@@ -1,15 +1,15 @@
 """Bytes per logit at the peak of trl's GRPOTrainer, in its own ``compute_loss`` and with backward.
 
-A llama of width 8 in bfloat16 goes through ``GRPOTrainer.compute_loss``, entropy and other metrics included, on ``batch`` completions that are given,
-not generated, without a KL term. Measured at two vocabularies and two lengths of the ``growing`` part, ``completion`` or ``prompt``; the
-mixed difference of four peaks, divided by the logits that were added, is bytes per logit. ``of`` says which is judged: ``forward`` or
-``step``, forward and backward.
+A llama of width 8 in bfloat16 goes through ``GRPOTrainer.compute_loss``, entropy and other metrics included, on ``batch``
+completions that are given, not generated, without a KL term. Measured at two vocabularies and two lengths of the ``growing``
+part, ``completion`` or ``prompt``; the mixed difference of four peaks, divided by the logits that were added, is bytes per
+logit. ``of`` says which is judged: ``forward`` or ``step``, forward and backward.
 
-Prediction. A loss over the hidden states in tiles (trl from 1.15, 4096 tokens at a time) never holds anything of the size tokens x vocabulary: 0,
-whichever part grows. Both batches have more tokens than a tile. Where logits are built those of the prompt are
-left out (``logits_to_keep``), so that a growing prompt costs 0 there too. What a release with logits takes per completion token is reported, not
-predicted: the logits, a copy divided by the temperature, and what ``selective_log_softmax`` keeps.
-trl before 0.15 generates inside ``compute_loss``: unsupported. CUDA: a Triton kernel in place of the tiles, never run.
+Prediction. A loss over the hidden states in tiles (trl from 1.15, 4096 tokens at a time) never holds anything of the size
+tokens x vocabulary: 0, whichever part grows. Both batches have more tokens than a tile. Where logits are built those of the
+prompt are left out (``logits_to_keep``), so that a growing prompt costs 0 there too. What a release with logits takes per
+completion token is reported, not predicted: the logits, a copy divided by the temperature, and what ``selective_log_softmax``
+keeps. trl before 0.15 generates inside ``compute_loss``: unsupported. CUDA: a Triton kernel in place of the tiles, never run.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     tokenizer = trainers.tokenizer()
 
     def make(vocab: int, factor: int) -> dict[str, Any]:
-        prompt, completion = ((factor if part == growing else 1) * parameters[part] for part in ("prompt", "completion"))
+        prompt, completion = (
+            (factor if part == growing else 1) * parameters[part] for part in ("prompt", "completion")
+        )
         scores = torch.zeros(batch, completion)
         return {
             "prompt_ids": torch.randint(4, vocab, (batch, prompt)),
@@ -118,3 +120,4 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     for name, value in found.items():
         recorder.result(f"{name}_bytes_per_logit", value)
     recorder.result("bytes_per_logit", found[parameters["of"]])
+    recorder.result("logits_bytes", found[parameters["of"]] * parameters["vocab"] * batch * parameters[growing])

@@ -1,16 +1,16 @@
 """Bytes per logit at the peak of trl's SFTTrainer, in its own ``compute_loss`` and with backward.
 
-A llama of width 8 in bfloat16 goes through ``SFTTrainer.compute_loss``, metrics included, at two vocabularies and two lengths. The
-mixed difference of four peaks grows with tokens x vocabulary alone; divided by the logits that were added it is bytes per logit. ``of`` says
-which is judged: ``forward`` or ``step``, forward and backward.
+A llama of width 8 in bfloat16 goes through ``SFTTrainer.compute_loss``, metrics included, at two vocabularies and two lengths.
+The mixed difference of four peaks grows with tokens x vocabulary alone; divided by the logits that were added it is bytes per
+logit. ``of`` says which is judged: ``forward`` or ``step``, forward and backward.
 
-Prediction. A loss over the hidden states in chunks (trl from 1.7: 256 tokens at a time; from 1.15 tiles of 4096 tokens) never holds anything of the size
-tokens x vocabulary: 0. Both batches have more tokens than a chunk.
+Prediction. A loss over the hidden states in chunks (trl from 1.7: 256 tokens at a time; from 1.15 tiles of 4096 tokens) never
+holds anything of the size tokens x vocabulary: 0. Both batches have more tokens than a chunk.
 
-The plain loss holds, on transformers from 4.46 on, logits 2, their float32 copy 4, log-probabilities 4 in forward, and 2 + 4 + 4 + 4 = 14 in backward, as
-``compute_loss`` asks for the outputs, whose logits stay referenced until it returns; copies that the metrics make (shifted logits 2, one more for
-an out-of-place operation) come on top of what is alive then. Those sums are not predicted: the probe reports what a release takes.
-CUDA: a Triton kernel in place of the tiles, never run.
+The plain loss is transformers' own: logits 2, their float32 copy 4 and log-probabilities 4 are 10 in forward; log-probabilities
+and two gradients of 4 are 12 in backward, when the outputs are gone. Copies that the metrics make come after the peak of
+forward and may pass it. What a release with logits takes is reported, not predicted. CUDA: a Triton kernel in place of the
+tiles, never run.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         )
         batches = [
             {name: value[:, :count] for name, value in part.items()}
-            for part, count in zip(trainers.collate(trainer, batch), (length, 2 * length))
+            for part, count in zip(trainers.collate(trainer, batch), (length, 2 * length))  # noqa: B905 (Python 3.9)
         ]
         return trainer, batches
 
@@ -93,3 +93,4 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     for name, value in found.items():
         recorder.result(f"{name}_bytes_per_logit", value)
     recorder.result("bytes_per_logit", found[parameters["of"]])
+    recorder.result("logits_bytes", found[parameters["of"]] * parameters["vocab"] * batch * length)
