@@ -17,11 +17,11 @@ _WORDS = 50
 _SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
-def model(recorder: Recorder, vocab: int, positions: int) -> Any:
-    """Return a llama of one layer and width 8 in bfloat16: next to its logits nothing of it counts."""
+def model(recorder: Recorder, vocab: int, positions: int, dtype: str) -> Any:
+    """Return a llama of one layer and width 8: next to its logits nothing of it counts."""
     models = recorder.load("tiny_models")
     dimensions = {"layers": 1, "hidden": 8, "heads": 1, "kv_heads": 1, "intermediate": 8}
-    return models.build("llama", recorder, vocab=vocab, positions=positions, **dimensions)
+    return models.build("llama", recorder, vocab=vocab, positions=positions, dtype=dtype, **dimensions)
 
 
 def tokenizer() -> Any:
@@ -92,6 +92,13 @@ def collate(trainer: Any, size: int) -> list[dict[str, Any]]:
     return [dict(trainer.data_collator(part)) for part in (rows[:size], rows[size:])]
 
 
+def _needs_triton() -> bool:
+    """Tell whether this is trl 1.15: its loss has no other path than a kernel that is None without Triton."""
+    from trl.trainer import utils
+
+    return hasattr(utils, "add_fused_lm_head") and getattr(utils, "_ChunkedLogProbFunction", utils) is None
+
+
 def measure(
     recorder: Recorder,
     build: Callable[[int], tuple[Any, list[dict[str, Any]]]],
@@ -109,6 +116,8 @@ def measure(
     Returns:
         ``forward``, the peak of ``compute_loss``, and ``step``, the one with backward besides.
     """
+    if recorder.backend != "cuda" and _needs_triton():
+        recorder.unsupported("this release of trl computes the loss in a Triton kernel: it needs a GPU")
     peaks: dict[str, list[int]] = {"forward": [], "step": []}
     for size in (vocab, 2 * vocab):
         trainer, batches = build(size)

@@ -1,6 +1,6 @@
 """Bytes per logit at the peak of trl's SFTTrainer, in its own ``compute_loss`` and with backward.
 
-A llama of width 8 in bfloat16 goes through ``SFTTrainer.compute_loss``, metrics included, at two vocabularies and two lengths.
+A llama of width 8 in ``dtype`` goes through ``SFTTrainer.compute_loss``, metrics included, at two vocabularies and two lengths.
 The mixed difference of four peaks grows with tokens x vocabulary alone; divided by the logits that were added it is bytes per
 logit. ``of`` says which is judged: ``forward`` or ``step``, forward and backward.
 
@@ -26,7 +26,14 @@ PACKAGES = ("trl", "transformers")
 SHARES = ("tiny_models", "tiny_trainers")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
-DEFAULTS: Mapping[str, Any] = {"of": "step", "loss_type": "unset", "batch": 8, "length": 640, "vocab": 512}
+DEFAULTS: Mapping[str, Any] = {
+    "of": "step",
+    "loss_type": "unset",
+    "dtype": "bfloat16",
+    "batch": 8,
+    "length": 640,
+    "vocab": 512,
+}
 SIZES = ({}, {"of": "forward", "batch": 4, "length": 1280, "vocab": 768})
 METRIC = "bytes_per_logit"
 
@@ -46,7 +53,7 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "model.model_type": "llama",
         "model.vocab_size": parameters["vocab"],
-        "model.load_dtype": "bfloat16",
+        "model.load_dtype": parameters["dtype"],
         "training.framework": "trl",
         "training.trainer": "sft",
         "training.use_liger_kernel": False,
@@ -77,7 +84,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         if options and not hasattr(configuration, "loss_type"):
             recorder.unsupported("needs trl >= 0.22, whose SFTConfig has loss_type")
         trainer = SFTTrainer(
-            model=trainers.model(recorder, vocab, 4 * length),
+            model=trainers.model(recorder, vocab, 4 * length, parameters["dtype"]),
             args=configuration,
             train_dataset=trainers.dataset({"text": texts}),
             processing_class=tokenizer,
