@@ -11,10 +11,10 @@ prompt are never needed, but cost the same unless the trainer asks for the compl
 
 Releases with logits peak in the metrics, at the copy of the chosen half of the logits, and hold beside it, for 16-bit logits of
 2 bytes, up to 0.28 the logits and the log-probabilities that backward needs: 2 + 2 + 1 = 5. From 0.29 on a contiguous copy of
-the shifted logits, and the reference's logits with such a copy of their own, all still named: 5 + 2 + 2 + 2 = 11. 1.6 makes no such
-copies, but the reference's logits stay and the entropy flattens the shifted logits, a copy: 2 + 2 + 2 + 2 = 8, the new highest
-point; from 1.14 without that copy: 2 + 2 + 2 + 1 = 7. Those are what the verdict calls bad. CUDA: a Triton kernel in place
-of the tiles, never run.
+the shifted logits, and the reference's logits with such a copy of their own, all still named: 5 + 2 + 2 + 2 = 11. 1.6 makes no
+such copies, but the reference's logits stay and the entropy flattens the shifted logits, a copy: 2 + 2 + 2 + 2 = 8, the new
+highest point; from 1.14 without that copy: 2 + 2 + 2 + 1 = 7. With float32 logits the backward of ``logsumexp``, 16, hides all
+but the second: 18. Those are what the verdict calls bad. CUDA: a Triton kernel in place of the tiles, never run.
 """
 
 from __future__ import annotations

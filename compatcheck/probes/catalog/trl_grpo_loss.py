@@ -10,10 +10,11 @@ tokens x vocabulary: 0, whichever part grows. Both batches have more tokens than
 prompt are left out (``logits_to_keep``), so that a growing prompt costs 0 there too.
 
 Releases with logits hold, for 16-bit logits of 2 bytes, up to 0.29 the logits divided by the temperature and the
-log-probabilities: 2 + 2 = 4. From 1.0 on the division is in place, on a slice: the entropy has to flatten it into a copy, 2 + 2 + 2 = 6 in forward,
-and autograd clones the gradient for the slice and its base, 8 in backward. From 1.10 (checked: 1.13) it is a copy again, but
-the outputs stay named: 2 + 2 + 2 = 6. Those are what the verdict calls bad. trl before 0.15 generates inside ``compute_loss``: unsupported.
-CUDA: a Triton kernel in place of the tiles, never run.
+log-probabilities: 2 + 2 = 4. From 1.0 on the division is in place, on a slice: the entropy has to flatten it into a copy, 2 + 2
++ 2 = 6 in forward, and autograd clones the gradient for the slice and its base, 8 in backward. From 1.10 it is a copy again,
+but the outputs stay named: 2 + 2 + 2 = 6. With float32 logits the backward of ``logsumexp`` is highest, 16 in all of these.
+Those are what the verdict calls bad. trl before 0.15 generates inside ``compute_loss``: unsupported. CUDA: a Triton kernel in
+place of the tiles, never run.
 """
 
 from __future__ import annotations
