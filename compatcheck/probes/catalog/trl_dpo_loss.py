@@ -69,7 +69,8 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "training.micro_batch_size": parameters["pairs"],
         "training.max_prompt_length": parameters["prompt"],
         "training.max_response_length": parameters["completion"],
-        "training.sequence_length": parameters["prompt"] + parameters["completion"],
+        # Of the sequence, the part that the logits are counted over.
+        "training.sequence_length": parameters[parameters["growing"]],
     }
 
 
