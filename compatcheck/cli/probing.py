@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from compatcheck.core.measurement import Measurement
     from compatcheck.probes.environments.overlay import Base, Overlays
     from compatcheck.probes.laboratory import Store
+    from compatcheck.probes.probe import Probe
     from compatcheck.rules.database import RuleSet
 
 ENVIRONMENT = "Environment"
@@ -80,7 +81,7 @@ measuring_options = _apply(
             "parameters",
             metavar="NAME=VALUE[,VALUE]",
             multiple=True,
-            help="Parameter of the probe; several values are measured one after another; repeatable.",
+            help="Parameter of the probe; several values are measured one after another, PROBE.NAME is for one of several; repeatable.",
         ),
         _option(
             MEASURING,
@@ -155,6 +156,34 @@ def parse_parameters(given: Sequence[str]) -> dict[str, list[Any]]:
             raise UsageError(msg, hint="as --param layers=4 or --param layers=4,8")
         parsed[name.strip()] = [_value(value) for value in values.split(",")]
     return parsed
+
+
+def share_parameters(
+    probes: Sequence[Probe], given: Mapping[str, list[Any]]
+) -> list[tuple[Probe, dict[str, list[Any]]]]:
+    """Give each probe its parameters: ``PROBE.NAME`` is for one of them, ``NAME`` for all that have it.
+
+    Raises:
+        UsageError: a parameter that none of them has.
+    """
+    known = {name for probe in probes for name in probe.module.DEFAULTS}
+    known |= {f"{probe.name}.{name}" for probe in probes for name in probe.module.DEFAULTS}
+    for name in given:
+        if name not in known:
+            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+            near = get_close_matches(name, known, n=1)
+            msg = f"no probe here has a parameter {name!r}"
+            raise UsageError(
+                msg, hint=f"did you mean {near[0]!r}?" if near else f"they have {', '.join(sorted(known))}"
+            )
+    shared = []
+    for probe in probes:
+        own = {name: values for name, values in given.items() if name in probe.module.DEFAULTS}
+        start = f"{probe.name}."
+        own |= {name.removeprefix(start): values for name, values in given.items() if name.startswith(start)}
+        shared.append((probe, own))
+    return shared
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 (a parameter)

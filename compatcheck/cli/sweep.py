@@ -72,12 +72,9 @@ def command(
     from compatcheck.reporters import sweep as reporter  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
-    given = probing.parse_parameters(parameters)
+    probes = [find_probe(name) for name in names]
     tasks = []
-    for name in names:
-        probe = find_probe(name)
-        # A parameter that only some of the probes have is theirs alone.
-        own = {key: values for key, values in given.items() if len(names) == 1 or key in probe.module.DEFAULTS}
+    for probe, own in probing.share_parameters(probes, probing.parse_parameters(parameters)):
         tasks += [make_task(probe, one, backend) for one in vary(own)]
     rules = open_rules()
     releases = choose_releases(rules, package, specifier)

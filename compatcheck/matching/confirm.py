@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from packaging.version import Version
 
 from compatcheck.core.confirmation import Confirmation
-from compatcheck.core.versions import contains
+from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
 from compatcheck.matching.proof import as_example
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compatcheck.probes.probe import Probe
     from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 
+PRESENT, ABSENT = "present", "absent"
 FACTOR = 0.05
 """How far a measured difference may lie outside the rule's range, as a share of it: probes round to blocks and buckets."""
 
@@ -59,14 +60,16 @@ def plan(
     differing = {**parameters, **(use.get("baseline") or {})}
     metric = use["metric"] or probe.module.METRIC
     for package in (*probe.module.PACKAGES, *_packages(rule)):
-        bounds = [clause.packages[package] for clause in rule.clauses if isinstance(clause.packages.get(package), list)]
+        bounds = [_bounds(clause.packages[package]) for clause in rule.clauses if package in clause.packages]
         releases = [release for release in rules.releases(package) if not Version(release).is_prerelease]
         if bounds and releases:
             break
     else:
         reason = f"no release of {', '.join(_packages(rule)) or 'any package'} can be installed here for it"
         return Confirmation(rule_id=rule.id, verdict="inconclusive", reason=reason, probe=probe.name)
-    affected = [release for release in releases if any(contains(one, release) == "yes" for one in bounds)]
+    affected = [
+        release for release in releases if any(contains(one, release) == "yes" for one in bounds if one is not None)
+    ]
     bad = suspect or (affected[-1] if affected else None)
     if bad is None:
         return Confirmation(
@@ -77,6 +80,11 @@ def plan(
         )
     good = baseline or (bad if use.get("baseline") is not None else _nearest_healthy(bad, releases, set(affected)))
     return Trial(probe, metric, package, bad, good, parameters, differing)
+
+
+def _bounds(span: Any) -> Any:  # noqa: ANN401 (compiled bounds)
+    """Return the bounds of a range; every release for a rule about a package that is there at all."""
+    return compile_specifier(">=0") if span == PRESENT else None if span == ABSENT else span
 
 
 def _packages(rule: CompiledRule) -> list[str]:

@@ -60,7 +60,7 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "model.attn_implementation": "sdpa",
         "model.num_hidden_layers": parameters["layers"],
         "model.num_attention_heads": 4,
-        "model.num_key_value_heads": 2,
+        "model.num_key_value_heads": 4,
         "model.head_dim": 16,
         "model.use_cache": parameters["use_cache"],
         "training.gradient_checkpointing": parameters["checkpointing"],
@@ -116,7 +116,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             self.live += size
             self.peak = max(self.peak, self.live)
 
-    model = models.build(model_type, recorder, implementation="sdpa", layers=parameters["layers"])
+    model = models.build(model_type, recorder, implementation="sdpa", layers=parameters["layers"], kv_heads=4)
     before = {buffer.untyped_storage()._cdata for buffer in model.buffers()}
     square = [buffer.nbytes for buffer in model.buffers() if buffer.dim() > 1 and min(buffer.shape[-2:]) >= length]
     recorder.result("buffer_bytes", sum(square))

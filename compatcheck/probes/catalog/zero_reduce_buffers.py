@@ -77,6 +77,8 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     """Train an engine with each bucket and take the differences."""
+    import functools
+
     import torch
     from torch import nn
 
@@ -113,7 +115,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             inputs = torch.randn(2, hidden, dtype=torch.bfloat16, requires_grad=True)
             loss = engine(inputs).float().sum()
             start = recorder.live_bytes()
-            _, peak, _ = recorder.measure(lambda loss=loss, engine=engine: engine.backward(loss))
+            _, peak, _ = recorder.measure(functools.partial(engine.backward, loss))
             del loss, inputs
             engine.step()
         peaks.append(start + peak - before)

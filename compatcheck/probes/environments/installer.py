@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TIMEOUT_SECONDS = 900.0
-SHARED = ("torch", "torchvision", "torchaudio", "triton", "nvidia-*")
+SHARED = (
+    *("torch", "torchvision", "torchaudio", "triton", "nvidia-*"),
+    # What torch itself needs: an older release of one, in front of the base's, would keep torch from being imported.
+    *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "setuptools", "sympy", "typing-extensions"),
+)
 """Distributions that come from the base and are never installed into an overlay."""
 
 
@@ -85,7 +90,7 @@ class Pip:
         if exclude_newer:
             msg = "pip cannot leave out releases by date"
             raise UsageError(msg, hint="install uv (compatcheck[bisect])")
-        pip = [python, "-m", "pip"]
+        pip = _pip_for(python)
         environ = _build_environ({})
         with tempfile.TemporaryDirectory(prefix="compatcheck-pip-") as scratch:
             report = os.path.join(scratch, "report.json")
@@ -115,6 +120,19 @@ def find_installer(name: str | None = None) -> Installer:
         msg = "there is no uv"
         raise UsageError(msg, hint="pip install 'compatcheck[bisect]', or leave it to pip")
     return Pip()
+
+
+def _pip_for(python: str) -> list[str]:
+    """Return a pip that installs for an interpreter: its own, else that of another interpreter (`pip --python`).
+
+    Raises:
+        UsageError: there is no pip anywhere.
+    """
+    for owner in dict.fromkeys((python, sys.executable, shutil.which("python3") or python)):
+        if run([owner, "-m", "pip", "--version"], timeout_seconds=30).succeeded:
+            return [owner, "-m", "pip"] if owner == python else [owner, "-m", "pip", "--python", python]
+    msg = "there is neither uv nor pip to install releases with"
+    raise UsageError(msg, hint="pip install 'compatcheck[bisect]' brings uv")
 
 
 def _is_shared(name: str) -> bool:

@@ -23,7 +23,7 @@ from compatcheck.probes.environments.interpreter import Interpreter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LAYOUT = "1"
+_LAYOUT = "2"
 """Changes when overlays of the past must not be used any more."""
 _ASK = (
     "import json, sys\n"

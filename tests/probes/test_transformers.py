@@ -1,0 +1,97 @@
+"""Predictions of the probes about transformers, and that they hold to the byte where nothing is wrong."""
+
+import shutil
+
+import pytest
+
+from compatcheck.probes.catalog import _tiny_models
+from compatcheck.probes.probe import find_probe
+from compatcheck.probes.runner import make_task, run_tasks
+from compatcheck.rules.vocabulary import vocabulary
+
+PROBES = (
+    "attention_default",
+    "attention_scores",
+    "checkpointing_effectiveness",
+    "dtype_default",
+    "kv_cache",
+    "loading_peak",
+    "logits_and_loss",
+    "masks",
+    "moe_experts",
+)
+
+
+def predicted(name, **parameters):
+    probe = find_probe(name)
+    return probe.module.predict(probe.complete(parameters))[probe.module.METRIC]
+
+
+def test_there_are_tiny_models_of_many_types():
+    types = [*_tiny_models.CAUSAL, *_tiny_models.MASKED, *_tiny_models.SEQ2SEQ, *_tiny_models.VISION]
+    assert len(types) == len(set(types)) >= 45
+
+
+def test_a_checkpointed_layer_keeps_its_input():
+    assert predicted("checkpointing_effectiveness", batch=3, length=10, hidden=64) == 2 * 3 * 10 * 64
+
+
+def test_an_encoder_decoder_has_a_layer_on_either_side():
+    assert predicted("checkpointing_effectiveness", model_type="bart") == 2 * predicted("checkpointing_effectiveness")
+
+
+def test_capped_logits_cost_two_bytes_more():
+    assert [predicted("logits_and_loss", of=of) for of in ("forward", "step", "inference")] == [10, 12, 2]
+    assert [predicted("logits_and_loss", of=of, model_type="gemma2") for of in ("forward", "step")] == [12, 14]
+
+
+def test_eager_keeps_six_bytes_per_score():
+    assert (
+        predicted("attention_scores", implementation="eager", layers=3, heads=2, batch=5, length=7)
+        == 6 * 3 * 2 * 5 * 49
+    )
+    assert predicted("attention_scores", implementation="sdpa") == 0
+
+
+def test_only_padding_needs_a_mask():
+    assert [predicted("masks", mask=mask, batch=2, length=37) for mask in ("none", "ones", "padding")] == [0, 0, 5476]
+
+
+def test_types_without_grouped_queries_cache_every_head():
+    assert predicted("kv_cache", model_type="gpt2") == 2 * predicted("kv_cache", model_type="llama")
+    assert predicted("kv_cache", training=True) == 0
+
+
+def test_the_hash_covers_what_probes_share(tmp_path):
+    probe = find_probe("masks")
+    before = probe.hash
+    for name in ("masks.py", "_tiny_models.py"):
+        shutil.copy(probe.path.replace("masks.py", name), tmp_path)
+    copy = type(probe)("masks", probe.module, str(tmp_path / "masks.py"))
+    assert copy.hash == before
+    (tmp_path / "_tiny_models.py").write_text("# another text\n")
+    assert type(probe)("masks", probe.module, str(tmp_path / "masks.py")).hash != before
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_facts_are_names_of_the_vocabulary(name):
+    probe = find_probe(name)
+    for size in ({}, *probe.module.SIZES):
+        assert set(probe.module.facts(probe.complete(size))) <= set(vocabulary())
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("release", ["4.49.0", "5.23.0"])
+def test_measured_as_predicted(release):
+    from compatcheck.probes.environments.overlay import Overlays, build_base
+
+    interpreter = Overlays(build_base("2.13.0+cpu")).open([f"transformers=={release}"])
+    tasks = [make_task(find_probe(name), size, "cpu") for name in PROBES for size in find_probe(name).module.SIZES]
+    kept = []
+    run_tasks(tasks, interpreter, keep=lambda task, measurement: kept.append((task, measurement)))
+    for task, measurement in kept:
+        verdict, value, wanted = task.probe.judge(measurement)
+        assert verdict == "good", (task.probe.name, task.parameters, measurement.reason, value, wanted)
+        if task.probe.name != "loading_peak":
+            assert value == wanted, (task.probe.name, task.parameters)
+    assert len(kept) == len(tasks)
