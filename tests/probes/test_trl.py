@@ -21,6 +21,7 @@ ENVIRONMENTS = {
     "peft_dora": ("peft==0.21.2", "transformers==4.57.6"),
     "peft_lora_forward": ("peft==0.21.2", "transformers==4.57.6"),
     "peft_target_parameters": ("peft==0.21.2", "transformers==4.57.6"),
+    "trl_defaults_memory": ("trl==1.16.0", "transformers==5.23.0"),
     "trl_dpo_loss": ("trl==1.16.0", "transformers==5.23.0"),
     "trl_grpo_loss": ("trl==1.16.0", "transformers==5.23.0"),
     "trl_sft_loss": ("trl==1.16.0", "transformers==5.23.0"),
@@ -96,6 +97,10 @@ def test_only_trainable_weights_become_float32() -> None:
 
 def test_one_sum_of_experts_is_kept_whatever_their_number() -> None:
     assert predict("peft_target_parameters", experts=4) == predict("peft_target_parameters", experts=64) == 2
+
+
+def test_a_checkpointed_layer_keeps_its_input() -> None:
+    assert predict("trl_defaults_memory", hidden=100) == 200
 
 
 @pytest.mark.parametrize("name", ["trl_dpo_loss", "trl_grpo_loss", "trl_sft_loss"])
