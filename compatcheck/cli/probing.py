@@ -81,7 +81,7 @@ measuring_options = _apply(
             "parameters",
             metavar="NAME=VALUE[,VALUE]",
             multiple=True,
-            help="Parameter of the probe; several values are measured one after another, PROBE.NAME is for one of several; repeatable.",
+            help="Parameter of the probe; several values are measured one by one; PROBE.NAME is for one of several probes.",
         ),
         _option(
             MEASURING,

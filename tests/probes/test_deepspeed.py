@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compatcheck.core.errors import UsageError
-from compatcheck.probes.environments.overlay import Base, Overlays
 from compatcheck.probes.probe import find_probe
 from compatcheck.probes.runner import make_task, run_tasks
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
     from compatcheck.core.measurement import Measurement
+    from compatcheck.probes.environments.overlay import Overlays
 
 PROBES = (
     "engine_recreate",
@@ -110,14 +107,6 @@ def test_facts_are_names_of_the_vocabulary(name: str) -> None:
     probe = find_probe(name)
     for parameters in ({}, *probe.module.SIZES):
         assert set(probe.module.facts(probe.complete(parameters))) <= set(vocabulary())
-
-
-@pytest.fixture(scope="module")
-def overlays() -> Overlays:
-    try:
-        return Overlays(Base(os.environ.get("COMPATCHECK_TEST_PYTHON", sys.executable)))
-    except UsageError as error:
-        pytest.skip(f"{error}; name an interpreter with torch in COMPATCHECK_TEST_PYTHON")
 
 
 def measure(overlays: Overlays, name: str, version: str, parameters: dict[str, Any]) -> Measurement:

@@ -82,10 +82,8 @@ def test_facts_are_names_of_the_vocabulary(name):
 
 @pytest.mark.versions
 @pytest.mark.parametrize("release", ["4.49.0", "5.23.0"])
-def test_measured_as_predicted(release):
-    from compatcheck.probes.environments.overlay import Overlays, build_base
-
-    interpreter = Overlays(build_base("2.13.0+cpu")).open([f"transformers=={release}"])
+def test_measured_as_predicted(overlays, release):
+    interpreter = overlays.open([f"transformers=={release}"])
     tasks = [make_task(find_probe(name), size, "cpu") for name in PROBES for size in find_probe(name).module.SIZES]
     kept = []
     run_tasks(tasks, interpreter, keep=lambda task, measurement: kept.append((task, measurement)))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 ENVIRONMENTS = {
     "accelerate_fp32_outputs": ("accelerate==1.15.0",),
-    "accelerate_frozen_upcast": ("accelerate==1.14.0",),
     "peft_adapter_dtype": ("peft==0.21.2", "transformers==4.57.6"),
     "peft_dora": ("peft==0.21.2", "transformers==4.57.6"),
     "peft_lora_forward": ("peft==0.21.2", "transformers==4.57.6"),
@@ -28,9 +27,6 @@ ENVIRONMENTS = {
 }
 """Probe → releases in which everything is as predicted."""
 CHANGES = [
-    ("accelerate_frozen_upcast", "accelerate==1.12.0", {}, 2),
-    ("accelerate_frozen_upcast", "accelerate==1.13.0", {}, 0),
-    ("accelerate_frozen_upcast", "accelerate==1.13.0", {"of": "trainable"}, -2),
     ("accelerate_fp32_outputs", "accelerate==1.15.0", {}, 6),
     ("accelerate_fp32_outputs", "accelerate==1.15.0", {"of": "kept"}, 4),
     ("peft_adapter_dtype", "peft==0.11.1", {}, 2),
@@ -84,15 +80,6 @@ def test_dropout_gives_each_adapted_layer_an_input_and_a_mask() -> None:
 
 def test_adapters_have_the_dtype_of_the_model() -> None:
     assert [predict("peft_adapter_dtype", dtype=dtype) for dtype in ("bfloat16", "float32")] == [2, 4]
-
-
-def test_only_trainable_weights_become_float32() -> None:
-    probe = find_probe("accelerate_frozen_upcast")
-    assert probe.module.predict(probe.complete({})) == {
-        "frozen_bytes_per_parameter": 2,
-        "trainable_bytes_per_parameter": 4,
-        "excess_bytes_per_parameter": 0,
-    }
 
 
 def test_one_sum_of_experts_is_kept_whatever_their_number() -> None:

@@ -131,13 +131,16 @@ def measure(
             def forward(trainer: Any = trainer, inputs: Any = inputs) -> Any:
                 return trainer.compute_loss(trainer.model, dict(inputs))
 
+            def step(forward: Any = forward) -> None:
+                forward().backward()
+
             with recorder.phase("forward"):
                 loss, peak, _ = recorder.measure(forward)
             peaks["forward"].append(peak)
             del loss
             with recorder.phase("step"):
-                peaks["step"].append(recorder.measure(lambda forward=forward: forward().backward())[1])
+                peaks["step"].append(recorder.measure(step)[1])
             trainer.model.zero_grad(set_to_none=True)
-        del trainer, forward
+        del trainer, forward, step
     logits = vocab * tokens
     return {name: (p[3] - p[2] - p[1] + p[0]) / logits for name, p in peaks.items()}

@@ -71,6 +71,8 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     """Score, and run a training forward, at both vocabularies."""
+    from functools import partial
+
     import torch
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
@@ -102,7 +104,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
 
             found["scoring"].append(recorder.measure(score)[1])
             with recorder.phase("forward"):
-                outputs, _, left = recorder.measure(lambda model=model, tokens=tokens: model(tokens))
+                outputs, _, left = recorder.measure(partial(model, tokens))
             found["kept"].append(left)
             del model, score, outputs
             accelerator.free_memory()

@@ -1,7 +1,8 @@
 """16-bit copies of float32 weights that autocast keeps until its region ends.
 
-``layers`` linear layers with float32 weights run under ``torch.autocast`` to bfloat16. The first use of a weight that requires a gradient casts
-it, and the copy is cached until the outermost region ends, so that a second use costs nothing. ``mode`` says how the forward runs:
+``layers`` linear layers with float32 weights run under ``torch.autocast`` to bfloat16. The first use of a weight that
+requires a gradient casts it, and the copy is cached until the outermost region ends, so that a second use costs
+nothing. ``mode`` says how the forward runs:
 
 - ``train``: the graph holds every copy for the input's gradient, cache or not.
 - ``checkpoint``: nothing but inputs is to stay; the cache keeps all copies nevertheless.
@@ -9,10 +10,11 @@ it, and the copy is cached until the outermost region ends, so that a second use
 
 Each is run with the cache and with ``cache_enabled=False``. W is the number of weights.
 
-Prediction: `cached_bytes`, the difference of the two at the end of forward but inside the region, is 2 x W for ``checkpoint`` and
-``no_grad``, 0 for ``train``, and 0 in every mode where weights are frozen (``trainable`` false), because they are never cached.
-`left_bytes`, the same after the region has ended and with the output still held, is 0. `backward_extra_bytes`, the difference of the peaks of
-a backward outside of the region, is 0: each checkpointed block opens a region of its own, which ends with the block.
+Prediction: `cached_bytes`, the difference of the two at the end of forward but inside the region, is 2 x W for
+``checkpoint`` and ``no_grad``, 0 for ``train``, and 0 in every mode where weights are frozen (``trainable`` false),
+because they are never cached. `left_bytes`, the same after the region has ended and with the output still held, is 0.
+`backward_extra_bytes`, the difference of the peaks of a backward outside of the region, is 0: each checkpointed block
+opens a region of its own, which ends with the block.
 
 Source: cached_cast in aten/src/ATen/autocast_mode.cpp (float32 leaves that require a gradient).
 """
@@ -36,7 +38,7 @@ DEFAULTS: Mapping[str, Any] = {
     "hidden_size": 64,
     "batch": 2,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"layers": 4, "hidden_size": 96},
     {"mode": "no_grad"},
@@ -107,7 +109,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             held = [value.float().sum()]
             del value
             with recorder.phase("backward"):
-                peaks.append(recorder.measure(lambda held=held: held.pop().backward())[1])
+                peaks.append(recorder.measure(lambda held=held: held.pop().backward())[1])  # type: ignore[misc]  # bound at once
         value = None
     recorder.result("cached_bytes", inside[1] - inside[0])
     recorder.result("left_bytes", after[1] - after[0])

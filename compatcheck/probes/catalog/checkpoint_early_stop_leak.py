@@ -1,14 +1,16 @@
 """Outputs saved by a custom autograd.Function at the end of a checkpointed region: are they freed after each step?
 
-Non-reentrant ``torch.utils.checkpoint`` stops the recomputation in backward by an exception as soon as the last needed tensor is there
-(torch >= 2.1). Where the region ends in a Function that saves one of its outputs, the exception leaves from inside its ``apply``, before the
-context is released; in some releases context and output then hold each other and stay for ever (pytorch#161186).
+Non-reentrant ``torch.utils.checkpoint`` stops the recomputation in backward by an exception as soon as the last
+needed tensor is there (torch >= 2.1). Where the region ends in a Function that saves one of its outputs, the
+exception leaves from inside its ``apply``, before the context is released; in some releases context and output then
+hold each other and stay for ever (pytorch#161186).
 
-``layers`` regions are trained for ``steps`` steps; ``early_stop`` off runs the recomputation to its end; ``saves`` ``input`` instead of
-``output`` is the harmless kind of Function.
+``layers`` regions are trained for ``steps`` steps; ``early_stop`` off runs the recomputation to its end; ``saves``
+``input`` instead of ``output`` is the harmless kind of Function.
 
-Prediction: `leaked_bytes_per_step`, the growth of what is live after a step and a garbage collection over all steps but the first, divided by
-their number, is 0. A release that leaks keeps the saved output of each region: 4 x batch x width x layers a step.
+Prediction: `leaked_bytes_per_step`, the growth of what is live after a step and a garbage collection over all steps
+but the first, divided by their number, is 0. A release that leaks keeps the saved output of each region: 4 x batch x
+width x layers a step.
 
 Source: pytorch#161186, pytorch#160781.
 """
@@ -33,7 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
     "width": 64,
     "steps": 6,
 }
-SIZES = ({}, {"layers": 5, "width": 128}, {"saves": "input"}, {"early_stop": False})
+SIZES: tuple[Mapping[str, Any], ...] = ({}, {"layers": 5, "width": 128}, {"saves": "input"}, {"early_stop": False})
 METRIC = "leaked_bytes_per_step"
 
 

@@ -1,13 +1,13 @@
 """Bytes of gradients and buckets under DistributedDataParallel, with and without gradients as views.
 
-``layers`` square matrices are wrapped by DDP on ``world_size`` ranks and trained for three iterations; the third counts, since buckets are
-laid out anew after the first. P is the number of parameters, b = 4 their bytes (on a CPU, 16-bit products leave buffers of
-oneDNN in the count).
+``layers`` square matrices are wrapped by DDP on ``world_size`` ranks and trained for three iterations; the third
+counts, since buckets are laid out anew after the first. P is the number of parameters, b = 4 their bytes (on a CPU,
+16-bit products leave buffers of oneDNN in the count).
 
-Prediction: `gradient_bytes`, what is live after backward beyond what was live before wrapping, is b x P of buckets and b x P of
-gradients, 2 b P; with ``gradient_as_bucket_view`` gradients are views into the buckets: b P. ``static_graph`` adds the map of used
-parameters on host and device, 2 x 4 bytes for each of the ``layers`` parameters. `cleared_bytes`, what stays once ``zero_grad`` has dropped the
-gradients, is the buckets.
+Prediction: `gradient_bytes`, what is live after backward beyond what was live before wrapping, is b x P of buckets
+and b x P of gradients, 2 b P; with ``gradient_as_bucket_view`` gradients are views into the buckets: b P.
+``static_graph`` adds the map of used parameters on host and device, 2 x 4 bytes for each of the ``layers``
+parameters. `cleared_bytes`, what stays once ``zero_grad`` has dropped the gradients, is the buckets.
 
 Source: torch/csrc/distributed/c10d/reducer.cpp (initialize_buckets, initialize_local_used_map).
 """
@@ -31,7 +31,7 @@ DEFAULTS: Mapping[str, Any] = {
     "layers": 4,
     "hidden_size": 64,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"gradient_as_bucket_view": False},
     {"gradient_as_bucket_view": False, "hidden_size": 128},

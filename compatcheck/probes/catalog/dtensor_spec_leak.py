@@ -2,14 +2,15 @@
 
 One rank, parameters distributed over a mesh of one device. ``pattern``:
 
-- ``optimizer``: AdamW of ``implementation`` steps over ``tensors`` parameters. The count of ``DTensorSpec`` objects after a garbage collection must
-  not grow with steps: torch 2.10 to 2.12 cache operations by arguments that change every step, or hold a reference too many
-  (pytorch#178276, pytorch#181761, pytorch#188174).
-- ``shapes``: a product of matrices whose length is another each time, as batches of changing length are. Sharding decisions are cached by
-  shape without a limit.
+- ``optimizer``: AdamW of ``implementation`` steps over ``tensors`` parameters. The count of ``DTensorSpec`` objects
+  after a garbage collection must not grow with steps: torch 2.10 to 2.12 cache operations by arguments that change
+  every step, or hold a reference too many (pytorch#178276, pytorch#181761, pytorch#188174).
+- ``shapes``: a product of matrices whose length is another each time, as batches of changing length are. Sharding
+  decisions are cached by shape without a limit.
 
-Prediction: `kept_per_step` is 0. For ``optimizer`` it counts specs; for ``shapes`` bytes of tensors, because there specs do stay, by design: caches
-hold shapes, not values. How many a new shape adds is stated as `specs_per_step`, without a prediction: 8 on torch 2.13.
+Prediction: `kept_per_step` is 0. For ``optimizer`` it counts specs; for ``shapes`` bytes of tensors, because there
+specs do stay, by design: caches hold shapes, not values. How many a new shape adds is stated as `specs_per_step`,
+without a prediction: 8 on torch 2.13.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
     "side": 16,
     "steps": 8,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"implementation": "fused", "tensors": 10},
     {"implementation": "for_loop", "steps": 5},
@@ -98,7 +99,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         for weight in weights:
             weight.grad = distributed(side)
 
-        def step(_: int) -> None:
+        def step(number: int) -> None:
             optimizer.step()
     else:
 

@@ -6,23 +6,26 @@
 - ``log_softmax_exp``: l = log_softmax(x); -sum(exp(l) l). (TRL.)
 - ``softmax_log_softmax``: -sum(softmax(x) log_softmax(x)).
 
-It is computed in float32; ``logits_dtype`` bfloat16 adds the float32 copy made first. ``chunk`` is the number of tokens taken at a
-time, copy included; 0 takes all. Measured at two vocabularies; the difference of two peaks divided by the logits added is
-bytes per logit. The logits themselves, alive before, are not in it. ``of`` says which is judged as ``bytes_per_logit``.
+It is computed in float32; ``logits_dtype`` bfloat16 adds the float32 copy made first. ``chunk`` is the number of
+tokens taken at a time, copy included; 0 takes all. Measured at two vocabularies; the difference of two peaks divided
+by the logits added is bytes per logit. The logits themselves, alive before, are not in it. ``of`` says which is
+judged as ``bytes_per_logit``.
 
-Prediction, with u = 4 for a float32 copy, else 0, and r the share of tokens in one chunk (1 when whole). Intermediates of one formula, 4
-bytes each: i = 2 for ``softmax_logsumexp`` (p, and the ``exp(x - max)`` inside ``logsumexp`` or the product p x), 3 for the others (two
-normalised tensors and their product).
+Prediction, with u = 4 for a float32 copy, else 0, and r the share of tokens in one chunk (1 when whole).
+Intermediates of one formula, 4 bytes each: i = 2 for ``softmax_logsumexp`` (p, and the ``exp(x - max)`` inside
+``logsumexp`` or the product p x), 3 for the others (two normalised tensors and their product).
 
 - ``scoring``, peak under no_grad: r (u + 4 i).
 - ``kept`` for backward: u + 4 (p, and x itself), or 8 (both normalised tensors; x is not needed).
 - ``forward``: r (u + 4 i) and what was kept of the chunks before, (1 - r) x kept.
-- ``backward``, whole: ``softmax_logsumexp`` holds what was kept, both gradients of the product 8, and ``x - lse``, its ``exp`` and their
-  product 12: u + 24. The others hold 8, both gradients of the product 8 and the first normalisation's gradient 4: 20. In chunks,
-  with d the bytes of a finished gradient (2 or 4): a chunk has (kept + 20 or 12) r, all others together at most (1 - r) max(kept, d), and in
-  the end all gradients are put together, 2 d: the larger of the two.
+- ``backward``, whole: ``softmax_logsumexp`` holds what was kept, both gradients of the product 8, and ``x - lse``,
+  its ``exp`` and their product 12: u + 24. The others hold 8, both gradients of the product 8 and the first
+  normalisation's gradient 4: 20. In chunks, with d the bytes of a finished gradient (2 or 4): a chunk has (kept + 20
+  or 12) r, all others together at most (1 - r) max(kept, d), and in the end all gradients are put together, 2 d: the
+  larger of the two.
 
-Source: the formulas of autograd in tools/autograd/derivatives.yaml and FunctionsManual.cpp. CUDA: the same operators, never run.
+Source: the formulas of autograd in tools/autograd/derivatives.yaml and FunctionsManual.cpp. CUDA: the same operators,
+never run.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ DEFAULTS: Mapping[str, Any] = {
     "vocab": 2048,
     "chunk": 0,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"logits_dtype": "float32", "batch": 2, "vocab": 1024},
     {"of": "backward"},
@@ -144,7 +147,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         held = [value.sum()]
         del value
         with recorder.phase("backward"):
-            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())  # type: ignore[misc]  # bound at once
         found["backward"].append(kept + peak)
         del logits, score, held
     added = batch * length * parameters["vocab"]

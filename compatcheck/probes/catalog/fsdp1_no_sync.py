@@ -1,7 +1,7 @@
 """Bytes of gradients between two micro batches under FSDP1, inside and outside of ``no_sync``.
 
-``layers`` square matrices are each wrapped by ``FullyShardedDataParallel`` on ``world_size`` ranks, float32. Counted is what is live after
-a first backward beyond what was live before its forward, on one rank.
+``layers`` square matrices are each wrapped by ``FullyShardedDataParallel`` on ``world_size`` ranks, float32. Counted
+is what is live after a first backward beyond what was live before its forward, on one rank.
 
 Prediction, P parameters, w ranks:
 - outside of ``no_sync`` the sharded gradient stays: 4 P / w.
@@ -31,7 +31,12 @@ DEFAULTS: Mapping[str, Any] = {
     "layers": 4,
     "hidden_size": 64,
 }
-SIZES = ({}, {"hidden_size": 96, "layers": 3}, {"no_sync": False}, {"strategy": "shard_grad_op"})
+SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"hidden_size": 96, "layers": 3},
+    {"no_sync": False},
+    {"strategy": "shard_grad_op"},
+)
 METRIC = "gradient_bytes"
 
 
@@ -83,7 +88,8 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     dist.init_process_group("nccl" if cuda else "gloo")
     options: dict[str, Any] = {
         "sharding_strategy": getattr(ShardingStrategy, parameters["strategy"].upper()),
-        "use_orig_params": True,
+        # Flat parameters are the parameters then, and their gradients can be dropped.
+        "use_orig_params": False,
         "device_id": torch.device(recorder.device, torch.cuda.current_device()) if cuda else torch.device("cpu"),
     }
     width = parameters["hidden_size"]
@@ -108,7 +114,8 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
 
     # The first iteration initialises lazily; it is not counted.
     train(contextlib.nullcontext())
-    model.zero_grad(set_to_none=True)
+    for weight in model.parameters():
+        weight.grad = None
     before = recorder.live_bytes()
     train(model.no_sync() if parameters["no_sync"] else contextlib.nullcontext())
     recorder.result("gradient_bytes", recorder.live_bytes() - before)

@@ -1,17 +1,19 @@
 """Bytes of gradients between two micro batches under FSDP2, with and without synchronisation.
 
-``layers`` square matrices are each wrapped by ``fully_shard`` on ``world_size`` ranks, parameters float32, computed in bfloat16. Two
-micro batches are run; before the first, ``set_requires_gradient_sync`` is called with ``sync``, and ``set_reshard_after_backward`` with ``reshard``.
-Counted is what is live after the first backward beyond what was live before its forward, on one rank.
+``layers`` square matrices are each wrapped by ``fully_shard`` on ``world_size`` ranks, parameters float32, computed
+in bfloat16. Two micro batches are run; before the first, ``set_requires_gradient_sync`` is called with ``sync``, and
+``set_reshard_after_backward`` with ``reshard``. Counted is what is live after the first backward beyond what was live
+before its forward, on one rank.
 
 Prediction, P parameters, w ranks, b bytes of ``reduce_dtype``:
 - with synchronisation only the sharded gradient in the parameters' own float32 stays: 4 P / w.
-- without, every rank keeps the whole gradient, in bfloat16, or in the reduce dtype where that differs: b P, however many ranks. A framework's "no_sync"
-  for FSDP2 is this call.
+- without, every rank keeps the whole gradient, in bfloat16, or in the reduce dtype where that differs: b P, however
+  many ranks. A framework's "no_sync" for FSDP2 is this call.
 - without resharding after backward the gathered bfloat16 parameters stay too: + 2 P.
 `last_bytes`, after the second micro batch with synchronisation and resharding, is 4 P / w in any case.
 
-Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (post_backward) and _fsdp_param.py (to_accumulated_grad_if_needed).
+Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py (post_backward) and _fsdp_param.py
+(to_accumulated_grad_if_needed).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
     "layers": 4,
     "hidden_size": 64,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"sync": True, "layers": 6},
     {"reduce_dtype": "bfloat16", "hidden_size": 96},
@@ -108,7 +110,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         fully_shard(model, mesh=mesh, mp_policy=policy)
     inputs = torch.randn(2, width, device=recorder.device)
 
-    def train(sync: bool, reshard: bool) -> None:
+    def train(*, sync: bool, reshard: bool) -> None:
         model.set_requires_gradient_sync(sync)
         model.set_reshard_after_backward(reshard)
         with recorder.phase("forward"):

@@ -1,6 +1,7 @@
 """Bytes per logit of the log-probabilities of given tokens, by formula, when scoring and in training.
 
-Policy trainers need log p(token) at every position. ``implementation`` says how it is formed from the logits of ``batch`` sequences:
+Policy trainers need log p(token) at every position. ``implementation`` says how it is formed from the logits of
+``batch`` sequences:
 
 - ``log_softmax``: normalise everything, then gather. (verl's and TRL's plain path, OpenRLHF up to 0.5.7.)
 - ``cross_entropy``: ``F.cross_entropy`` without reduction.
@@ -9,28 +10,29 @@ Policy trainers need log p(token) at every position. ``implementation`` says how
 - ``chunks``: the same, ``chunk`` tokens at a time (OpenRLHF from 0.6.2 without flash-attn: 1024).
 - ``row_log_softmax``: ``log_softmax``, one sequence at a time (verl and TRL on 16-bit logits).
 
-All compute in float32; ``logits_dtype`` bfloat16 adds the float32 copy that trainers make first. Measured at two vocabularies;
-the difference of two peaks divided by the logits added is bytes per logit, and what is kept per token drops out. The logits
-themselves, alive before, are not in it. ``of`` says which of the four is judged as ``bytes_per_logit``.
+All compute in float32; ``logits_dtype`` bfloat16 adds the float32 copy that trainers make first. Measured at two
+vocabularies; the difference of two peaks divided by the logits added is bytes per logit, and what is kept per token
+drops out. The logits themselves, alive before, are not in it. ``of`` says which of the four is judged as
+``bytes_per_logit``.
 
 Prediction, with u = 4 for a float32 copy, else 0, and r the share of tokens in one row or chunk:
 
-- ``scoring``, peak under no_grad, is u + the largest intermediate: 4 for a whole ``log_softmax``, 4 for the ``exp(x - max)`` inside
-  ``logsumexp``, 4 r by row or chunk.
+- ``scoring``, peak under no_grad, is u + the largest intermediate: 4 for a whole ``log_softmax``, 4 for the ``exp(x -
+  max)`` inside ``logsumexp``, 4 r by row or chunk.
 - ``forward`` is the same with grad, but ``row_log_softmax`` keeps every row: u + 4.
-- ``kept`` for backward: 4, the log-probabilities, where ``log_softmax`` saved its output (the copy is dropped); u where ``logsumexp``
-  saved its input.
-- ``backward``: ``log_softmax`` holds its output 4, the gradient scattered into zeros 4 + 4 (``cross_entropy`` 4) and its own gradient 4, never more than
-  three at once: 12. ``logsumexp`` holds ``x - lse``, its ``exp`` and their product: u + 12; by row or chunk the
-  gradients of all pieces are put together and meet the gradient of the gathered logits, zeros 4, scattered 4: u + 12 all the same
-  (``gather`` holds its input too).
-  ``row_log_softmax`` frees what it saved row by row and ends in stacking the gradients: max(8, 4 + 8 r).
+- ``kept`` for backward: 4, the log-probabilities, where ``log_softmax`` saved its output (the copy is dropped); u
+  where ``logsumexp`` saved its input.
+- ``backward``: ``log_softmax`` holds its output 4, the gradient scattered into zeros 4 + 4 (``cross_entropy`` 4) and
+  its own gradient 4, never more than three at once: 12. ``logsumexp`` holds ``x - lse``, its ``exp`` and their
+  product: u + 12; by row or chunk the gradients of all pieces are put together and meet the gradient of the gathered
+  logits, zeros 4, scattered 4: u + 12 all the same (``gather`` holds its input too). ``row_log_softmax`` frees what
+  it saved row by row and ends in stacking the gradients: max(8, 4 + 8 r).
 
 So rows and chunks save memory in scoring and in forward, nothing in backward, and ``logsumexp`` of upcast logits
 costs 16 in backward where plain ``log_softmax`` costs 12.
 
-Source: logsumexp in ATen/native/ReduceOps.cpp; logsumexp_backward and gather_backward in torch/csrc/autograd/FunctionsManual.cpp. CUDA: the
-same operators, never run.
+Source: logsumexp in ATen/native/ReduceOps.cpp; logsumexp_backward and gather_backward in
+torch/csrc/autograd/FunctionsManual.cpp. CUDA: the same operators, never run.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ DEFAULTS: Mapping[str, Any] = {
     "vocab": 2048,
     "chunk": 32,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"logits_dtype": "float32", "batch": 2, "vocab": 1024},
     {"implementation": "cross_entropy"},
@@ -122,7 +124,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         pieces = logits.flatten(0, 1).split(chunk)
         return picked - torch.cat([torch.logsumexp(piece, -1) for piece in pieces]).view(tokens.shape)
 
-    formulas = {
+    formulas: dict[str, Any] = {
         "log_softmax": lambda logits, tokens: pick(logits.log_softmax(-1), tokens),
         "cross_entropy": lambda logits, tokens: (
             -F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape)
@@ -131,7 +133,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         "rows": lambda logits, tokens: pick(logits, tokens) - torch.stack([torch.logsumexp(row, -1) for row in logits]),
         "chunks": by_chunk,
         "row_log_softmax": lambda logits, tokens: torch.stack(
-            [pick(row.log_softmax(-1), chosen) for row, chosen in zip(logits, tokens)]
+            [pick(row.log_softmax(-1), chosen) for row, chosen in zip(logits, tokens)]  # noqa: B905 (Python 3.9 runs this too)
         ),
     }
     formula = formulas[parameters["implementation"]]
@@ -154,7 +156,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         held = [value.sum()]
         del value
         with recorder.phase("backward"):
-            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())  # type: ignore[misc]  # bound at once
         found["backward"].append(kept + peak)
         del logits, score, held
     added = batch * length * parameters["vocab"]

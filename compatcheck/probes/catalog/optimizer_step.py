@@ -1,24 +1,24 @@
 """State and temporaries of an optimizer step, by optimizer and implementation.
 
-``tensors`` square matrices with gradients are stepped twice; the second step counts, because the first makes the state.
-N is the number of elements of all matrices, m of one, h of one side, b the bytes of an element.
+``tensors`` square matrices with gradients are stepped twice; the second step counts, because the first makes the
+state. N is the number of elements of all matrices, m of one, h of one side, b the bytes of an element.
 
-Prediction of `state_bytes`, what the first step leaves: AdamW two moments of b x N and a float32 count of 4 bytes per tensor;
-SGD with momentum b x N; Adafactor a row and a column, 2 x b x h, and a count of 4 bytes per tensor.
+Prediction of `state_bytes`, what the first step leaves: AdamW two moments of b x N and a float32 count of 4 bytes per
+tensor; SGD with momentum b x N; Adafactor a row and a column, 2 x b x h, and a count of 4 bytes per tensor.
 
 Prediction of `temporary_bytes`, the peak of the second step above what is live before it:
 - ``foreach`` handles all tensors of a dtype and device at once, so each intermediate is b x N. AdamW needs one,
-  ``_foreach_sqrt`` of the second moments (all later operations are in place; torch 2.0 made a second one). SGD needs one for weight
-  decay, ``_foreach_add`` of gradients and parameters. Adafactor needs one, the product of rows and columns, and beside it one element
-  per tensor, the mean of the rows.
-- ``for_loop`` handles one tensor after the other, and the last result of one tensor lives in a local variable while the next
-  is handled. AdamW: the old denominator, the square root and the new denominator, 3 x b x m. SGD: the old and the new
-  gradient with weight decay; the old name is bound to the momentum by then, so 1 x b x m. Adafactor: the old and the new
-  update, 2 x b x m, with one row, one column and one element.
+  ``_foreach_sqrt`` of the second moments (all later operations are in place; torch 2.0 made a second one). SGD needs
+  one for weight decay, ``_foreach_add`` of gradients and parameters. Adafactor needs one, the product of rows and
+  columns, and beside it one element per tensor, the mean of the rows.
+- ``for_loop`` handles one tensor after the other, and the last result of one tensor lives in a local variable while
+  the next is handled. AdamW: the old denominator, the square root and the new denominator, 3 x b x m. SGD: the
+  gradient with weight decay, whose name is bound to the momentum afterwards, 1 x b x m. Adafactor: the
+  old and the new update, 2 x b x m, with one row, one column and one element.
 - ``fused`` needs none.
 
-Source: torch/optim/adam.py, sgd.py and _adafactor.py of 2.13.0; "~ sizeof(params) more peak memory" in the documentation of
-``foreach``. A tensor of several dtypes or devices forms groups of its own; the largest group counts.
+Source: torch/optim/adam.py, sgd.py and _adafactor.py of 2.13.0; "~ sizeof(params) more peak memory" in the
+documentation of ``foreach``. A tensor of several dtypes or devices forms groups of its own; the largest group counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEFAULTS: Mapping[str, Any] = {
     "tensors": 8,
     "side": 64,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"tensors": 5, "side": 96, "dtype": "bfloat16"},
     {"implementation": "for_loop"},

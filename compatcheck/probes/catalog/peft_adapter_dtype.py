@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from compatcheck.probes.worker.recorder import Recorder
 
-PACKAGES = ("peft",)
+PACKAGES = ("peft", "transformers")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {

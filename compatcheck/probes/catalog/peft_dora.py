@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from compatcheck.probes.worker.recorder import Recorder
 
-PACKAGES = ("peft",)
+PACKAGES = ("peft", "transformers")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
@@ -82,6 +82,7 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     """Run forward at two input and two output widths."""
     import inspect
+    from functools import partial
 
     import torch
     from peft import LoraConfig, get_peft_model
@@ -107,7 +108,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
             shape = (parameters["batch"], parameters["length"], inputs)
             x = torch.randn(shape, device=recorder.device, dtype=torch.bfloat16, requires_grad=True)
             with recorder.phase("forward"), autocast:
-                result, peak, left = recorder.measure(lambda model=model, x=x: model(x))
+                result, peak, left = recorder.measure(partial(model, x))
             kept.append(left)
             peaks.append(peak)
             del result, x, model

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from compatcheck.probes.worker.recorder import Recorder
 
-PACKAGES = ("peft",)
+PACKAGES = ("peft", "transformers")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
@@ -88,6 +88,7 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     """Run forward at two depths and two lengths."""
     import inspect
+    from functools import partial
 
     import torch
     from peft import LoraConfig, get_peft_model
@@ -124,7 +125,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
                 parameters["batch"], length, hidden, device=recorder.device, dtype=dtype, requires_grad=True
             )
             with recorder.phase("forward"), autocast:
-                output, _, kept = recorder.measure(lambda model=model, x=x: model(x))
+                output, _, kept = recorder.measure(partial(model, x))
             left.append(kept)
             del output, x
     tokens = parameters["batch"] * parameters["length"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from compatcheck.probes.worker.recorder import Recorder
 
-PACKAGES = ("peft",)
+PACKAGES = ("peft", "transformers")
 BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {
@@ -72,6 +72,7 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     """Run forward at two input and two output widths."""
     import inspect
+    from functools import partial
 
     import torch
     from peft import LoraConfig, get_peft_model
@@ -108,7 +109,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
                 parameters["tokens"], inputs, device=recorder.device, dtype=torch.bfloat16, requires_grad=True
             )
             with recorder.phase("forward"):
-                result, peak, left = recorder.measure(lambda model=model, x=x: model(x))
+                result, peak, left = recorder.measure(partial(model, x))
             kept.append(left)
             peaks.append(peak)
             del result, x, model

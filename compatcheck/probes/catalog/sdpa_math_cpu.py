@@ -1,19 +1,22 @@
-"""Bytes per attention score of scaled_dot_product_attention: the math kernel against a fused one, with masks and grouped heads.
+"""Bytes per attention score of scaled_dot_product_attention: the math kernel against a fused one.
 
-``F.scaled_dot_product_attention`` is run under ``sdpa_kernel`` at three lengths, S, 2 S and 3 S. Whatever grows with the length alone drops out of the
-second difference of the three peaks, which is 2 x bytes per score x scores(S); scores(S) is batch x query heads x S x S. A mask that is
-passed is alive before and not counted. The CPU runs here; which kernel CUDA would choose is another question: it falls back
-to math where a mask meets unequal head counts, or heads wider than 256.
+``F.scaled_dot_product_attention`` is run under ``sdpa_kernel`` at three lengths, S, 2 S and 3 S. Whatever grows with
+the length alone drops out of the second difference of the three peaks, which is 2 x bytes per score x scores(S);
+scores(S) is batch x query heads x S x S. A mask that is passed is alive before and not counted. The CPU runs here;
+which kernel CUDA would choose is another question: it falls back to math where a mask meets unequal head counts, or
+heads wider than 256.
 
-``grouped``: 4 query heads to a key head (``enable_gqa``, torch >= 2.5), which changes nothing here: keys and values are repeated, and that is
-linear. ``mask``: ``none``, ``causal`` (a flag) or ``tensor`` (boolean, one for all heads).
+``grouped``: 4 query heads to a key head (``enable_gqa``, torch >= 2.5), which changes nothing here: keys and values
+are repeated, and that is linear. ``mask``: ``none``, ``causal`` (a flag) or ``tensor`` (boolean, one for all heads).
 
 Prediction, as operators return it; h = batch x heads:
 - fused: no scores. A boolean mask becomes a bias in the dtype of the queries, b / h per score, kept for backward.
-- math forward: the product of queries and keys 4 and either its sum with the bias or the softmax 4: 8. 16-bit queries are cast to float32
-  first (torch >= 2.5), so scores are 4 bytes in any dtype. The bias itself: 4 / h for the flag, b / h for a boolean mask.
+- math forward: the product of queries and keys 4 and either its sum with the bias or the softmax 4: 8. 16-bit queries
+  are cast to float32 first (torch >= 2.5), so scores are 4 bytes in any dtype. The bias itself: 4 / h for the flag, b
+  / h for a boolean mask.
 - math backward: the softmax 4, kept, its gradient 4 and the gradient of the product 4: 12.
-Inside ``_safe_softmax`` a boolean tensor of 1 more is alive, which the accounting by storages does not see; the allocator does.
+Inside ``_safe_softmax`` a boolean tensor of 1 more is alive, which the accounting by storages does not see; the
+allocator does.
 
 Source: _scaled_dot_product_attention_math in ATen/native/transformers/attention.cpp.
 """
@@ -41,7 +44,7 @@ DEFAULTS: Mapping[str, Any] = {
     "length": 128,
     "head_dim": 16,
 }
-SIZES = (
+SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"length": 192, "dtype": "float32", "mask": "causal"},
     {"mask": "tensor", "grouped": True},
@@ -131,7 +134,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
         held = [output.sum()]
         del output
         with recorder.phase("backward"):
-            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())
+            _, peak, _ = recorder.measure(lambda held=held: held.pop().backward())  # type: ignore[misc]  # bound at once
         found["backward"].append(kept + peak)
         del query, key, value, mask, attend, held
     scores = batch * heads * parameters["length"] ** 2

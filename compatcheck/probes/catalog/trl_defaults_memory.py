@@ -66,7 +66,7 @@ def run(parameters: Mapping[str, Any], recorder: Recorder) -> None:
     field = {field.name: field for field in dataclasses.fields(trl.SFTConfig)}["gradient_checkpointing"]
     kept: list[int] = []
 
-    class Watched(trl.SFTTrainer):  # type: ignore[misc]
+    class Watched(trl.SFTTrainer):
         def compute_loss(self, *arguments: Any, **options: Any) -> Any:
             before = recorder.live_bytes()
             loss = super().compute_loss(*arguments, **options)

@@ -39,7 +39,10 @@ DEFAULTS: Mapping[str, Any] = {
     "completion": 256,
     "vocab": 512,
 }
-SIZES = ({}, {"of": "forward", "growing": "prompt", "prompt": 256, "completion": 64, "vocab": 768})
+SIZES: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"of": "forward", "growing": "prompt", "prompt": 256, "completion": 64, "vocab": 768},
+)
 METRIC = "bytes_per_logit"
 
 

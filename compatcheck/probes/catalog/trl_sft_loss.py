@@ -34,7 +34,7 @@ DEFAULTS: Mapping[str, Any] = {
     "length": 640,
     "vocab": 512,
 }
-SIZES = ({}, {"of": "forward", "batch": 4, "length": 1280, "vocab": 768})
+SIZES: tuple[Mapping[str, Any], ...] = ({}, {"of": "forward", "batch": 4, "length": 1280, "vocab": 768})
 METRIC = "bytes_per_logit"
 
 

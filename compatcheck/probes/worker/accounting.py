@@ -17,8 +17,10 @@ def _plain_tensors(value: torch.Tensor) -> list[torch.Tensor]:
     if flatten is None or isinstance(value, torch.nn.Parameter):
         inner = getattr(value, "_local_tensor", None)
         return [value] if inner is None else [inner]
-    names, _ = flatten()
-    return [tensor for name in names for tensor in _plain_tensors(getattr(value, name))]
+    parts = [
+        getattr(value, name) for name in flatten()[0]
+    ]  # newer torch lists what is no tensor, the mesh of a DTensor, too
+    return [tensor for part in parts if isinstance(part, torch.Tensor) for tensor in _plain_tensors(part)]
 
 
 class StorageAccounting(TorchDispatchMode):

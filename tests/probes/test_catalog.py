@@ -1,0 +1,107 @@
+"""What every probe of the catalogue keeps to, and that what is stored is measured again the same."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from packaging.version import Version
+
+from compatcheck.core.measurement import Measurement
+from compatcheck.evidence.files import measurement_files, read_measurements
+from compatcheck.probes.backends import BACKENDS
+from compatcheck.probes.probe import find_probe, probe_names
+from compatcheck.probes.runner import make_task, run_tasks
+from compatcheck.probes.script import make_script
+from compatcheck.rules.vocabulary import vocabulary
+
+if TYPE_CHECKING:
+    from compatcheck.probes.environments.overlay import Overlays
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = probe_names()
+AGAIN = 3
+"""So many stored measurements are made again, other ones each time."""
+
+
+def test_there_are_at_least_25() -> None:
+    assert len(NAMES) >= 25
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_probe_says_what_it_measures_and_derives_it(name: str) -> None:
+    probe = find_probe(name)
+    assert probe.title.endswith((".", "?"))
+    assert len(probe.documentation) > 300, "the derivation is missing"
+    assert set(probe.module.BACKENDS) <= set(BACKENDS)
+    assert probe.module.ACCOUNTING in {"storages", "allocator"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_predictions_facts_and_sizes_fit_together(name: str) -> None:
+    probe = find_probe(name)
+    sizes: tuple[Any, ...] = ({}, *probe.module.SIZES)
+    for size in sizes:
+        parameters = probe.complete(size)
+        assert probe.module.METRIC in probe.module.predict(parameters)
+        assert probe.module.tolerance(parameters) >= 0
+        assert set(probe.module.facts(parameters)) <= set(vocabulary())
+    if "cpu" in probe.module.BACKENDS:
+        assert len(probe.module.SIZES) >= 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_probe_can_be_taken_out_as_one_file(name: str) -> None:
+    text = make_script(make_task(find_probe(name), {}))
+    compile(text, name, "exec")
+    assert "import compatcheck" not in text.replace("from compatcheck.probes.worker.recorder import Recorder", "")
+
+
+def stored() -> list[Measurement]:
+    """Return the measurements of today's probes that a CPU can make again."""
+    found = []
+    for name in NAMES:
+        folder = ROOT / "fixtures" / "measurements" / name
+        for file in measurement_files(str(folder)) if folder.exists() else ():
+            for one in read_measurements(file):
+                if (one.backend, one.status, one.probe_hash) == ("cpu", "ok", find_probe(name).hash):
+                    found.append(one)
+    return found
+
+
+@pytest.mark.versions
+@pytest.mark.ci
+def test_a_random_few_of_the_stored_measurements_come_out_the_same(overlays: Overlays) -> None:
+    chosen = random.sample(stored(), AGAIN)
+    for one in chosen:
+        packages = find_probe(one.probe).module.PACKAGES
+        requirements = [f"{name}=={one.versions[name]}" for name in packages if name in one.versions]
+        again: list[Measurement] = []
+        task = make_task(find_probe(one.probe), one.parameters, one.backend, one.accounting)
+        run_tasks([task], overlays.open(requirements), keep=lambda _, result, again=again: again.append(result))
+        assert again[0].status == "ok", (one.command, requirements, again[0].reason)
+        metric = find_probe(one.probe).module.METRIC
+        allowed = find_probe(one.probe).module.tolerance(one.parameters)
+        difference = abs((again[0].metric(metric) or 0) - (one.metric(metric) or 0))
+        assert difference <= allowed, (one.command, requirements, again[0].results, one.results)
+
+
+@pytest.mark.versions
+@pytest.mark.ci
+@pytest.mark.parametrize(("version", "verdict"), [("0.16.7", "bad"), ("0.16.8", "good")])
+def test_the_deepspeed_incident_comes_out(overlays: Overlays, version: str, verdict: str) -> None:
+    kept: list[Measurement] = []
+    probe = find_probe("zero3_release")
+    run_tasks([make_task(probe, {})], overlays.open([f"deepspeed=={version}"]), keep=lambda _, one: kept.append(one))
+    assert probe.judge(kept[0])[0] == verdict, kept[0].reason
+    if kept[0].accounting == "allocator" and verdict == "bad":
+        blocks = probe.module.facts(probe.complete({}))["model.parameters_in_blocks"]
+        assert kept[0].metric("alive_after_backward_bytes") == pytest.approx(2 * blocks, abs=64)
+
+
+def test_releases_of_stored_measurements_are_releases() -> None:
+    for one in stored():
+        for text in one.versions.values():
+            Version(text)
