@@ -82,6 +82,7 @@ def run_tasks(  # noqa: PLR0913 (all but two have a default)
     timeout_seconds: float = TIMEOUT_SECONDS,
     retries: int = 1,
     memory_fraction: float = MEMORY_FRACTION,
+    snapshots: str | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run tasks, as many in one process as can share one.
@@ -93,6 +94,7 @@ def run_tasks(  # noqa: PLR0913 (all but two have a default)
         timeout_seconds: time of one task.
         retries: how often a task is tried again after a hang or a kill.
         memory_fraction: share of a CUDA device that a probe may take.
+        snapshots: folder that a snapshot of the CUDA allocator, with its history, is written to for each task.
         cancelled: asked about ten times a second; True ends the process and raises.
 
     Raises:
@@ -102,6 +104,7 @@ def run_tasks(  # noqa: PLR0913 (all but two have a default)
         pending = [(task, retries) for task in batch]
         while pending:
             session = _Session([task for task, _ in pending], interpreter, timeout_seconds, memory_fraction, keep)
+            session.snapshots = snapshots
             session.run(cancelled)
             broken = session.broken
             left = pending[session.finished + (1 if broken is not None else 0) :]
@@ -140,6 +143,7 @@ class _Session:
         self.interpreter = interpreter
         self.timeout_seconds = timeout_seconds
         self.memory_fraction = memory_fraction
+        self.snapshots: str | None = None
         self.keep = keep
         self.finished = 0
         """How many tasks have a result."""
@@ -167,6 +171,7 @@ class _Session:
                 "world_size": first.world_size,
                 "timeout_seconds": self.timeout_seconds,
                 "memory_fraction": self.memory_fraction,
+                "snapshots": None if self.snapshots is None else os.path.abspath(self.snapshots),
                 "packages": list(self.interpreter.requested),
             }
             Path(request).write_text(json.dumps(data), encoding="utf-8")
