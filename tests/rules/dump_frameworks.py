@@ -2,7 +2,7 @@
 
 Nothing is imported: the files of the wheel or source archive are parsed. Written for ``fixtures/measurements/defaults``:
 
-    python tests/rules/dump_frameworks.py llamafactory 0.9.5
+    PYTHONPATH=. python tests/rules/dump_frameworks.py llamafactory 0.9.5
 """
 
 from __future__ import annotations
