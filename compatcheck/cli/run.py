@@ -183,8 +183,8 @@ def build_report(
     if findings:
         findings = [add_lines(finding) for finding in findings]
         path = store_path(os.environ)
-        if os.path.exists(path):
-            from compatcheck.matching.measured import add_measured  # noqa: PLC0415 (only with a store)
+        if os.path.exists(path) and any(finding.status == "affected" for finding in findings):
+            from compatcheck.matching.measured import add_measured  # noqa: PLC0415 (only with a store and a certain finding)
 
             measured, unread = add_measured(findings, rules, path)
             findings = list(measured)
