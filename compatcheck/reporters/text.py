@@ -77,6 +77,8 @@ class _Writer:
             if report.skipped or report.waiver_notes:
                 yield ""
         else:
+            counted = (entry for entry in report.skipped if entry.named or report.strict)
+            yield from (f"NOT READ {entry.source}: {entry.reason}" for entry in counted)
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
         yield from closing_lines(report, self.width)
 
