@@ -129,9 +129,16 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     for run in _group(found):
         nearest = _nearest(run.directory, roots)
         places = {document.source.path for document in run.documents} | {root.path for root in nearest}
-        places |= {_resolve(run.directory, name) for document in run.documents for _, name, _ in document.references}
-        if everything or any(os.path.realpath(place) in touched for place in places):
-            kept.append(run)
+        naming = [
+            any(_resolve(run.directory, name) in touched for _, name, _ in document.references)
+            for document in run.documents
+        ]
+        if everything or any(naming) or any(os.path.realpath(place) in touched for place in places):
+            documents = tuple(
+                document._replace(named=document.named or names)
+                for document, names in zip(run.documents, naming, strict=True)
+            )
+            kept.append(run._replace(documents=documents))
             wanted += [root for root in nearest if root not in wanted]
     subjects = tuple(_subjects(kept, wanted, shared))
     unread = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
