@@ -241,3 +241,57 @@ def test_a_broken_setup_py_is_named(text: str, capsys: pytest.CaptureFixture[str
     code, report = check(capsys, "broken")
     assert code == 3
     assert [entry["source"] for entry in report["skipped"]] == ["broken/setup.py:1"]
+
+
+def test_where_no_package_is_known_nothing_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bare").mkdir()
+    Path("bare/requirements.txt").touch()
+    for index in range(4):
+        Path(f"bare/run{index}").mkdir()
+        Path(f"bare/run{index}/ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    (Path("empty") / "lib/python3.11/site-packages").mkdir(parents=True)
+    Path("empty/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    for arguments in (
+        ("check", "bare"),
+        ("check", "bare/requirements.txt"),
+        ("check", "--training", "bare/run0/ds.json"),
+        ("env", "--prefix", "empty"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main([*arguments])
+        out = capsys.readouterr().out
+        assert caught.value.code == 3, arguments
+        assert "no known problem" not in out
+        assert "nothing was checked" in out.splitlines()[-1] + out.splitlines()[-2]
+
+
+@pytest.mark.parametrize("name", ["text", "json", "sarif", "junit", "markdown", "github"])
+def test_nothing_to_check_is_reported_to_programs_too(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bare").mkdir()
+    with pytest.raises(SystemExit) as caught:
+        main(["check", "bare", "--format", name, "--output", f"{name}:report"])
+    written = capsys.readouterr()
+    assert caught.value.code == 3
+    assert written.err.startswith("error: bare: no environment and no training configuration found")
+    report = Path("report").read_text()
+    assert "no environment and no training configuration found" in " ".join(report.split())
+    assert (written.out == "") is (name == "text")
+    if name in {"json", "sarif"}:
+        assert json.loads(written.out)
+
+
+def test_a_training_file_is_enough_to_check(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("facts.yaml").write_text(FACTS)
+    with pytest.raises(SystemExit) as caught:
+        main(["check", "--training", "facts.yaml", "-q", "--nodes", "2", "--gpu", "8xH100-80GB"])
+    assert caught.value.code == 1
+    assert RULE in capsys.readouterr().out
+
+
+def test_every_declared_fact_names_its_own_option(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--gpu", "8xH100-80GB")
+    sources = [
+        next(fact["source"] for fact in report["subjects"][0]["facts"] if fact["name"] == "hardware.nodes")
+        for report in (check(capsys, ".", *options)[1], check(capsys, ".", *options, "--nodes", "2")[1])
+    ]
+    assert sources == ["--gpu", "--nodes"]
