@@ -131,7 +131,7 @@ def read_nvml(timeout_seconds: float) -> Reading | None:
     thread.join(timeout_seconds)
     if result:
         return result[0]
-    reason = f"could not be read: no answer within {timeout_seconds:g} s"
+    reason = f"could not be read: no answer within {round(timeout_seconds, 2):g} s"
     return Reading(source, skipped=(Skipped(source, reason, _HINT),))
 
 
