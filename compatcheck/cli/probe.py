@@ -106,6 +106,11 @@ def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: 
 @click.option(
     "--output", metavar="FILE.jsonl", help="Add each measurement to this file, for `compatcheck evidence import`."
 )
+@click.option(
+    "--snapshots",
+    type=click.Path(file_okay=False),
+    help="On CUDA, write a snapshot of the allocator and its history for each measurement into this directory.",
+)
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def run_command(
     names: tuple[str, ...],
@@ -120,6 +125,7 @@ def run_command(
     fresh: bool,
     no_store: bool,
     output: str | None,
+    snapshots: str | None,
     format_name: str,
 ) -> int:
     """Run probes in one environment and compare what they measure with what is predicted.
@@ -160,7 +166,7 @@ def run_command(
             click.echo(format_measurement(measurement, predictions=predictions, metric=module.METRIC, verdict=verdict))
 
     try:
-        run_tasks(tasks, overlays.open(beside), keep=keep, timeout_seconds=timeout_seconds)
+        run_tasks(tasks, overlays.open(beside), keep=keep, timeout_seconds=timeout_seconds, snapshots=snapshots)
     finally:
         progress.close()
         # What an interrupt leaves is worth showing.

@@ -82,6 +82,7 @@ def run_tasks(  # noqa: PLR0913 (all but two have a default)
     timeout_seconds: float = TIMEOUT_SECONDS,
     retries: int = 1,
     memory_fraction: float = MEMORY_FRACTION,
+    snapshots: str | None = None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run tasks, as many in one process as can share one.
@@ -93,6 +94,7 @@ def run_tasks(  # noqa: PLR0913 (all but two have a default)
         timeout_seconds: time of one task.
         retries: how often a task is tried again after a hang or a kill.
         memory_fraction: share of a CUDA device that a probe may take.
+        snapshots: folder that a snapshot of the CUDA allocator, with its history, is written to for each task.
         cancelled: asked about ten times a second; True ends the process and raises.
 
     Raises:
@@ -102,6 +104,7 @@ def run_tasks(  # noqa: PLR0913 (all but two have a default)
         pending = [(task, retries) for task in batch]
         while pending:
             session = _Session([task for task, _ in pending], interpreter, timeout_seconds, memory_fraction, keep)
+            session.snapshots = snapshots
             session.run(cancelled)
             broken = session.broken
             left = pending[session.finished + (1 if broken is not None else 0) :]
@@ -140,6 +143,7 @@ class _Session:
         self.interpreter = interpreter
         self.timeout_seconds = timeout_seconds
         self.memory_fraction = memory_fraction
+        self.snapshots: str | None = None
         self.keep = keep
         self.finished = 0
         """How many tasks have a result."""
@@ -167,6 +171,7 @@ class _Session:
                 "world_size": first.world_size,
                 "timeout_seconds": self.timeout_seconds,
                 "memory_fraction": self.memory_fraction,
+                "snapshots": None if self.snapshots is None else os.path.abspath(self.snapshots),
                 "packages": list(self.interpreter.requested),
             }
             Path(request).write_text(json.dumps(data), encoding="utf-8")
@@ -193,6 +198,11 @@ class _Session:
             self.broken = self._measurement(
                 task, {"status": status, "reason": reason, "versions": self._versions(task), "device": "unknown"}
             )
+
+    def _requested(self) -> dict[str, str]:
+        """Return the releases that were asked for."""
+        known = self.interpreter.versions
+        return {name: known[name] for name in self.interpreter.requested if name in known}
 
     def _versions(self, task: Task) -> dict[str, str]:
         """Return the releases a task that never ended was about."""
@@ -251,19 +261,20 @@ class _Session:
             phases=tuple(self._phases.values()),
             results=dict(self._results),
             reason=redact(reason) if reason else None,
-            command=reproducing_command(task),
+            command=reproducing_command(task, self._requested()),
             time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
 
 
-def reproducing_command(task: Task) -> str:
-    """Return the command that runs a task again; the interpreter is the reader's own."""
+def reproducing_command(task: Task, releases: Mapping[str, str] | None = None) -> str:
+    """Return the command that runs a task again under the same releases; the interpreter is the reader's own."""
     changed = {name: value for name, value in task.parameters.items() if task.probe.module.DEFAULTS[name] != value}
     options = "".join(
         f" --param {name}={json.dumps(value) if not isinstance(value, str) else value}"
         for name, value in changed.items()
     )
-    return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}"
+    beside = "".join(f" --with {name}=={version}" for name, version in (releases or {}).items())
+    return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}{beside}"
 
 
 def explain_end(completed: Completed, *, began: bool) -> tuple[str, str]:

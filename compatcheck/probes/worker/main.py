@@ -17,7 +17,7 @@ from .ranks import launch
 from .recorder import Recorder, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 _REASON_LENGTH = 600
@@ -80,7 +80,8 @@ def _run_task(
             torch.set_num_threads(1)
         probe = _load(task["path"])
         with contextlib.ExitStack() as stack:
-            accounting = _enter_backend(stack, request)
+            name = os.path.splitext(os.path.basename(task["path"]))[0]
+            accounting = _enter_backend(stack, request, f"{name}-{task['key']}")
             recorder = Recorder(
                 backend=request["backend"],
                 accounting=accounting,
@@ -112,7 +113,7 @@ def _run_task(
     gc.collect()
 
 
-def _enter_backend(stack: contextlib.ExitStack, request: dict[str, Any]) -> Any:
+def _enter_backend(stack: contextlib.ExitStack, request: dict[str, Any], name: str) -> Any:
     """Enter what the back end needs and return its accounting."""
     from .accounting import AllocatorAccounting, CudaAccounting, StorageAccounting
 
@@ -123,6 +124,8 @@ def _enter_backend(stack: contextlib.ExitStack, request: dict[str, Any]) -> Any:
             message = "torch sees no CUDA device"
             raise UnsupportedError(message)
         torch.cuda.set_per_process_memory_fraction(request["memory_fraction"])
+        if request.get("snapshots"):
+            stack.enter_context(_snapshot(request["snapshots"], name))
         return stack.enter_context(CudaAccounting())
     if request["backend"] == "fake":
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -132,6 +135,20 @@ def _enter_backend(stack: contextlib.ExitStack, request: dict[str, Any]) -> Any:
     if request["accounting"] == "allocator":
         return stack.enter_context(AllocatorAccounting())
     return stack.enter_context(StorageAccounting())
+
+
+@contextlib.contextmanager
+def _snapshot(folder: str, name: str) -> Iterator[None]:
+    """Record what the caching allocator does, and write it in the format of torch's memory viewer."""
+    import torch
+
+    torch.cuda.memory._record_memory_history(max_entries=1_000_000)
+    try:
+        yield
+    finally:
+        os.makedirs(folder, exist_ok=True)
+        torch.cuda.memory._dump_snapshot(os.path.join(folder, f"{name}.pickle"))
+        torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def _load(path: str) -> ModuleType:
