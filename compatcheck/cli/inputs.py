@@ -305,8 +305,8 @@ def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
 
         hardware = parse_gpu(request.gpu, source=place("gpu"))
         nodes = request.nodes if request.nodes is not None else 1 if hardware.gpus_per_node else None
-        nodes_source = None if request.nodes is None else place("nodes")
-        declared.append((hardware._replace(nodes=nodes, nodes_source=nodes_source), True))
+        sources = hardware.sources if request.nodes is None else {**hardware.sources, "nodes": place("nodes")}
+        declared.append((hardware._replace(nodes=nodes, sources=sources), True))
     elif request.nodes is not None:
         declared.append((Hardware(place("nodes"), nodes=request.nodes), True))
     if request.driver is not None:

@@ -20,8 +20,6 @@ class Hardware(NamedTuple):
     """Streaming multiprocessors of one device."""
     gpus_per_node: int | None = None
     nodes: int | None = None
-    nodes_source: Source | None = None
-    """Where the number of nodes stands when that is another place."""
     driver: str | None = None
     """Driver version, ``550.54.15``."""
     host_memory_bytes: int | None = None

@@ -180,14 +180,9 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
     ):
         value = getattr(device, name)
         if value is not None:
-<<<<<<< HEAD
             source = device.sources.get(name, device.source)
             standing = LOOKED_UP if name in device.catalogued else rank
             claims.setdefault(f"hardware.{name}", []).append(Claim(standing, "hardware", value, source))
-=======
-            place = (device.nodes_source if name == "nodes" else None) or device.source
-            claims.setdefault(f"hardware.{name}", []).append(Claim(rank, "hardware", value, place))
->>>>>>> mend-cli
     if rank == DECLARED and device.gpus_per_node and device.nodes:
         ranks = device.gpus_per_node * device.nodes
         claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
