@@ -41,7 +41,9 @@ def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None]:
     framework = scope.facts.get("training.framework")
     for name, value in target.items():
         key = _key_of(name, scope)
-        if key is not None:
+        if key is not None and isinstance(value, str):
+            words.append(f"{name} to {value} (key {key})")  # the program may have a word of its own for the value
+        elif key is not None:
             words.append(f"{key} to {_word(value)} ({name})")
         elif framework is None:
             words.append(f"{name} to {_word(value)}")

@@ -164,6 +164,12 @@ REENTRANT_IN_WORDS = "set training.use_reentrant (reentrant variant of activatio
             LIGER,
             "set enable_liger_kernel to true (training.use_liger_kernel)",
         ),
+        (
+            "axolotl",
+            {"axolotl": "0.9.0", "transformers": "4.51.3"},
+            {"training.optimizer_implementation": "for_loop"},
+            "set training.optimizer_implementation to for_loop (key optimizer)",
+        ),
         ("llamafactory", {"llamafactory": "0.9.1"}, REENTRANT, REENTRANT_IN_WORDS),
         ("llamafactory", {"llamafactory": "0.9.3"}, REENTRANT, "set use_reentrant_gc to true (training.use_reentrant)"),
         ("openrlhf", {"openrlhf": "0.6.1"}, LIGER, IN_WORDS),
