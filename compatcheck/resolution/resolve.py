@@ -9,7 +9,12 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
+<<<<<<< HEAD
 from compatcheck.resolution.merge import DECLARED, INSTALLED, LOOKED_UP, MEASURED, SETTING, Claim, claims_of, merge
+=======
+from compatcheck.resolution.known_keys import drop_unknown_keys
+from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
+>>>>>>> mend-rules
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
 
@@ -50,6 +55,7 @@ def resolve(
         hardware: devices, each with whether it was declared (``--gpu``) and not measured.
         settings: ``--set`` values by fact.
     """
+    documents = drop_unknown_keys(documents, FactScope({}, environment, rules))
     claims = claims_of(documents)
     for name, (value, source) in (settings or {}).items():
         claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
@@ -82,7 +88,7 @@ def resolve(
         id=subject_id,
         environment=environment,
         roles={TRAIN: Facts(facts)},
-        documents=tuple(documents),
+        documents=documents,
         conflicts=(*merged.conflicts, *_contradictions(environment)),
         unresolved=pending,
         unread=tuple(

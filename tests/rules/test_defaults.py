@@ -338,7 +338,10 @@ def test_rows_name_only_keys_that_the_release_has(path: Path) -> None:
 def test_rows_are_well_formed(path: Path) -> None:
     document = load(path)
     terms = vocabulary()
-    assert {"reader", "package", "rows"} <= set(document) <= {"reader", "package", "rows", "inherits"}
+    assert {"reader", "package", "rows"} <= set(document) <= {"reader", "package", "rows", "inherits", "keys"}
+    for ranges in document.get("keys", {}).values():
+        for specifier in ranges.values():
+            SpecifierSet(specifier)
     for row in document["rows"]:
         assert set(row) <= COLUMNS, row
         assert {"fact", "key", "affected", "source"} <= set(row), row
