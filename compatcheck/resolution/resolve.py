@@ -9,12 +9,8 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
-<<<<<<< HEAD
-from compatcheck.resolution.merge import DECLARED, INSTALLED, LOOKED_UP, MEASURED, SETTING, Claim, claims_of, merge
-=======
 from compatcheck.resolution.known_keys import drop_unknown_keys
-from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
->>>>>>> mend-rules
+from compatcheck.resolution.merge import DECLARED, INSTALLED, LOOKED_UP, MEASURED, SETTING, Claim, claims_of, merge
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
 
