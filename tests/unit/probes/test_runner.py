@@ -211,10 +211,15 @@ def _alive(pid):
 
 
 def test_an_interrupt_ends_the_process(probe, interpreter):
+    # A shell switches interrupts off for what it starts in the background.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        run(probe, interpreter, "hang")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(probe, interpreter, "hang")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interpreter_that_cannot_start_is_a_reason(probe, tmp_path):
