@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from compatcheck.core.document import Document
+from compatcheck.core.document import Document, Statement
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import CompatcheckError, InputError, UsageError
 from compatcheck.core.facts import Value
@@ -59,6 +59,10 @@ class Shared(NamedTuple):
     skipped: tuple[Skipped, ...]
     variables: Mapping[str, str] | None
     """Declared variables (``--env-file``)."""
+    model: Document | None = None
+    """What ``--model`` names, in place of every other model."""
+    model_unread: bool = False
+    """Whether ``--model`` could not be read: then no other model stands in for it."""
 
 
 def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
@@ -124,6 +128,8 @@ def build_subject(
     """Resolve one subject from its own inputs and the shared ones."""
     from compatcheck.resolution.resolve import resolve  # noqa: PLC0415 (beside its use)
 
+    if shared.model is not None or shared.model_unread:
+        documents = (*leave_out_models(documents, facts=shared.model is None), *filter(None, [shared.model]))
     if documents:
         from compatcheck.configs.recognise import follow_references  # noqa: PLC0415 (only with configurations)
 
@@ -137,6 +143,28 @@ def build_subject(
         documents=documents,
         hardware=shared.hardware,
         settings=shared.settings,
+    )
+
+
+def leave_out_models(documents: Iterable[Document], *, facts: bool) -> tuple[Document, ...]:
+    """Leave out the models of documents, for the person named another one.
+
+    Args:
+        documents: of one subject.
+        facts: whether to leave out, too, what facts files say themselves about which model it is.
+    """
+    from compatcheck.configs.model import OWN_FACTS  # noqa: PLC0415 (only with --model)
+
+    def is_kept(document: Document, statement: Statement) -> bool:
+        return not facts or document.reader != "native" or statement.fact not in OWN_FACTS
+
+    return tuple(
+        document._replace(
+            statements=tuple(statement for statement in document.statements if is_kept(document, statement)),
+            references=tuple(reference for reference in document.references if reference[0] != "model"),
+        )
+        for document in documents
+        if document.reader != "model"
     )
 
 
@@ -166,13 +194,14 @@ def _read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -
         except InputError as error:
             skipped.append(as_skipped(error, path))
             continue
-        documents.extend(name_skipped(reading[0]))
+        documents.extend(mark_named(reading[0]))
         environments.extend(reading[1])
+    named_model = None
     if request.model is not None:
         try:
             from compatcheck.configs import model  # noqa: PLC0415 (only with a model)
 
-            documents.extend(name_skipped((model.read(request.model, rules, environ),)))
+            (named_model,) = mark_named((model.read(request.model, rules, environ),))
         except InputError as error:
             skipped.append(as_skipped(error, "--model"))
     variables = None
@@ -192,6 +221,8 @@ def _read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -
         settings={**parse_settings(request.run_settings, request.sources), **parse_settings(request.settings)},
         skipped=tuple(skipped),
         variables=variables,
+        model=named_model,
+        model_unread=request.model is not None and named_model is None,
     )
 
 
@@ -204,12 +235,10 @@ def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...
     return reading.documents, () if reading.environment is None else (reading.environment,)
 
 
-def name_skipped(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """Mark the unreadable parts of files the person named: what was not understood must not pass as checked."""
+def mark_named(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Mark files the person named, and their unreadable parts: what was not understood must not pass as checked."""
     return tuple(
-        document._replace(skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
-        if document.skipped
-        else document
+        document._replace(named=True, skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
         for document in documents
     )
 
@@ -276,7 +305,8 @@ def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
 
         hardware = parse_gpu(request.gpu, source=place("gpu"))
         nodes = request.nodes if request.nodes is not None else 1 if hardware.gpus_per_node else None
-        declared.append((hardware._replace(nodes=nodes), True))
+        sources = hardware.sources if request.nodes is None else {**hardware.sources, "nodes": place("nodes")}
+        declared.append((hardware._replace(nodes=nodes, sources=sources), True))
     elif request.nodes is not None:
         declared.append((Hardware(place("nodes"), nodes=request.nodes), True))
     if request.driver is not None:

@@ -11,8 +11,8 @@ from compatcheck.cli.inputs import (
     Shared,
     as_skipped,
     build_subject,
+    mark_named,
     merge_environments,
-    name_skipped,
     with_variables,
 )
 from compatcheck.collectors.recognise import recognise, recognise_content, walk
@@ -95,10 +95,12 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         )
     if request.python is not None or request.prefix is not None:
         subjects = [_over_installed(subject, request, shared) for subject in subjects]
-    if not subjects and shared.documents:
+    if not subjects and (shared.documents or shared.model):
         subjects.append(build_subject("command line", None, shared.documents, shared))
     if not subjects and not any(entry.named for entry in skipped):
-        if skipped and request.paths == (DASH,):
+        if skipped and request.paths != (DASH,):
+            return Gathered((), tuple(skipped))
+        if skipped:
             raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
@@ -114,21 +116,29 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     """Read what belongs to the files a commit touches: runs that one of them is part of, with the locks they pair with.
 
     The working directory is walked, so that the outcome does not depend on which half of a run a commit holds; a policy
-    belongs to everything. Files that are no input are passed over, and finding none is no error.
+    belongs to everything. Files that are no input are passed over, and finding none is no error; an input among the touched
+    files that cannot be read is one the person named.
     """
     touched = {os.path.realpath(path) for path in request.paths}
     everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
     skipped: list[Skipped] = []
-    found = list(_walk(os.curdir, skipped)) if touched else []
+    found = list(_walk(os.curdir, skipped, lambda file: os.path.realpath(file) in touched)) if touched else []
     roots = [item for item in found if item.is_root]
     kept: list[Run] = []
     wanted = [root for root in roots if everything or os.path.realpath(root.path) in touched]
     for run in _group(found):
         nearest = _nearest(run.directory, roots)
         places = {document.source.path for document in run.documents} | {root.path for root in nearest}
-        places |= {_resolve(run.directory, name) for document in run.documents for _, name, _ in document.references}
-        if everything or any(os.path.realpath(place) in touched for place in places):
-            kept.append(run)
+        naming = [
+            any(_resolve(run.directory, name) in touched for _, name, _ in document.references)
+            for document in run.documents
+        ]
+        if everything or any(naming) or any(os.path.realpath(place) in touched for place in places):
+            documents = tuple(
+                document._replace(named=document.named or names)
+                for document, names in zip(run.documents, naming, strict=True)
+            )
+            kept.append(run._replace(documents=documents))
             wanted += [root for root in nearest if root not in wanted]
     subjects = tuple(_subjects(kept, wanted, shared))
     unread = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
@@ -146,7 +156,19 @@ def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subje
     return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))
 
 
-def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
+def _nothing(_: str) -> bool:
+    return False
+
+
+def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _nothing) -> Iterator[Found]:
+    """Read what a directory holds.
+
+    Args:
+        path: the directory.
+        skipped: takes what could not be read.
+        is_named: tells which of its files the person named.
+    """
+
     def note(error: OSError, directory: str) -> None:
         reason = f"directory could not be listed: {error.strerror}"
         skipped.append(Skipped(Source(directory), reason, "run as a user who may read it", named=directory == path))
@@ -157,8 +179,10 @@ def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
         try:
             if kind is not None:
                 environment = _read_environment(file, kind)
-                unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
-                environment = environment._replace(skipped=unnamed)
+                # What a setup.py computes cannot be written otherwise there, so it fails no commit.
+                if kind == "setup_py" or not is_named(file):
+                    unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
+                    environment = environment._replace(skipped=unnamed)
                 if environment.packages:
                     yield Found(file, (), environment, is_root=True, kind=kind)
                 else:
@@ -166,11 +190,12 @@ def _walk(path: str, skipped: list[Skipped]) -> Iterator[Found]:
             elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 reading = read_configuration(file, named=False)
                 if reading is not None:
-                    yield Found(file, reading.documents, reading.environment)
+                    documents = mark_named(reading.documents) if is_named(file) else reading.documents
+                    yield Found(file, documents, reading.environment)
         except InputError as error:
-            skipped.append(as_skipped(error, file)._replace(named=False))
+            skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
         except OSError as error:
-            skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}"))
+            skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
 
 
 def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
@@ -202,7 +227,7 @@ def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Fo
             return
         reading = read_configuration(path, named=True)
         if reading is not None:
-            yield Found(path, name_skipped(reading.documents), reading.environment)
+            yield Found(path, mark_named(reading.documents), reading.environment)
     except InputError as error:
         skipped.append(as_skipped(error, path))
 

@@ -112,7 +112,9 @@ def make_plan(given: Mapping[str, Any], *, files: bool) -> Plan:
     chosen = [runs[name] for name in names]
     if files and not names and not request.paths:
         chosen = list(runs.values())
-        if not chosen and not request.hook:
+        if not chosen and request.training and not request.hook:
+            request = request._replace(paths=request.training, training=())
+        elif not chosen and not request.hook:
             msg = "nothing to check"
             raise UsageError(msg, hint="name files or directories, or write runs into the policy")
     narrowed = bool(given.get("select") or given.get("ignore") or request.hook)

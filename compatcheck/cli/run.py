@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
+from compatcheck.cli.inputs import Gathered
 from compatcheck.cli.policy import Plan, gather_all
 from compatcheck.core.errors import (
     EXIT_CLEAN,
     EXIT_FINDINGS,
     EXIT_NOTHING_TO_CHECK,
     EXIT_UNREADABLE_INPUT,
+    NothingToCheckError,
     RuleError,
     UsageError,
 )
@@ -25,7 +27,6 @@ from compatcheck.matching.engine import match
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from compatcheck.cli.inputs import Gathered
     from compatcheck.core.policy import Policy
     from compatcheck.core.source import Skipped, Source
     from compatcheck.matching.waivers import Waivers
@@ -86,7 +87,12 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     require_selection(checks, rules, plan.policy)
     threshold = parse_threshold(checks.fail_on)
     hook = any(request.hook for request in plan.requests)
-    gathered = gather_all(plan, rules, os.environ)
+    try:
+        gathered = gather_all(plan, rules, os.environ)
+    except NothingToCheckError as error:
+        report = describe_nothing(error, rules, checks, threshold)
+        write_reports(report._replace(seconds=time.perf_counter() - started), output, targets, to_person=False)
+        raise
     waivers = open_waivers(plan, checks, rules)
     report = build_report(gathered, rules, checks, threshold, waivers)
     report = report._replace(
@@ -183,8 +189,8 @@ def build_report(
     if findings:
         findings = [add_lines(finding) for finding in findings]
         path = store_path(os.environ)
-        if os.path.exists(path):
-            from compatcheck.matching.measured import add_measured  # noqa: PLC0415 (only with a store)
+        if os.path.exists(path) and any(finding.status == "affected" for finding in findings):
+            from compatcheck.matching.measured import add_measured  # noqa: PLC0415 (only with a store and a certain finding)
 
             measured, unread = add_measured(findings, rules, path)
             findings = list(measured)
@@ -206,6 +212,15 @@ def build_report(
     )
 
 
+def describe_nothing(error: NothingToCheckError, rules: RuleSet, checks: Checks, threshold: Threshold) -> Report:
+    """Describe, for programs that read reports, a run that found nothing to check."""
+    from compatcheck.core.source import Skipped, Source  # noqa: PLC0415 (only on the way to an error)
+
+    report = build_report(Gathered((), ()), rules, checks, threshold)
+    skipped = Skipped(error.source or Source("command line"), error.message, error.hint)
+    return report._replace(skipped=place_skipped((skipped,)), exit_code=error.exit_code)
+
+
 def mark_failing(finding: Finding, subjects: Sequence[Subject], threshold: Threshold, *, strict: bool) -> Finding:
     """Mark a finding that counts against ``--fail-on``."""
     counts = finding.suppressed is None and (strict or finding.status == "affected")
@@ -219,9 +234,14 @@ def judge(findings: Sequence[Finding], skipped: Sequence[Skipped], subjects: Seq
         return EXIT_FINDINGS
     if any(entry.named or strict for entry in skipped):
         return EXIT_UNREADABLE_INPUT
-    if not any(holds_something(subject) for subject in subjects):
+    if not findings and not any(holds_packages(subject) for subject in subjects):
         return EXIT_NOTHING_TO_CHECK
     return EXIT_CLEAN
+
+
+def holds_packages(subject: Subject) -> bool:
+    """Tell whether rules could be checked on a subject: every rule is about a package."""
+    return subject.environment is not None and bool(subject.environment.packages)
 
 
 def holds_something(subject: Subject) -> bool:
@@ -345,8 +365,16 @@ def parse_outputs(texts: Sequence[str]) -> list[tuple[str, str]]:
     return targets
 
 
-def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, str]]) -> None:
+def write_reports(
+    report: Report, output: Output, targets: Sequence[tuple[str, str]], *, to_person: bool = True
+) -> None:
     """Write the report to standard output and to every ``--output`` file.
+
+    Args:
+        report: the report.
+        output: formats.
+        targets: formats and files.
+        to_person: whether to write text to standard output; an error that follows says it all.
 
     Raises:
         UsageError: a file cannot be written.
@@ -363,7 +391,8 @@ def write_reports(report: Report, output: Output, targets: Sequence[tuple[str, s
         )
     else:
         text = reporter(output.format_name)(report, output)
-    sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
+    if to_person or output.format_name != "text":
+        sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
     failed = []
     for name, path in targets:
         content = printable(reporter(name)(report, output).rstrip("\n") + "\n", "utf-8")

@@ -24,7 +24,12 @@ _DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/nvidia0"
 _NAME = r"[ -~]*[A-Za-z][ -~]+"
 """What a device can be called: noise on the pipe is no device."""
 _HINT = "declare the devices: --gpu 8xH100-80GB"
-_UNKNOWN = frozenset({"", "n/a", "[n/a]", "[not supported]", "[unknown error]", "err!", "[gpu is lost]", "none"})
+_UNKNOWN = frozenset({"", "n/a", "err!", "none"})
+"""Cells without a value; so is everything in brackets: ``[N/A]``, ``[Not Supported]``, ``[Not Found]``."""
+_SMALLEST, _LARGEST = 128 * MIB, 4096 * GIB
+"""Memory no device has less of, or more: whatever lies outside is a wrong answer."""
+_CAPABILITY = r"[1-9]\d?\.\d"
+_DRIVER = r"\d{2,4}(\.\d+)+"
 
 
 class Device(NamedTuple):
@@ -46,6 +51,10 @@ class Reading(NamedTuple):
     devices: tuple[Device, ...] = ()
     driver: str | None = None
     skipped: tuple[Skipped, ...] = ()
+    listing: Source | None = None
+    """What listed MIG instances, when that is another tool or call."""
+    unread: bool = False
+    """Whether devices are cut into instances that could not be listed: neither their number nor their memory is known."""
 
 
 def collect_hardware(environ: Mapping[str, str] | None = None, *, root: str = "/") -> Hardware:
@@ -56,31 +65,39 @@ def collect_hardware(environ: Mapping[str, str] | None = None, *, root: str = "/
         root: where ``proc``, ``dev`` and ``sys`` lie, for tests.
     """
     environ = os.environ if environ is None else environ
-    host = read_host_memory(root)
+    memory = read_host_memory(root)
+    host, sources = (None, {}) if memory is None else (memory[0], {"host_memory_bytes": memory[1]})
+    here = Source("this machine")
     tool = find_nvidia_smi(environ, root)
     if tool is None and not any(os.path.exists(os.path.join(root, path[1:])) for path in _DRIVER_FILES):
-        return Hardware(Source("this machine"), host_memory_bytes=host, skipped=_other_vendors(root))
+        return Hardware(here, host_memory_bytes=host, skipped=_other_vendors(root), sources=sources)
     deadline = time.monotonic() + BUDGET_SECONDS
     skipped: list[Skipped] = []
     reading = read_nvml(min(_NVML_SECONDS, BUDGET_SECONDS))
     if reading is None or not (reading.devices or reading.driver):
         if reading is not None:
             skipped += reading.skipped
-        reading = None
-        if tool is not None:
-            reading = read_nvidia_smi(tool, deadline, environ)
-            skipped += reading.skipped
-    else:
+        reading = read_nvidia_smi(tool, deadline, environ) if tool is not None else None
+    if reading is not None and any(device.mig for device in reading.devices):
+        reading = _with_mig(reading, tool, deadline, environ)
+    if reading is not None:
         skipped += reading.skipped
-    driver = (reading.driver if reading is not None else None) or read_driver_version(root)
+    driver = reading.driver if reading is not None else None
+    if driver is None and (version := read_driver_version(root)) is not None:
+        driver, sources["driver"] = version
     if reading is None or not reading.devices:
-        source = reading.source if reading is not None else Source("this machine")
         if not skipped:
             where = Source(os.path.join(root, "proc/driver/nvidia"))
             skipped.append(Skipped(where, "devices could not be read: nvidia-smi and NVML are not there", _HINT))
-        return Hardware(source, driver=driver, host_memory_bytes=host, skipped=tuple(skipped))
+        source = reading.source if reading is not None else here
+        return Hardware(source, driver=driver, host_memory_bytes=host, skipped=tuple(skipped), sources=sources)
     hardware, remarks = _summarise(reading)
-    return hardware._replace(driver=driver, host_memory_bytes=host, skipped=(*skipped, *remarks))
+    return hardware._replace(
+        driver=driver,
+        host_memory_bytes=host,
+        skipped=(*skipped, *remarks),
+        sources={**hardware.sources, **sources},
+    )
 
 
 def find_nvidia_smi(environ: Mapping[str, str], root: str = "/") -> str | None:
@@ -114,7 +131,7 @@ def read_nvml(timeout_seconds: float) -> Reading | None:
     thread.join(timeout_seconds)
     if result:
         return result[0]
-    reason = f"could not be read: no answer within {timeout_seconds:g} s"
+    reason = f"could not be read: no answer within {round(timeout_seconds, 2):g} s"
     return Reading(source, skipped=(Skipped(source, reason, _HINT),))
 
 
@@ -133,28 +150,69 @@ def _query_nvml(nvml: object, source: Source) -> Reading:
     except Exception as error:  # noqa: BLE001 (as above)
         return Reading(source, skipped=(Skipped(source, f"could not be read: {error}", _HINT),))
     devices = []
+    checks = _Checks(source)
     for index in range(count):
         handle = ask("nvmlDeviceGetHandleByIndex", index)
         name = _text(ask("nvmlDeviceGetName", handle))
+        if name is None or not _is_name(name):
+            checks.say(f"name of device {index} could not be read: {name!r}")
+            continue
         memory = getattr(ask("nvmlDeviceGetMemoryInfo", handle), "total", None)
         capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
+        dotted = f"{capability[0]}.{capability[1]}" if isinstance(capability, tuple | list) else None
         mig = ask("nvmlDeviceGetMigMode", handle)
         link = ask("nvmlDeviceGetNvLinkState", handle, 0)
         devices.append(
             Device(
-                name or "",
-                int(memory) if isinstance(memory, int) else None,
-                float(f"{capability[0]}.{capability[1]}") if isinstance(capability, tuple | list) else None,
+                name,
+                checks.memory(name, str(memory) if memory is not None else None, 1),
+                checks.capability(name, dotted),
                 None,
                 bool(mig[0]) if isinstance(mig, tuple | list) else False,
                 bool(link) if link is not None else None,
             )
         )
-    driver = _text(ask("nvmlSystemGetDriverVersion"))
+    driver = checks.driver(_text(ask("nvmlSystemGetDriverVersion")))
     ask("nvmlShutdown")
-    if not devices:
-        return Reading(source, (), driver, (Skipped(source, "NVML lists no device", _HINT),))
-    return Reading(source, tuple(devices), driver)
+    if not count:
+        checks.say("NVML lists no device")
+    return Reading(source, tuple(devices), driver, tuple(checks.skipped))
+
+
+class _Checks:
+    """Keep an answer that a device can give; say "could not be read" of any other, once for equal words."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.skipped: list[Skipped] = []
+
+    def say(self, reason: str) -> None:
+        entry = Skipped(self.source, reason, _HINT)
+        if entry not in self.skipped:
+            self.skipped.append(entry)
+
+    def memory(self, name: str, text: str | None, unit: int) -> int | None:
+        """Return memory in bytes of a number of ``unit`` bytes; missing memory is said as well."""
+        if text is not None and re.fullmatch(r"\d{1,18}(\.\d+)?", text):
+            size = int(float(text) * unit)
+            if _SMALLEST <= size <= _LARGEST:
+                return size
+        self.say(f"memory of {name} could not be read: {text!r}")
+        return None
+
+    def capability(self, name: str, text: str | None) -> float | None:
+        if text is None:
+            return None
+        if re.fullmatch(_CAPABILITY, text):
+            return float(text)
+        self.say(f"compute capability of {name} could not be read: {text!r}")
+        return None
+
+    def driver(self, text: str | None) -> str | None:
+        if text is None or re.fullmatch(_DRIVER, text):
+            return text
+        self.say(f"driver version could not be read: {text!r}")
+        return None
 
 
 def _text(value: object) -> str | None:
@@ -182,58 +240,57 @@ def read_nvidia_smi(tool: str, deadline: float, environ: Mapping[str, str]) -> R
     if not completed.succeeded:
         reason = f"could not be read: {completed.describe()}"
         return Reading(source, skipped=(Skipped(source, reason, "run nvidia-smi to see why, or " + _HINT),))
-    reading = parse_nvidia_smi(completed.output, fields, source)
-    if any(device.mig for device in reading.devices):
-        left = max(deadline - time.monotonic(), 0.1)
-        return _with_mig(reading, run([tool, "-L"], timeout_seconds=left, environ=environ).output)
-    return reading
+    return parse_nvidia_smi(completed.output, fields, source)
 
 
 def parse_nvidia_smi(text: str, fields: tuple[str, ...], source: Source) -> Reading:
     """Parse the lines of ``--query-gpu`` in ``csv,noheader,nounits``; another shape is reported, not guessed."""
     devices = []
     driver = None
-    skipped: list[Skipped] = []
+    checks = _Checks(source)
+    odd = False
     for line in text.splitlines():
         if not line.strip():
             continue
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != len(fields) or not re.fullmatch(_NAME, cells[0]) or not _known(cells[0]):
-            if not skipped:
-                skipped.append(Skipped(source, f"could not be read: unexpected line {line.strip()[:80]!r}", _HINT))
+        if len(cells) != len(fields) or not _is_name(cells[0]):
+            if not odd:
+                checks.say(f"could not be read: unexpected line {line.strip()[:80]!r}")
+            odd = True
             continue
+        name = cells[0]
         row = {field: cell for field, cell in zip(fields, cells, strict=True) if _known(cell)}
-        memory = _number(row.get("memory.total"))
-        if memory is None:
-            skipped.append(Skipped(source, f"memory of {cells[0]} could not be read: {cells[1]!r}", _HINT))
-        version = row.get("driver_version")
-        if version is not None and re.fullmatch(r"\d+(\.\d+)+", version):
-            driver = version
+        driver = checks.driver(row.get("driver_version")) or driver
         mig = row.get("mig.mode.current", "").lower() == "enabled"
-        devices.append(
-            Device(
-                cells[0], int(memory * MIB) if memory is not None else None, _number(row.get("compute_cap")), mig=mig
-            )
-        )
-    if not devices and not skipped:
-        skipped.append(Skipped(source, "could not be read: nvidia-smi printed nothing", _HINT))
-    return Reading(source, tuple(devices), driver, tuple(skipped))
+        memory = checks.memory(name, cells[1], MIB)
+        devices.append(Device(name, memory, checks.capability(name, row.get("compute_cap")), mig=mig))
+    if not devices and not checks.skipped:
+        checks.say("could not be read: nvidia-smi printed nothing")
+    return Reading(source, tuple(devices), driver, tuple(checks.skipped))
 
 
 def _known(cell: str) -> bool:
-    return cell.lower() not in _UNKNOWN
+    return cell.lower() not in _UNKNOWN and re.fullmatch(r"\[.*\]", cell) is None
 
 
-def _number(cell: str | None) -> float | None:
-    try:
-        number = float(cell) if cell is not None else None
-    except ValueError:
-        return None
-    return number if number is not None and 0 < number < 2**40 else None
+def _is_name(text: str) -> bool:
+    return _known(text) and re.fullmatch(_NAME, text) is not None
 
 
-def _with_mig(reading: Reading, listing: str) -> Reading:
-    """Replace devices that are cut up by their MIG instances, as ``nvidia-smi -L`` lists them."""
+def _with_mig(reading: Reading, tool: str | None, deadline: float, environ: Mapping[str, str]) -> Reading:
+    """Replace devices that are cut up by their MIG instances, as ``nvidia-smi -L`` lists them.
+
+    Where they cannot be listed, the device keeps its name and loses its memory: what a job can use is not known.
+    """
+    from compatcheck.core.process import run  # noqa: PLC0415 (only where there is a driver)
+
+    source = Source("nvidia-smi -L")
+    listing, why = "", "nvidia-smi is not there"
+    if tool is not None:
+        left = max(deadline - time.monotonic(), 0.1)
+        completed = run([tool, "-L"], timeout_seconds=left, environ=environ)
+        listing = completed.output if completed.succeeded else ""
+        why = "it lists none" if completed.succeeded else completed.describe()
     instances = []
     parent = ""
     for line in listing.splitlines():
@@ -247,11 +304,12 @@ def _with_mig(reading: Reading, listing: str) -> Reading:
             instances.append(Device(f"{parent} MIG {instance[1]}", memory, mig=True))
     whole = [device for device in reading.devices if not device.mig]
     remark = "MIG is on: its instances are the devices, with their nominal memory"
-    if not instances:
-        remark = "MIG is on and no instance could be listed: what a job can use is not known"
+    unread = not instances
+    if unread:
+        remark = f"MIG is on and the MIG instances could not be read: {why}; what a job can use is not known"
         instances = [device._replace(memory_bytes=None) for device in reading.devices if device.mig]
-    skipped = (*reading.skipped, Skipped(reading.source, remark, _HINT))
-    return reading._replace(devices=(*whole, *instances), skipped=skipped)
+    skipped = (*reading.skipped, Skipped(source, remark, _HINT))
+    return reading._replace(devices=(*whole, *instances), skipped=skipped, listing=source, unread=unread)
 
 
 def _summarise(reading: Reading) -> tuple[Hardware, list[Skipped]]:
@@ -262,6 +320,9 @@ def _summarise(reading: Reading) -> tuple[Hardware, list[Skipped]]:
     remarks = []
     devices = reading.devices
     names = sorted({device.name for device in devices})
+    if reading.unread:
+        # an instance of unknown size is where a job runs out first
+        devices = tuple(device for device in devices if device.mig)
     smallest = min(devices, key=lambda device: device.memory_bytes if device.memory_bytes is not None else 2**62)
     if len(names) > 1:
         remarks.append(
@@ -274,46 +335,52 @@ def _summarise(reading: Reading) -> tuple[Hardware, list[Skipped]]:
     except CompatcheckError:
         found = []
     gpu = found[0] if len(found) == 1 and not smallest.mig else None
-    memory = smallest.memory_bytes
-    if memory is None and gpu is not None:
-        memory = gpu.memory_bytes
-    capability = smallest.compute_capability
-    if capability is None and gpu is not None:
-        capability = gpu.compute_capability
-    nvlink = smallest.nvlink
-    if nvlink is None and gpu is not None:
-        nvlink = gpu.nvlink
     hardware = Hardware(
         reading.source,
         gpu.name if gpu is not None else smallest.name or None,
-        memory,
-        capability,
-        smallest.multiprocessors or (gpu.multiprocessors if gpu is not None else None),
-        len(devices),
-        nvlink=nvlink,
+        smallest.memory_bytes,
+        smallest.compute_capability,
+        smallest.multiprocessors,
+        len(reading.devices) if not reading.unread else None,
+        nvlink=smallest.nvlink,
     )
-    return hardware, remarks
+    if smallest.mig and reading.listing is not None and not reading.unread:
+        hardware = hardware._replace(sources=dict.fromkeys(("gpu", "memory_bytes", "gpus_per_node"), reading.listing))
+    if gpu is None:
+        return hardware, remarks
+    looked_up = {
+        name: getattr(gpu, name)
+        for name in ("memory_bytes", "compute_capability", "multiprocessors", "nvlink")
+        if getattr(hardware, name) is None and getattr(gpu, name) is not None
+    }
+    row = Source(f"GPU catalogue ({gpu.name})")
+    return hardware._replace(
+        **looked_up, sources=dict.fromkeys(looked_up, row), catalogued=frozenset(looked_up)
+    ), remarks
 
 
-def read_driver_version(root: str = "/") -> str | None:
-    """Return the version of the loaded NVIDIA kernel module, or None."""
-    text = _read(os.path.join(root, "proc/driver/nvidia/version"))
-    match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", text)
-    return match[1] if match is not None else None
+def read_driver_version(root: str = "/") -> tuple[str, Source] | None:
+    """Return the version of the loaded NVIDIA kernel module and the file that states it, or None."""
+    path = os.path.join(root, "proc/driver/nvidia/version")
+    match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", _read(path))
+    return (match[1], Source(path)) if match is not None else None
 
 
-def read_host_memory(root: str = "/") -> int | None:
-    """Return main memory in bytes: what the machine has, or what the container may use when that is less."""
+def read_host_memory(root: str = "/") -> tuple[int, Source] | None:
+    """Return main memory in bytes, what the machine has or the container may use when that is less, and who said so."""
     sizes = []
-    for line in _read(os.path.join(root, "proc/meminfo")).splitlines():
-        if line.startswith("MemTotal:"):
-            sizes.append(int(line.split()[1]) * KIB)
+    path = os.path.join(root, "proc/meminfo")
+    for line in _read(path).splitlines():
+        match = re.match(r"MemTotal:\s+(\d+)", line)
+        if match is not None:
+            sizes.append((int(match[1]) * KIB, Source(path)))
             break
-    for path in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        text = _read(os.path.join(root, path)).strip()
+    for name in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        path = os.path.join(root, name)
+        text = _read(path).strip()
         if text.isdigit():
-            sizes.append(int(text))
-    return min(sizes) if sizes else None
+            sizes.append((int(text), Source(path)))
+    return min(sizes, key=lambda size: size[0]) if sizes else None
 
 
 def _other_vendors(root: str) -> tuple[Skipped, ...]:

@@ -90,6 +90,9 @@ def collect_dump(layout: Layout, environ: Mapping[str, str], *, root: str = "/")
             "nvlink": hardware.nvlink,
             "driver": hardware.driver,
             "read_from": _read_from(hardware),
+            "read_elsewhere": {
+                name: source.path for name, source in sorted(hardware.sources.items()) if name != "host_memory_bytes"
+            },
             "could_not_be_read": [f"{skipped.source}: {skipped.reason}" for skipped in hardware.skipped],
         },
         "cudnn_files": find_cudnn(layout, root),

@@ -63,8 +63,24 @@ def looks_like_requirements(head: bytes) -> bool:
 
 
 def states_requirements(head: bytes) -> bool:
-    """Tell whether a ``setup.py`` says itself what it requires; many only start the build."""
-    return b"install_requires" in head or b"extras_require" in head
+    """Tell whether a ``setup.py`` says itself what it requires; many only start the build, and a broken one may have said it."""
+    return b"install_requires" in head or b"extras_require" in head or (b"setup(" in head and _is_broken(head))
+
+
+def _is_broken(head: bytes) -> bool:
+    """Tell whether a file that was read to its end is no Python; its reader says what is wrong."""
+    if len(head) >= SNIFFED_BYTES:
+        return False
+    import ast  # noqa: PLC0415 (only for a setup.py without requirements)
+    import warnings  # noqa: PLC0415 (see above)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the file's own escapes and comparisons
+            ast.parse(head)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return False
 
 
 RECOGNISERS: tuple[Recogniser, ...] = (

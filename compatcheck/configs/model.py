@@ -28,6 +28,29 @@ _COUNTS = {
     "model.vision_parameters": "vision",
 }
 
+OWN_FACTS = frozenset(_COUNTS) | {
+    f"model.{name}"
+    for name in (
+        "model_type",
+        "architecture",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+        "max_position_embeddings",
+        "moe_intermediate_size",
+        "num_experts",
+        "num_experts_per_token",
+        "tie_word_embeddings",
+        "has_conv3d",
+        "stored_dtype",
+    )
+}
+"""Facts that tell which model it is; others, such as the attention, are choices of a run."""
+
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a model's config.json."""
@@ -61,6 +84,11 @@ def read(name: str, rules: RuleSet, environ: Mapping[str, str], origin: Source |
     hint = "give --model with a config.json or a model directory" + (f"; did you mean {near!r}?" if near else "")
     msg = f"model {name!r} {what}"
     raise InputError(msg, source=origin, hint=hint)
+
+
+def is_path(name: str) -> bool:
+    """Tell whether a name can only be a path, not a hub id or a well-known model."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".json") or os.path.exists(name)
 
 
 def read_data(config: Mapping[str, Any], path: str) -> Document:
@@ -146,7 +174,7 @@ def _well_known(name: str, rules: RuleSet) -> tuple[str, Mapping[str, Any]] | No
 
 def _cached(name: str, environ: Mapping[str, str]) -> str | None:
     """Find the newest snapshot of a hub id in the local cache, without the network."""
-    if name.count("/") > 1 or name.startswith((".", "/", "~")):
+    if is_path(name):
         return None
     home = environ.get("HF_HOME") or os.path.join(
         environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),

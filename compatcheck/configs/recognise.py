@@ -69,7 +69,7 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
     match kind:
         case "native":
             document, environment = native.read(path)
-            return Reading((_explain_foreign_keys(document),), environment)
+            return Reading((_refuse_unknown_names(document),), environment)
         case "axolotl":
             return Reading(axolotl.read_data(data, path))
         case "model":
@@ -135,21 +135,24 @@ _TABLES: dict[str, tuple[str, Table]] = {
 """What a program's own keys mean, by the framework a facts file names."""
 
 
-def _explain_foreign_keys(document: Document) -> Document:
-    """Say which fact is meant where a facts file uses a key of the program it names, as in ``training.use_reentrant_gc``."""
+def _refuse_unknown_names(document: Document) -> Document:
+    """Say what is wrong with names in a facts file that are no facts; it is the person's own statement, so that they count.
+
+    Where a name is a key of the program the file names, as ``training.use_reentrant_gc``, the fact it sets is told.
+    """
     framework = next((entry.value for entry in document.statements if entry.fact == "training.framework"), None)
     program, table = _TABLES.get(str(framework), ("", {}))
-    unread, skipped = [], list(document.skipped)
+    skipped = list(document.skipped)
     for key, near in document.unread:
         section, _, name = key.rpartition(".")
         entry = table.get(name if section in native.SECTIONS else key)
         meaning = entry if isinstance(entry, Key) else next(iter(entry or ()), None)
         if meaning is None:
-            unread.append((key, near))
-            continue
-        reason = f"is a key of {program}; a facts file states {meaning.fact}"
-        skipped.append(Skipped(document.source._replace(key=key), reason, f"write {meaning.fact}", named=True))
-    return document._replace(unread=tuple(unread), skipped=tuple(skipped))
+            reason, hint = "is no fact", f"did you mean {near}?" if near else "`compatcheck facts --names` lists them"
+        else:
+            reason, hint = f"is a key of {program}; a facts file states {meaning.fact}", f"write {meaning.fact}"
+        skipped.append(Skipped(document.source._replace(key=key), reason, hint, named=True))
+    return document._replace(unread=(), skipped=tuple(skipped))
 
 
 def _looks_like_deepspeed(path: str) -> bool:
@@ -189,7 +192,8 @@ def follow_references(
 ) -> tuple[Document, ...]:
     """Read the models and DeepSpeed files that documents name; what cannot be read is said in the naming document.
 
-    A model that a person gave wins: then references to models are not followed.
+    A model that a person gave wins: then references to models are not followed. A file that a named document names counts
+    as named; a hub id that is not in the local cache does not, for it is no file.
     """
     present = {os.path.realpath(document.source.path) for document in documents}
     has_model = any(document.reader == "model" for document in documents)
@@ -201,21 +205,30 @@ def follow_references(
             place = document.source._replace(key=key)
             try:
                 if kind == "model" and not has_model:
-                    extra.append(_read_named_model(name, document.source.path, rules, environ, place))
+                    extra.append(_mark(_read_named_model(name, document.source.path, rules, environ, place), document))
                     has_model = True
                 elif kind == "deepspeed" and name != "auto":
                     file = _beside(document.source.path, name)
                     if os.path.realpath(file) == os.path.realpath(document.source.path):
-                        skipped.append(Skipped(place, f"names {name!r}, this very file", "name the DeepSpeed file"))
+                        reason = f"names {name!r}, this very file"
+                        skipped.append(Skipped(place, reason, "name the DeepSpeed file", named=document.named))
                     elif os.path.realpath(file) not in present:
                         present.add(os.path.realpath(file))
-                        extra.append(deepspeed.read(file))
+                        extra.append(_mark(deepspeed.read(file), document))
             except InputError as error:
                 reason = error.message if error.source == place else str(error)
-                skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint))
+                counts = document.named and (kind != "model" or error.source != place or model.is_path(name))
+                skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named=counts))
         result.append(document._replace(skipped=tuple(skipped)))
         result.extend(extra)
     return tuple(result)
+
+
+def _mark(document: Document, naming: Document) -> Document:
+    """Hand on that the person named a document to one that it names."""
+    if not naming.named:
+        return document
+    return document._replace(named=True, skipped=tuple(skip._replace(named=True) for skip in document.skipped))
 
 
 def _read_named_model(name: str, base: str, rules: RuleSet, environ: Mapping[str, str], place: Source) -> Document:

@@ -92,7 +92,7 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
         raise InputError(
             msg,
             source=_second_place(text, path, str(error)),
-            hint="keep one of the two; a program would silently use the last",
+            hint="keep one of the two; DeepSpeed refuses such a file, others take the last",
         ) from None
     except json.JSONDecodeError as error:
         msg = f"not valid JSON: {error.msg} (column {error.colno})"

@@ -40,3 +40,5 @@ class Document(NamedTuple):
     """Files this one names that could not be read."""
     references: tuple[tuple[str, str, str], ...] = ()
     """Other inputs this one names: (kind, path or id, key); kinds are ``model``, ``deepspeed``, ``accelerate``."""
+    named: bool = False
+    """Whether the person named this file: then a file that it names counts as named by them too."""

@@ -1,5 +1,6 @@
 """Devices of a node: what was measured, declared or could not be read."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from compatcheck.core.source import Skipped, Source
@@ -25,3 +26,7 @@ class Hardware(NamedTuple):
     nvlink: bool | None = None
     skipped: tuple[Skipped, ...] = ()
     """What could not be read, in words: never "no GPU" when the tool merely failed."""
+    sources: Mapping[str, Source] = {}
+    """Where a field comes from that ``source`` did not state, by field: host memory, what the catalogue filled in."""
+    catalogued: frozenset[str] = frozenset()
+    """Fields the GPU catalogue filled in by the device's name: looked up, not measured."""

@@ -98,7 +98,7 @@ def run(
     if flooded:
         return Completed(text, None, f"{name} printed more than {output_limit_bytes} bytes and was stopped")
     if running:
-        return Completed(text, None, f"{name} did not answer within {timeout_seconds:g} s and was stopped")
+        return Completed(text, None, f"{name} did not answer within {round(timeout_seconds, 2):g} s and was stopped")
     return Completed(text, process.returncode, None)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from compatcheck.core.facts import Fact, Value
-from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, severity_rank
+from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
 from compatcheck.core.source import Source
 from compatcheck.core.units import format_bytes
 
@@ -44,14 +44,22 @@ def closing_line(report: Report) -> str:
     """Return the line a report ends with: counts, database, policy, time."""
     summary = summarise(report)
     levels = ", ".join(f"{count} {level}" for level, count in summary.severities)
-    parts = [f"{summary.affected} finding{'' if summary.affected == 1 else 's'}" + (f" ({levels})" if levels else "")]
-    if summary.possible:
-        parts.append(f"{summary.possible} possible")
-    parts.append(f"{summary.waived} waived")
-    parts.append(f"{summary.not_checked} not checked")
+    if checked_anything(report):
+        count = f"{summary.affected} finding{'' if summary.affected == 1 else 's'}"
+        parts = [count + (f" ({levels})" if levels else "")]
+        if summary.possible:
+            parts.append(f"{summary.possible} possible")
+        parts += [f"{summary.waived} waived", f"{summary.not_checked} not checked"]
+    else:
+        parts = ["nothing was checked", *([f"{summary.not_checked} not read"] if report.skipped else [])]
     database = f"db {report.database_date} ({report.database_rules} rules, {report.database_id})"
     policy = f" · policy {report.policy}" if report.policy else ""
     return f"compatcheck: {', '.join(parts)} · {database}{policy} · {report.seconds:.2f} s"
+
+
+def checked_anything(report: Report) -> bool:
+    """Tell whether any rule could be checked: every rule is about a package."""
+    return bool(report.findings) or any(subject.packages for subject in report.subjects)
 
 
 def closing_lines(report: Report, width: int) -> list[str]:
@@ -98,6 +106,19 @@ def size_text(impact: FindingImpact | None) -> str:
         text = f"{format_bytes(impact.low_bytes)} … {format_bytes(impact.high_bytes)}"
     where = "" if impact.memory == "device" else f" {impact.memory}"
     return f"{text}{where} per {impact.scope}"
+
+
+def clean_text(subject: SubjectReport) -> str:
+    """Say of a subject without findings what was looked at; without a package nothing was."""
+    facts = f"{len(subject.facts)} fact{'' if len(subject.facts) == 1 else 's'}"
+    if not subject.packages:
+        return (
+            f"nothing was checked: no package is known ({facts} read)"
+            if subject.facts
+            else ("nothing was checked: no package is known")
+        )
+    count = len(subject.packages)
+    return f"no known problem among the rules about {count} package{'' if count == 1 else 's'} and {facts}"
 
 
 def needs_text(needs: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.measurement import from_json, to_json
 from compatcheck.core.source import Source
+from compatcheck.evidence.index import extend_index, is_current, write_index
 from compatcheck.evidence.location import VARIABLE, store_path
 
 if TYPE_CHECKING:
@@ -60,15 +61,18 @@ class Stored(NamedTuple):
 class EvidenceStore:
     """Measurements in a SQLite file; an object may be used from several threads, a file from several processes."""
 
-    def __init__(self, path: str | None = None, *, read_only: bool = False) -> None:
+    def __init__(self, path: str | None = None, *, read_only: bool = False, follows: bool = True) -> None:
         """Name a file; it is opened, and made where it is missing, at the first use.
 
         Args:
             path: the file, by default where the environment says (see `store_path`).
             read_only: never write; a file that is missing reads as an empty one.
+            follows: with ``read_only``, whether what others add meanwhile is to be seen; else the file is read as it is,
+                and nothing is made beside it.
         """
         self.path = store_path(os.environ) if path is None else path
         self.read_only = read_only
+        self.follows = follows
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
 
@@ -88,10 +92,7 @@ class EvidenceStore:
     @property
     def exists(self) -> bool:
         """Whether there is a file with something in it."""
-        try:
-            return os.path.getsize(self.path) > 0
-        except OSError:
-            return False
+        return _holds_bytes(self.path)
 
     def add(self, measurement: Measurement) -> None:
         """Keep a measurement; one that is there already, to the second of its time, is not kept twice.
@@ -107,6 +108,7 @@ class EvidenceStore:
         Raises:
             InputError: the file cannot be written or is no store.
         """
+        measurements = tuple(measurements)
         rows = [
             (
                 identify(measurement),
@@ -129,8 +131,21 @@ class EvidenceStore:
                 " data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
+            added = connection.total_changes - before
+            self._index(connection, measurements)  # before the end of the transaction, so one process at a time
             connection.execute("COMMIT")
-            return connection.total_changes - before
+            return added
+
+    def _index(self, connection: sqlite3.Connection, measurements: Sequence[Measurement]) -> None:
+        """Say in the index what was just kept; of a file that has none, everything that succeeded."""
+        # Without an index the store is asked itself, so one that cannot be written loses nothing but time.
+        with contextlib.suppress(OSError):
+            if is_current(self.path):
+                extend_index(self.path, [(one.probe, one.versions) for one in measurements if one.succeeded])
+                return
+            query = "SELECT probe, data FROM measurement WHERE status = 'ok'"
+            held = connection.execute(query).fetchall()
+            write_index(self.path, [(probe, json.loads(data).get("versions") or {}) for probe, data in held])
 
     def find(
         self,
@@ -261,15 +276,20 @@ class EvidenceStore:
         return connection
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        """Open without writing; a directory that is not writable holds no shared memory, and then the file is taken as it is."""
+        """Open without writing; a directory that is not writable holds no shared memory, and then the file is taken as it is.
+
+        With nothing in a write-ahead log nobody is writing, and the file is taken as it is at once: else SQLite makes both
+        files of the log beside it, only to read.
+        """
         quoted = _quote(self.path)
-        for options in ("mode=ro", "mode=ro&immutable=1"):
+        choices = ("mode=ro", "mode=ro&immutable=1")
+        for options in choices if self.follows or _holds_bytes(f"{self.path}-wal") else choices[1:]:
             connection = _connect(f"file:{quoted}?{options}", uri=True)
             try:
                 connection.execute("PRAGMA user_version").fetchone()
             except sqlite3.Error as error:
                 connection.close()
-                if options != "mode=ro" or not isinstance(error, sqlite3.OperationalError):
+                if options != choices[0] or not isinstance(error, sqlite3.OperationalError):
                     raise
             else:
                 return connection
@@ -346,6 +366,13 @@ def _entries(versions: Mapping[str, str]) -> list[str]:
 
 def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=_COMPACT, ensure_ascii=False, default=dict)
+
+
+def _holds_bytes(path: str) -> bool:
+    try:
+        return os.path.getsize(path) > 0
+    except OSError:
+        return False
 
 
 def _quote(path: str) -> str:

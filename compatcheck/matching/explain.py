@@ -9,7 +9,7 @@ from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.matching.decision import Decision, decide, size, truth
 from compatcheck.resolution.scope import FactScope
-from compatcheck.rules.expression import conjuncts, evaluate, fact_names, write
+from compatcheck.rules.expression import conjuncts, evaluate, fact_names, own_requirements, write
 
 if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
@@ -107,4 +107,7 @@ def _conditions(code: Code | None, scope: FactScope, locate: Locate) -> Iterator
 
 def _facts(code: Code, scope: FactScope, locate: Locate) -> tuple[Fact, ...]:
     known = [scope.facts[name] for name in sorted(fact_names(code)) if name in scope.facts]
+    for package, dependency in sorted(own_requirements(code)):
+        required = scope.own_requirement(package, dependency)
+        known += [required] if required is not None else []
     return tuple(fact._replace(sources=tuple(map(locate, fact.sources))) for fact in known)

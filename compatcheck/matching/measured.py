@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import CompatcheckError, InputError
 from compatcheck.core.source import Skipped, Source
+from compatcheck.evidence.index import holds_any
 from compatcheck.matching.decision import SILENT, decide
 from compatcheck.resolution.scope import COMPONENT_FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from compatcheck.core.measurement import Measurement
     from compatcheck.core.report import Finding
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def add_measured(
     findings: Sequence[Finding], rules: RuleSet, path: str
 ) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
-    """Say on each finding whose rule has a probe what that probe measured here under the very releases it is about.
+    """Say on each certain finding whose rule has a probe what that probe measured here under the very releases it is about.
 
     A measurement counts when it is the newest that succeeded, of the probe's present text, of a run that the rule's condition
     does not leave out, and with exactly the installed releases of the packages the rule names.
@@ -34,36 +35,39 @@ def add_measured(
     Returns:
         The findings, and the store when it could not be read.
     """
+    asked = list(_asked(findings, rules))
+    if not asked or holds_any(path, [(use["name"] or "", versions) for _, versions, _, use in asked]) is False:
+        return tuple(findings), ()
+    from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
+    from compatcheck.probes.probe import find_probe, probe_names  # noqa: PLC0415 (only with a measurement to judge)
+
     changed = list(findings)
-    store = None
     try:
-        for index, finding in enumerate(findings):
-            versions = installed_versions(finding)
-            found = _probe_of(finding, versions, rules) if versions else None
-            if found is None:
-                continue
-            rule, use = found
-            if store is None:
-                from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
-
-                store = EvidenceStore(path, read_only=True)
-            from compatcheck.probes.probe import find_probe, probe_names  # noqa: PLC0415 (only with a probe to judge)
-
-            if use["name"] not in probe_names():
-                continue
-            probe = find_probe(use["name"])
-            for _, measurement in store.list(probe=probe.name, status="ok", versions=versions):
-                if measurement.probe_hash == probe.hash and concerns(measurement, probe, rule, rules):
-                    described = describe(measurement, probe, use["metric"])
-                    if described is not None:
-                        changed[index] = finding._replace(measured_here=described)
-                        break
+        with EvidenceStore(path, read_only=True, follows=False) as store:
+            for index, versions, rule, use in asked:
+                if use["name"] not in probe_names():
+                    continue
+                probe = find_probe(use["name"])
+                for _, measurement in store.list(probe=probe.name, status="ok", versions=versions):
+                    if measurement.probe_hash == probe.hash and concerns(measurement, probe, rule, rules):
+                        described = describe(measurement, probe, use["metric"])
+                        if described is not None:
+                            changed[index] = findings[index]._replace(measured_here=described)
+                            break
     except InputError as error:
         return tuple(changed), (Skipped(error.source or Source(path), error.message, error.hint),)
-    finally:
-        if store is not None:
-            store.close()
     return tuple(changed), ()
+
+
+def _asked(
+    findings: Sequence[Finding], rules: RuleSet
+) -> Iterator[tuple[int, Mapping[str, str], CompiledRule, Mapping[str, str | None]]]:
+    """Yield what could have been measured: the position of a certain finding, its releases, its rule and the rule's probe."""
+    for index, finding in enumerate(findings):
+        versions = installed_versions(finding) if finding.status == "affected" else {}
+        found = _probe_of(finding, versions, rules) if versions else None
+        if found is not None:
+            yield index, versions, *found
 
 
 def installed_versions(finding: Finding) -> dict[str, str]:

@@ -10,7 +10,7 @@ from compatcheck.resolution.defaults import READERS_BENEATH
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.rules.database import CompiledRule, Texts
 
@@ -38,24 +38,69 @@ def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[
 
 def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None]:
     words = []
+    framework = scope.facts.get("training.framework")
     for name, value in target.items():
         key = _key_of(name, scope)
-        words.append(f"{key} to {_word(value)} ({name})" if key else f"{name} to {_word(value)}")
+        if key is not None and isinstance(value, str):
+            words.append(f"{name} to {value} (key {key})")  # the program may have a word of its own for the value
+        elif key is not None:
+            words.append(f"{key} to {_word(value)} ({name})")
+        elif framework is None:
+            words.append(f"{name} to {_word(value)}")
+        else:
+            from compatcheck.rules.vocabulary import vocabulary  # noqa: PLC0415 (parsed only for these words)
+
+            words.append(f"{name} ({vocabulary()[name].meaning}) to {_word(value)}")
     return f"set {', '.join(words)}", None
 
 
 def _key_of(name: str, scope: FactScope) -> str | None:
-    """Return how the program of this run spells a fact, at its release; None when that is not known."""
+    """Return how the program of this run spells a fact; None when it has no key for it or that is not known."""
     framework = scope.facts.get("training.framework")
-    readers = [] if framework is None else [str(framework.value), *READERS_BENEATH.get(str(framework.value), ())]
-    if "training.zero_stage" in scope.facts:
+    program = None if framework is None else str(framework.value)
+    readers = [] if program is None else [program, *READERS_BENEATH.get(program, ())]
+    if "training.zero_stage" in scope.facts and program not in _WRITE_THEIR_DEEPSPEED_FILE:
         readers.append("deepspeed")
     for reader in readers:
-        for row in scope.rules.section(f"defaults/{reader}") or ():
-            fits = all(scope.in_range(package, bounds) == "yes" for package, bounds in row["ranges"].items())
-            if row["fact"] == name and row["key"] is not None and fits:
-                return str(row["key"])
+        rows = [row for row in scope.rules.section(f"defaults/{reader}") or () if row["fact"] == name]
+        here = [row for row in rows if _verdicts(row, scope) <= {"yes"}]
+        keys = _keys(here) or _keys(row for row in rows if "no" not in _verdicts(row, scope))
+        if len(keys) > 1 and not _keys(here):
+            return None  # releases that may be installed spell it differently
+        own = reader in {program, "deepspeed"}
+        for key in keys:
+            if own or _accepts(program, key):
+                return key
+        if any(_is_fixed(row) for row in here):
+            return None
     return None
+
+
+def _verdicts(row: Mapping[str, Any], scope: FactScope) -> set[str]:
+    return {scope.in_range(package, bounds) for package, bounds in row["ranges"].items()}
+
+
+def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the keys of these rows, each once, in their order."""
+    return list(dict.fromkeys(row["key"] for row in rows if row["key"] is not None))
+
+
+_WRITE_THEIR_DEEPSPEED_FILE = {"openrlhf"}
+"""Programs that make DeepSpeed's configuration out of arguments of their own."""
+
+
+def _is_fixed(row: Mapping[str, Any]) -> bool:
+    """Tell whether a default says what the program does by itself, whatever its files say."""
+    return row["key"] is None and row["when"] is None and not row["present"]
+
+
+def _accepts(program: str | None, key: str) -> bool:
+    """Tell whether a program takes a key of the program it is built on; axolotl passes on only names of its own."""
+    if program != "axolotl":
+        return True
+    from compatcheck.configs.axolotl_names import NAMES  # noqa: PLC0415 (long; only for remedies of axolotl)
+
+    return key.partition(".")[0] in NAMES.split()
 
 
 def _word(value: object) -> str:

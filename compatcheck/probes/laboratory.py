@@ -175,5 +175,5 @@ def unbuildable(task: Task, versions: Mapping[str, str], reason: str) -> Measure
         device="none",
         status="unsupported",
         reason=reason,
-        command=reproducing_command(task),
+        command=reproducing_command(task, versions),
     )

@@ -199,6 +199,11 @@ class _Session:
                 task, {"status": status, "reason": reason, "versions": self._versions(task), "device": "unknown"}
             )
 
+    def _requested(self) -> dict[str, str]:
+        """Return the releases that were asked for."""
+        known = self.interpreter.versions
+        return {name: known[name] for name in self.interpreter.requested if name in known}
+
     def _versions(self, task: Task) -> dict[str, str]:
         """Return the releases a task that never ended was about."""
         names = ("python", "torch", *task.probe.module.PACKAGES, *self.interpreter.requested)
@@ -256,19 +261,20 @@ class _Session:
             phases=tuple(self._phases.values()),
             results=dict(self._results),
             reason=redact(reason) if reason else None,
-            command=reproducing_command(task),
+            command=reproducing_command(task, self._requested()),
             time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
 
 
-def reproducing_command(task: Task) -> str:
-    """Return the command that runs a task again; the interpreter is the reader's own."""
+def reproducing_command(task: Task, releases: Mapping[str, str] | None = None) -> str:
+    """Return the command that runs a task again under the same releases; the interpreter is the reader's own."""
     changed = {name: value for name, value in task.parameters.items() if task.probe.module.DEFAULTS[name] != value}
     options = "".join(
         f" --param {name}={json.dumps(value) if not isinstance(value, str) else value}"
         for name, value in changed.items()
     )
-    return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}"
+    beside = "".join(f" --with {name}=={version}" for name, version in (releases or {}).items())
+    return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}{beside}"
 
 
 def explain_end(completed: Completed, *, began: bool) -> tuple[str, str]:

@@ -90,7 +90,7 @@ def format_upstream(
     lines += ["| release | verdict | " + found.metric + " |", "|---|---|---|"]
     for one in found.tested:
         value = "" if one.value is None else show_exactly(found.metric, one.value)
-        lines.append(f"| {one.version} | {one.verdict} | {value or (one.reason or '')[:80]} |")
+        lines.append(f"| {one.version} | {one.verdict} | {value or (one.reason or '')[:140]} |")
     lines.append("")
     if found.predicted is not None:
         lines += [f"A healthy release measures {show_exactly(found.metric, found.predicted)}.", ""]

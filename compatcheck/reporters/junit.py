@@ -11,7 +11,15 @@ import re
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from compatcheck.core.summary import closing_line, fact_text, needs_text, size_text, summarise
+from compatcheck.core.summary import (
+    checked_anything,
+    clean_text,
+    closing_line,
+    fact_text,
+    needs_text,
+    size_text,
+    summarise,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +40,9 @@ def format_report(report: Report) -> str:
         )
         for subject in report.subjects
     ]
-    if report.skipped or not suites:
-        suites.append(_Suite("inputs", [_skipped_case(entry) for entry in report.skipped] or [_nothing_case(report)]))
+    nothing = [] if checked_anything(report) else [_nothing_case(report)]
+    if report.skipped or nothing:
+        suites.append(_Suite("inputs", [*nothing, *map(_skipped_case, report.skipped)]))
     total = [sum(counts) for counts in zip(*(suite.counts() for suite in suites), strict=True)]
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     whole = _count_attributes(total, report)
@@ -90,9 +99,9 @@ class _Suite:
 def _subject_cases(subject: SubjectReport, findings: list[Finding]) -> list[_Case]:
     if findings:
         return [_finding_case(finding) for finding in findings]
-    count = len(subject.packages)
-    name = f"no known problem among the rules about {count} packages and {len(subject.facts)} facts"
-    return [_Case(name, subject.id, "passed")]
+    if not subject.packages:
+        return [_Case("packages", subject.id, "skipped", message=clean_text(subject))]
+    return [_Case(clean_text(subject), subject.id, "passed")]
 
 
 def _finding_case(finding: Finding) -> _Case:
@@ -128,7 +137,7 @@ def _skipped_case(entry: Skipped) -> _Case:
 
 
 def _nothing_case(report: Report) -> _Case:
-    return _Case("inputs", "not checked", "error", "not checked", f"nothing to check, exit code {report.exit_code}")
+    return _Case("inputs", "not checked", "error", "not checked", f"nothing was checked, exit code {report.exit_code}")
 
 
 def _properties(report: Report) -> Iterator[str]:

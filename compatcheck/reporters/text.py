@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.summary import (
+    clean_text,
     closing_lines,
     fact_text,
     measured_text,
@@ -77,6 +78,8 @@ class _Writer:
             if report.skipped or report.waiver_notes:
                 yield ""
         else:
+            counted = (entry for entry in report.skipped if entry.named or report.strict)
+            yield from (f"NOT READ {entry.source}: {entry.reason}" for entry in counted)
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
         yield from closing_lines(report, self.width)
 
@@ -108,7 +111,7 @@ class _Writer:
                 f"{count} rule{'s wait' if count > 1 else ' waits'} for {' and '.join(options)}; -v shows them",
             )
         configured = any(fact.origin == "configuration" for _, fact in subject.facts)
-        if subject.waiting and not configured:
+        if subject.waiting and not configured and subject.packages:
             yield ""
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
@@ -119,7 +122,7 @@ class _Writer:
                 until = f" (until {end})" if end else ""
                 yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
         if not findings:
-            yield f"  no known problem among the rules about {self.covered(subject)}"
+            yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
         yield from self.remarks(subject)
         yield ""
 
@@ -181,8 +184,10 @@ class _Writer:
         clean = [subject for subject in report.subjects if subject.id not in found]
         if clean:
             bare = sum(not subject.packages for subject in clean)
-            limit = f", {bare} of them with no package known" if bare else ""
-            yield from self.wrapped("none", f"no known problem in {len(clean)} of {total}{limit}")
+            if bare < len(clean):
+                yield from self.wrapped("none", f"no known problem in {len(clean) - bare} of {total}")
+            if bare:
+                yield from self.wrapped("none", f"nothing was checked in {bare} of {total}: no package is known")
         for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
             places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
             yield from self.wrapped("conflict", f"{name}: {places}", "33")
@@ -221,11 +226,6 @@ class _Writer:
             if not alone:
                 places = shorten(str(skip.source) for skip in entry.others)
                 yield from self.wrapped("", f"the same for {len(entry.others)} others: {places}; -v lists them")
-
-    @staticmethod
-    def covered(subject: SubjectReport) -> str:
-        count = len(subject.packages)
-        return f"{count} package{'s' if count != 1 else ''} and {len(subject.facts)} facts"
 
     def one_line(self, finding: Finding) -> str:
         label = finding.severity.upper() if finding.status == "affected" else "POSSIBLE"

@@ -8,11 +8,22 @@ from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
 
-SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED = range(8)
+SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED, LOOKED_UP = range(9)
 """Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, a launch script, the framework's
-configuration, a DeepSpeed or accelerate file, the model's own files, package metadata, a device query."""
+configuration, a DeepSpeed or accelerate file, the model's own files, package metadata, a device query, the catalogue's
+row of the device that was found."""
 
-ORIGIN_BY_RANK = ("set", "declared", "script", "configuration", "configuration", "model", "installed", "measured")
+ORIGIN_BY_RANK = (
+    "set",
+    "declared",
+    "script",
+    "configuration",
+    "configuration",
+    "model",
+    "installed",
+    "measured",
+    "derived",
+)
 
 RANK_BY_READER = {"script": SCRIPT, "deepspeed": LIBRARY, "accelerate": LIBRARY, "model": MODEL}
 """Readers that are not a framework's own configuration."""
@@ -73,7 +84,8 @@ def merge(claims: Mapping[str, list[Claim]]) -> Merged:
             for claim in explicit
             if claim.value != best.value
         )
-        facts[name] = Fact(name, best.value, ORIGIN_BY_RANK[best.rank], agreeing, None, others)  # type: ignore[arg-type]
+        note = best.source.path if best.rank == LOOKED_UP else None
+        facts[name] = Fact(name, best.value, ORIGIN_BY_RANK[best.rank], agreeing, note, others)  # type: ignore[arg-type]
         differing = [claim for claim in explicit if claim.value != best.value and name not in DECIDED_BY_DEEPSPEED]
         clash = [claim for claim in differing if _must_agree(best, claim)]
         if clash:

@@ -9,7 +9,8 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
-from compatcheck.resolution.merge import DECLARED, INSTALLED, MEASURED, SETTING, Claim, claims_of, merge
+from compatcheck.resolution.known_keys import drop_unknown_keys
+from compatcheck.resolution.merge import DECLARED, INSTALLED, LOOKED_UP, MEASURED, SETTING, Claim, claims_of, merge
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
 
@@ -50,6 +51,7 @@ def resolve(
         hardware: devices, each with whether it was declared (``--gpu``) and not measured.
         settings: ``--set`` values by fact.
     """
+    documents = drop_unknown_keys(documents, FactScope({}, environment, rules))
     claims = claims_of(documents)
     for name, (value, source) in (settings or {}).items():
         claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
@@ -82,7 +84,7 @@ def resolve(
         id=subject_id,
         environment=environment,
         roles={TRAIN: Facts(facts)},
-        documents=tuple(documents),
+        documents=documents,
         conflicts=(*merged.conflicts, *_contradictions(environment)),
         unresolved=pending,
         unread=tuple(
@@ -135,9 +137,13 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
 
 
 def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:
-    """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name."""
+    """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
+
+    A measured device is left alone: its collector has asked the catalogue, and where it gives no memory, as under MIG that
+    could not be read, the whole device's memory is not what a job can use.
+    """
     gpu = facts.get("hardware.gpu")
-    if gpu is None or "hardware.memory_bytes" in facts:
+    if gpu is None or gpu.origin == "measured" or "hardware.memory_bytes" in facts:
         return ()
     from compatcheck.collectors.gpu import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
@@ -176,7 +182,9 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
     ):
         value = getattr(device, name)
         if value is not None:
-            claims.setdefault(f"hardware.{name}", []).append(Claim(rank, "hardware", value, device.source))
+            source = device.sources.get(name, device.source)
+            standing = LOOKED_UP if name in device.catalogued else rank
+            claims.setdefault(f"hardware.{name}", []).append(Claim(standing, "hardware", value, source))
     if rank == DECLARED and device.gpus_per_node and device.nodes:
         ranks = device.gpus_per_node * device.nodes
         claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
-from compatcheck.core.versions import compile_specifier, contains, judge
+from compatcheck.core.versions import compile_specifier, contains, exact_version, judge
 from compatcheck.rules.expression import Unknown
 
 if TYPE_CHECKING:
@@ -101,6 +101,42 @@ class FactScope:
         if isinstance(bounds, str) and bounds not in {"present", "absent"}:
             bounds = compile_specifier(bounds)
         return self._decided(self.in_range(package, bounds), version_need(package))
+
+    def own_requirement(self, package: str, dependency: str) -> Fact | None:
+        """Return what the metadata of an installed package requires of a dependency, None when it does not tell."""
+        environment = self.environment
+        found = environment.packages.get(package) if environment is not None and environment.complete else None
+        if found is None:
+            return None
+        from compatcheck.collectors.own_requirements import read_own_requirements  # noqa: PLC0415 (few rules ask)
+
+        requirements = read_own_requirements(found, dependency)
+        if requirements is None:
+            return None
+        from compatcheck.core.facts import Fact  # noqa: PLC0415 (as above)
+
+        value = " || ".join(requirement.specifier or ">=0" for requirement in requirements) or "nothing"
+        source = Source(f"METADATA of {package} {found.version}")
+        return Fact(f"{dependency} required by {package}", value, "installed", (source,))
+
+    def metadata_refutes(self, package: str, dependency: str, bounds: Any) -> bool:  # noqa: ANN401 (compiled bounds)
+        """Return whether an installed package's own metadata requires no release of a range, as ``metadata_refutes()``.
+
+        Our pin data stands where nothing is installed or the metadata lists no requirement at all. Metadata that lists
+        others and not this dependency pins nothing of it, which refutes a pin as well.
+        """
+        own = self.own_requirement(package, dependency)
+        if own is None:
+            return False
+        if own.value == "nothing":
+            return True
+        return all(self._excludes(bounds, dependency, part) for part in str(own.value).split(" || "))
+
+    def _excludes(self, bounds: Any, dependency: str, specifier: str) -> bool:  # noqa: ANN401 (compiled bounds)
+        version = exact_version(specifier)
+        if version is not None:  # a pin counts whether or not the release is in our snapshot
+            return contains(bounds, version) == "no"
+        return judge(bounds, specifier, self.rules.releases(dependency)) == "none"
 
     def version_in(self, version: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a version lies in a range, as an expression's ``version_in()``."""

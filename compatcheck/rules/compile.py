@@ -195,13 +195,11 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     for path in sorted((directory / "_tables").glob("*.yaml")):
         yield f"tables/{path.stem}", _compile_table(path)
     for path in sorted((directory / "_defaults").glob("*.yaml")):
-        yield (
-            f"defaults/{path.stem}",
-            [
-                _compile_default(row, path, index)
-                for index, row in enumerate(_rows(_data(path, "rows")[0], "rows", path))
-            ],
-        )
+        data = _data(path, "rows")[0]
+        rows = enumerate(_rows(data, "rows", path))
+        yield f"defaults/{path.stem}", [_compile_default(row, path, index) for index, row in rows]
+        if "keys" in data:
+            yield f"keys/{path.stem}", _compile_keys(data["keys"], path)
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)
         yield (
@@ -242,6 +240,18 @@ def _compile_table(path: Path) -> dict[str, Any]:
             raise RuleError(msg, source=Source(str(path), None, lines.get(("rows", index))))
         level[cell_key(row[width - 1])] = row[width]
     return table
+
+
+def _compile_keys(rows: Any, path: Path) -> dict[str, dict[str, Any]]:  # noqa: ANN401 (YAML)
+    """Compile which releases have a key: specifier and bounds by package; see `compatcheck.resolution.known_keys`."""
+    try:
+        return {
+            key: {package: [specifier, compile_specifier(specifier)] for package, specifier in ranges.items()}
+            for key, ranges in rows.items()
+        }
+    except (TypeError, AttributeError, InvalidSpecifierError) as error:
+        message = f"malformed releases of a key: {error}"
+        raise RuleError(message, source=Source(str(path), "keys")) from None
 
 
 def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str, Any]:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
         def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
             """Return whether a package in this range is there: True, False or Unknown."""
 
+        def metadata_refutes(self, package: str, dependency: str, bounds: Any) -> bool:  # noqa: ANN401 (as above)
+            """Tell whether an installed package's own metadata requires nothing of this range."""
+
         def version_in(self, version: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
             """Return whether a version lies in a range: True, False or Unknown."""
 
@@ -137,6 +140,16 @@ def _names(code: Code) -> Iterator[str]:
     elif kind not in {"value", "range"}:
         for part in code[2:] if kind == "call" else code[1:]:
             yield from _names(part)
+
+
+def own_requirements(code: Code) -> frozenset[tuple[str, str]]:
+    """Return the packages whose own metadata an expression asks for, each with the dependency it asks about."""
+    if code[0] in {"value", "range", "fact"}:
+        return frozenset()
+    if code[0] == "call" and code[1] == "metadata_refutes":
+        return frozenset({(code[2][1], code[3][1])})
+    parts = code[2:] if code[0] == "call" else code[1:]
+    return frozenset().union(*map(own_requirements, parts))
 
 
 def conjuncts(code: Code) -> list[Code]:
@@ -264,7 +277,7 @@ def _needs(*values: object) -> Unknown | None:
     return Unknown(frozenset().union(*needs)) if needs else None
 
 
-def _call(name: str, arguments: list[Code], scope: Scope) -> object:
+def _call(name: str, arguments: list[Code], scope: Scope) -> object:  # noqa: PLR0911 (one return per function)
     if name == "declared":
         return scope.declared(arguments[0][1])
     if name == "env":
@@ -276,6 +289,8 @@ def _call(name: str, arguments: list[Code], scope: Scope) -> object:
     needs = _needs(*values)
     if needs is not None:
         return needs
+    if name == "metadata_refutes":
+        return scope.metadata_refutes(str(values[0]), str(values[1]), values[2])
     if name == "version_in":
         return None if values[0] is None else scope.version_in(str(values[0]), values[1])
     if name == "table":

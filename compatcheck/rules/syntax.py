@@ -41,6 +41,7 @@ _SYMBOLS: dict[type[ast.AST], str] = {
 _FUNCTIONS = {
     "declared": 1,
     "installed": 2,
+    "metadata_refutes": 3,
     "version_in": 2,
     "env": 1,
     "table": None,
@@ -140,6 +141,9 @@ def _encode(node: ast.expr) -> Code:  # noqa: PLR0911 (one return per node type)
             if name in {"installed", "version_in"}:
                 first = _literal_text(arguments[0]) if name == "installed" else _encode(arguments[0])
                 return ["call", name, first, _encode_range(arguments[1])]
+            if name == "metadata_refutes":
+                names = [_literal_text(argument) for argument in arguments[:2]]
+                return ["call", name, *names, _encode_range(arguments[2])]
             return ["call", name, *map(_encode, arguments)]
         case _:
             raise RuleError(f"{type(node).__name__} is not part of the language")

@@ -26,6 +26,7 @@ _TYPE_BY_TERM = {
 _RESULTS = {
     "declared": BOOL,
     "installed": BOOL,
+    "metadata_refutes": BOOL,
     "version_in": BOOL,
     "env": TEXT,
     "table": ANY,
@@ -184,11 +185,12 @@ def _check_call(name: str, arguments: list[ast.expr], problems: list[str]) -> No
     if name == "version_in":
         _expect(_type(arguments[0], []), {VERSION, ANY}, arguments[0], problems)
         _check_specifier(arguments[1], problems)
-    if name == "installed":
-        package = arguments[0].value if isinstance(arguments[0], ast.Constant) else None
-        if isinstance(package, str) and canonical_name(package) != package:
-            problems.append(f"{package!r} is not how a distribution is written; use {canonical_name(package)!r}")
-        _check_specifier(arguments[1], problems)
+    if name in {"installed", "metadata_refutes"}:
+        for argument in arguments[:-1]:
+            package = argument.value if isinstance(argument, ast.Constant) else None
+            if isinstance(package, str) and canonical_name(package) != package:
+                problems.append(f"{package!r} is not how a distribution is written; use {canonical_name(package)!r}")
+        _check_specifier(arguments[-1], problems)
 
 
 def _check_specifier(node: ast.expr, problems: list[str]) -> None:

@@ -161,3 +161,137 @@ def test_directory_that_cannot_be_listed_is_said(
     code, report = check(capsys, ".", "--fail-on", "never")
     assert code == 0
     assert [entry["source"] for entry in report["skipped"]] == ["./closed"]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("deepspeed: missing.json", 4),
+        ("deepspeed: args.yaml", 4),
+        ("model_name_or_path: ./missing", 4),
+        ("model_name_or_path: someone/never-cached", 0),
+    ],
+)
+def test_a_file_that_a_named_configuration_names_counts_as_named(
+    line: str, wanted: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("args.yaml").write_text(f"output_dir: o\nper_device_train_batch_size: 1\n{line}\n")
+    code, report = check(capsys, "requirements.txt", "args.yaml")
+    assert (code, len(report["skipped"])) == (wanted, 1)
+    assert check(capsys, "requirements.txt", "--training", "args.yaml")[0] == wanted
+    assert check(capsys, ".", "--fail-on", "never")[0] == 0
+    assert check(capsys, ".", "--fail-on", "never", "--strict")[0] == 4
+
+
+def test_a_name_that_is_no_fact_is_not_passed_over_in_a_facts_file(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = "compatcheck: 1\npackages: {deepspeed: 0.16.8.post1}\ntraining: {zero_stge: 3}\nxyzzy: 1\n"
+    Path("facts.yaml").write_text(facts)
+    code, report = check(capsys, "facts.yaml")
+    assert code == 4
+    told = [(entry["source"], entry["hint"]) for entry in report["skipped"]]
+    assert told[0] == ("facts.yaml:3 (training.zero_stge)", "did you mean training.zero_stage?")
+    assert told[1][0] == "facts.yaml:4 (xyzzy)"
+    assert report["subjects"][0]["unread_keys"] == []
+
+
+FACTS = (
+    "compatcheck: 1\npackages: {deepspeed: 0.16.4}\nmodel: llama-3-70b\ntraining: {zero_stage: 3, "
+    "gradient_checkpointing: true, use_reentrant: false, param_dtype: bfloat16}\nhardware: {gpus_per_node: 8}\n"
+)
+
+
+def facts_of(report: dict[str, Any], prefix: str) -> dict[str, Any]:
+    (subject,) = report["subjects"]
+    return {fact["name"]: fact["value"] for fact in subject["facts"] if fact["name"].startswith(prefix)}
+
+
+@pytest.mark.parametrize(
+    "stated", ["llama-3-70b", "{hidden_size: 8192, num_hidden_layers: 80, parameters: 70000000000}"]
+)
+def test_no_other_model_stands_in_for_one_that_cannot_be_read(stated: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run").mkdir()
+    Path("run/facts.yaml").write_text(FACTS.replace("llama-3-70b", stated))
+    Path("run/config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 4096}))
+    code, report = check(capsys, "run", "--model", "nosuch/model")
+    assert code == 1
+    assert facts_of(report, "model.") == {}
+    (finding,) = (finding for finding in report["findings"] if finding["rule_id"] == RULE)
+    assert finding["impact"]["expected_bytes"] is None
+    assert check(capsys, "run", "--model", "nosuch/model", "--fail-on", "never")[0] == 4
+    with pytest.raises(SystemExit):
+        main(["check", "run", "--model", "nosuch/model", "-q"])
+    assert "NOT READ --model: model 'nosuch/model' is neither" in capsys.readouterr().out
+
+
+def test_the_model_a_person_names_wins_over_the_one_beside_the_configuration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("run").mkdir()
+    Path("run/facts.yaml").write_text(FACTS)
+    Path("run/config.json").write_text((ROOT / "fixtures/cases/openrlhf-llama3-70b/config.json").read_text())
+    assert facts_of(check(capsys, "run")[1], "model.hidden_size") == {"model.hidden_size": 8192}
+    report = check(capsys, "run", "--model", "llama-3-8b")[1]
+    assert facts_of(report, "model.hidden_size") == {"model.hidden_size": 4096}
+
+
+@pytest.mark.parametrize("text", ["setup(", "import (\ninstall_requires = ["])
+def test_a_broken_setup_py_is_named(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("broken").mkdir()
+    Path("broken/setup.py").write_text(text)
+    code, report = check(capsys, "broken")
+    assert code == 3
+    assert [entry["source"] for entry in report["skipped"]] == ["broken/setup.py:1"]
+
+
+def test_where_no_package_is_known_nothing_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bare").mkdir()
+    Path("bare/requirements.txt").touch()
+    for index in range(4):
+        Path(f"bare/run{index}").mkdir()
+        Path(f"bare/run{index}/ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    (Path("empty") / "lib/python3.11/site-packages").mkdir(parents=True)
+    Path("empty/pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    for arguments in (
+        ("check", "bare"),
+        ("check", "bare/requirements.txt"),
+        ("check", "--training", "bare/run0/ds.json"),
+        ("env", "--prefix", "empty"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main([*arguments])
+        out = capsys.readouterr().out
+        assert caught.value.code == 3, arguments
+        assert "no known problem" not in out
+        assert "nothing was checked" in out.splitlines()[-1] + out.splitlines()[-2]
+
+
+@pytest.mark.parametrize("name", ["text", "json", "sarif", "junit", "markdown", "github"])
+def test_nothing_to_check_is_reported_to_programs_too(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bare").mkdir()
+    with pytest.raises(SystemExit) as caught:
+        main(["check", "bare", "--format", name, "--output", f"{name}:report"])
+    written = capsys.readouterr()
+    assert caught.value.code == 3
+    assert written.err.startswith("error: bare: no environment and no training configuration found")
+    report = Path("report").read_text()
+    assert "no environment and no training configuration found" in " ".join(report.split())
+    assert (written.out == "") is (name == "text")
+    if name in {"json", "sarif"}:
+        assert json.loads(written.out)
+
+
+def test_a_training_file_is_enough_to_check(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("facts.yaml").write_text(FACTS)
+    with pytest.raises(SystemExit) as caught:
+        main(["check", "--training", "facts.yaml", "-q", "--nodes", "2", "--gpu", "8xH100-80GB"])
+    assert caught.value.code == 1
+    assert RULE in capsys.readouterr().out
+
+
+def test_every_declared_fact_names_its_own_option(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--gpu", "8xH100-80GB")
+    sources = [
+        next(fact["source"] for fact in report["subjects"][0]["facts"] if fact["name"] == "hardware.nodes")
+        for report in (check(capsys, ".", *options)[1], check(capsys, ".", *options, "--nodes", "2")[1])
+    ]
+    assert sources == ["--gpu", "--nodes"]

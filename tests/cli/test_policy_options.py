@@ -267,8 +267,31 @@ def test_hook_passes_over_what_is_no_input(project, run) -> None:
     assert run("check", "config.json")[0] == 4
     assert run("check", "--hook", "config.json")[0] == 0
     assert run("check", "--hook")[0] == 0
-    (project / "broken.json").write_text('{"zero_optimization": ')
+    (project / "broken.json").write_text('{"name": ')
     assert run("check", "--hook", "broken.json")[0] == 0
+
+
+def test_hook_fails_for_an_input_of_the_commit_that_cannot_be_read(project, run) -> None:
+    (project / "setup.py").write_text("from setuptools import setup\nsetup(install_requires=read())\n")
+    (project / "pyproject.toml").write_text('[project]\nname = "x"\ndynamic = ["dependencies"]\n')
+    assert run("check", "--hook", "setup.py")[0] == 0
+    assert run("check", "--hook", "pyproject.toml")[0] == 0
+    (project / "broken.json").write_text('{"zero_optimization": ')
+    assert run("check", "--hook", "broken.json")[0] == 4
+    assert run("check", "--hook", "setup.py")[0] == 0
+    (project / "setup.py").write_text("setup(")
+    assert run("check", "--hook", "setup.py")[0] == 4
+    (project / "requirements.txt").write_text("torch==\ndeepspeed==0.16.8\n")
+    assert run("check", "--hook", "requirements.txt")[0] == 4
+
+
+@pytest.mark.parametrize("text", ['{"zero_optimization": {"sta', '{"fp1'])
+def test_hook_fails_for_a_truncated_file_that_a_run_names(project, run, text) -> None:
+    (project / "train.yaml").write_text("output_dir: o\nper_device_train_batch_size: 1\ndeepspeed: ds.json\n")
+    (project / "ds.json").write_text(text)
+    (project / "requirements.txt").write_text("deepspeed==0.16.8\n")
+    assert run("check", "--hook", "ds.json")[0] == 4
+    assert run("check", "--hook", "requirements.txt")[0] == 0
 
 
 def test_hook_checks_what_belongs_to_a_file(project, run) -> None:

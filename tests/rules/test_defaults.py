@@ -338,7 +338,10 @@ def test_rows_name_only_keys_that_the_release_has(path: Path) -> None:
 def test_rows_are_well_formed(path: Path) -> None:
     document = load(path)
     terms = vocabulary()
-    assert {"reader", "package", "rows"} <= set(document) <= {"reader", "package", "rows", "inherits"}
+    assert {"reader", "package", "rows"} <= set(document) <= {"reader", "package", "rows", "inherits", "keys"}
+    for ranges in document.get("keys", {}).values():
+        for specifier in ranges.values():
+            SpecifierSet(specifier)
     for row in document["rows"]:
         assert set(row) <= COLUMNS, row
         assert {"fact", "key", "affected", "source"} <= set(row), row
@@ -417,7 +420,7 @@ REIMPORTED = {
     "transformers": ("4.36.2", "4.44.2", "4.53.3", "4.54.1", "4.57.6", "5.0.0", "5.12.1", "5.23.0"),
     "trl": ("0.9.6", "0.14.0", "0.19.1", "0.22.2", "0.26.2", "0.29.1", "1.0.0", "1.7.1", "1.16.0"),
     "deepspeed": ("0.14.5", "0.15.4", "0.16.4", "0.17.6", "0.18.9", "0.19.4", "0.19.5", "0.19.8"),
-    "accelerate": ("0.34.2", "1.6.0", "1.15.0"),
+    "accelerate": ("0.28.0", "0.34.2", "1.2.1", "1.6.0", "1.10.1", "1.15.0"),
 }
 """Releases whose classes are imported again in an environment of their own."""
 ON_EVERY_CHANGE = {("transformers", "4.57.6"), ("transformers", "5.23.0"), ("deepspeed", "0.19.8"), ("trl", "1.16.0")}

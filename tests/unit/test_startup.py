@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.core.measurement import from_json
+from compatcheck.evidence.index import index_path
+from compatcheck.evidence.store import EvidenceStore
 from compatcheck.rules.compile import compile_directory
 
 REPOSITORY = Path(__file__).parents[2]
@@ -98,6 +101,7 @@ def run_env(database: Path, *arguments: str, **variables: str) -> tuple[int, set
     environ = {
         "PATH": os.path.join(database.parent, "nothing-here"),
         "PYTHONPATH": str(REPOSITORY),
+        "COMPATCHECK_EVIDENCE": os.path.join(database.parent, "no-evidence.sqlite3"),
         "PYTHONDONTWRITEBYTECODE": os.environ.get("PYTHONDONTWRITEBYTECODE", ""),
         **variables,
     }
@@ -137,25 +141,51 @@ def test_findings_and_configuration_files_do_not_load_rich_or_a_network(database
     )
 
 
-@pytest.mark.parametrize("kept", [pytest.param(False, id="no store"), pytest.param(True, id="store")])
-def test_measurements_are_looked_up_only_for_a_finding_with_a_probe(
-    database: Path, prefix: Path, tmp_path: Path, *, kept: bool
+def keep(store: Path, *, deepspeed: str) -> None:
+    """Make a store with one measurement under a release of deepspeed."""
+    measurement = {"probe": "zero3_release", "backend": "cpu", "device": "cpu", "status": "ok"}
+    with EvidenceStore(str(store)) as opened:
+        opened.add(from_json({**measurement, "versions": {"deepspeed": deepspeed, "torch": "2.6.0"}}))
+
+
+def listed(folder: Path) -> list[tuple[str, int]]:
+    return sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir())
+
+
+CERTAIN = (
+    *("--set", "training.zero_stage=3", "--set", "training.gradient_checkpointing=true"),
+    *("--set", "training.use_reentrant=false"),
+)
+"""What makes the finding about deepspeed 0.16.4, which has a probe, a certain one."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "held", "opened"),
+    [
+        pytest.param((), "0.16.4", False, id="possible findings"),
+        pytest.param(CERTAIN, "0.16.7", False, id="another release"),
+        pytest.param(CERTAIN, "0.16.4", True, id="this release"),
+    ],
+)
+def test_measurements_are_looked_up_only_where_this_release_was_measured(
+    database: Path, prefix: Path, tmp_path: Path, arguments: tuple[str, ...], held: str, *, opened: bool
 ):
-    store = tmp_path / "evidence.sqlite3"
-    if kept:
-        store.touch()
-    other = tmp_path / "other" / "lib" / "python3.11" / "site-packages" / "click-8.1.0.dist-info"
-    other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: click\nVersion: 8.1.0\n")
-    (tmp_path / "other" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
-    evidence = {"COMPATCHECK_EVIDENCE": str(store)}
-    code, loaded = run_env(database, VIRTUAL_ENV=str(tmp_path / "other"), **evidence)
-    assert code == 0
-    assert loaded & COSTLY == set()
-    checkpointing = ("--set", "training.gradient_checkpointing=true", "--set", "training.use_reentrant=false")
-    code, loaded = run_env(
-        database, "--prefix", str(prefix), "--set", "training.zero_stage=3", *checkpointing, **evidence
-    )
-    assert code == 1
-    assert ("sqlite3" in loaded) is kept
+    store = tmp_path / "evidence" / "evidence.sqlite3"
+    keep(store, deepspeed=held)
+    before = listed(store.parent)
+    code, loaded = run_env(database, "--prefix", str(prefix), *arguments, COMPATCHECK_EVIDENCE=str(store))
+    assert code == (1 if arguments else 0)
+    assert ("sqlite3" in loaded) is opened
+    if not opened:
+        assert loaded & {"concurrent.futures", "dataclasses", "hashlib", "packaging.specifiers", "sqlite3"} == set()
+    assert listed(store.parent) == before
     assert "yaml" not in loaded
+
+
+def test_a_store_without_an_index_is_asked_itself(database: Path, prefix: Path, tmp_path: Path):
+    store = tmp_path / "evidence.sqlite3"
+    keep(store, deepspeed="0.16.4")
+    os.remove(index_path(str(store)))
+    _, loaded = run_env(database, "--prefix", str(prefix), *CERTAIN, COMPATCHECK_EVIDENCE=str(store))
+    assert "sqlite3" in loaded
+    assert not os.path.exists(index_path(str(store)))

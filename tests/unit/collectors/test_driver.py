@@ -160,6 +160,81 @@ def test_memory_that_is_not_available_comes_from_the_catalogue(machine):
     assert hardware.memory_bytes == 81559 * MIB
     assert hardware.compute_capability == 9.0
     assert "memory of NVIDIA H100 80GB HBM3 could not be read" in reasons(hardware)
+    assert origins(hardware)["memory_bytes"] == ("GPU catalogue (H100-80GB)", True)
+
+
+def origins(hardware):
+    return {
+        name: (hardware.sources.get(name, hardware.source).path, name in hardware.catalogued)
+        for name in hardware._fields
+        if name not in {"source", "sources", "catalogued", "skipped"} and getattr(hardware, name) is not None
+    }
+
+
+def test_every_value_names_who_said_it(machine):
+    hardware = machine(f"echo '{H100}'\n", {"proc/meminfo": "MemTotal:       1048576 kB\n"})
+    place = hardware.sources["host_memory_bytes"].path
+    assert place.endswith("proc/meminfo")
+    said, looked_up = ("nvidia-smi", False), ("GPU catalogue (H100-80GB)", True)
+    assert origins(hardware) == {
+        "gpu": said,
+        "memory_bytes": said,
+        "compute_capability": said,
+        "multiprocessors": looked_up,
+        "gpus_per_node": said,
+        "driver": said,
+        "host_memory_bytes": (place, False),
+        "nvlink": looked_up,
+    }
+
+
+def test_memory_of_zero_is_not_credited_to_the_tool(machine):
+    hardware = machine("echo 'NVIDIA H100 80GB HBM3, 0, 550.54.15, Disabled, 9.0'\n")
+    assert "memory of NVIDIA H100 80GB HBM3 could not be read: '0'" in reasons(hardware)
+    assert origins(hardware)["memory_bytes"] == ("GPU catalogue (H100-80GB)", True)
+
+
+def test_tool_that_hangs_is_not_credited_with_what_files_said(machine, monkeypatch):
+    monkeypatch.setattr(driver, "BUDGET_SECONDS", 0.3)
+    files = {
+        "proc/meminfo": "MemTotal:       1048576 kB\n",
+        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu\n",
+    }
+    found = origins(machine("sleep 60\n", files))
+    assert {name: path.rsplit("/", 1)[-1] for name, (path, _) in found.items()} == {
+        "driver": "version",
+        "host_memory_bytes": "meminfo",
+    }
+
+
+def test_container_limit_is_credited_to_the_control_group(machine):
+    files = {"proc/meminfo": "MemTotal:       1048576 kB\n", "sys/fs/cgroup/memory.max": f"{256 * MIB}\n"}
+    assert machine(files=files).sources["host_memory_bytes"].path.endswith("sys/fs/cgroup/memory.max")
+
+
+def test_implausible_answers_are_said_and_not_used(machine):
+    hardware = machine("echo 'NVIDIA H100 80GB HBM3, 99999999999999999999999, abc, Disabled, 900'\n")
+    said = reasons(hardware)
+    assert "memory of NVIDIA H100 80GB HBM3 could not be read: '99999999999999999999999'" in said
+    assert "driver version could not be read: 'abc'" in said
+    assert "compute capability of NVIDIA H100 80GB HBM3 could not be read: '900'" in said
+    assert hardware.driver is None
+    assert hardware.compute_capability == 9.0
+    assert origins(hardware)["compute_capability"] == ("GPU catalogue (H100-80GB)", True)
+
+
+@pytest.mark.parametrize("memory", ["-5", "0", "1", "nan", "inf", "99999999"])
+def test_memory_that_no_device_has_is_said(machine, memory):
+    hardware = machine(f"echo 'NVIDIA X900, {memory}, 600.1, [N/A], 13.1'\n")
+    assert hardware.memory_bytes is None
+    assert f"memory of NVIDIA X900 could not be read: '{memory}'" in reasons(hardware)
+
+
+@pytest.mark.parametrize("name", ["[Not Found]", "[Unknown Error]", "[GPU requires reset]", "ERR!"])
+def test_placeholder_is_no_device_name(machine, name):
+    hardware = machine(f"echo '{name}, [N/A], [N/A], [N/A], [N/A]'\n")
+    assert (hardware.gpu, hardware.gpus_per_node) == (None, None)
+    assert "could not be read: unexpected line" in reasons(hardware)
 
 
 def test_devices_that_differ(machine):
@@ -188,7 +263,17 @@ def test_mig_without_instances_leaves_memory_unknown(machine, monkeypatch):
         "if [ $1 = -L ]; then sleep 60; fi; echo 'NVIDIA H100 80GB HBM3, 81559, 550.54.15, Enabled, 9.0'\n",
     )
     assert hardware.memory_bytes is None
-    assert "no instance could be listed" in reasons(hardware)
+    assert hardware.gpus_per_node is None
+    assert "MIG instances could not be read" in reasons(hardware)
+
+
+def test_whole_device_beside_unread_instances_does_not_say_what_memory_there_is(machine):
+    body = """if [ "$1" = -L ]; then exit 1; fi
+    echo 'NVIDIA H100 80GB HBM3, 81559, 550.54.15, Enabled, 9.0'
+    echo 'NVIDIA H100 80GB HBM3, 81559, 550.54.15, Disabled, 9.0'
+    """
+    hardware = machine(body)
+    assert (hardware.memory_bytes, hardware.gpus_per_node) == (None, None)
 
 
 def test_driver_without_any_tool(machine):
@@ -268,6 +353,29 @@ def test_nvml_that_fails_falls_back_to_the_tool(machine, monkeypatch):
     hardware = machine(f"echo '{H100}'\n")
     assert hardware.gpu == "H100-80GB"
     assert "could not be read: Driver Not Loaded" in reasons(hardware)
+
+
+def test_nvml_answers_are_checked_too(machine, monkeypatch):
+    nvml = FakeNvml()
+    nvml.nvmlDeviceGetMemoryInfo = lambda _handle: types.SimpleNamespace(total=0)
+    nvml.nvmlDeviceGetCudaComputeCapability = lambda _handle: (900, 0)
+    nvml.nvmlSystemGetDriverVersion = lambda: b"abc"
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    hardware = machine("exit 1\n")
+    assert "memory of NVIDIA H200 could not be read: '0'" in reasons(hardware)
+    assert "compute capability of NVIDIA H200 could not be read: '900.0'" in reasons(hardware)
+    assert "driver version could not be read: 'abc'" in reasons(hardware)
+    assert origins(hardware)["nvlink"] == ("NVML", False)
+    assert origins(hardware)["memory_bytes"] == ("GPU catalogue (H200)", True)
+
+
+def test_nvml_under_mig_asks_the_tool_for_the_instances(machine, monkeypatch):
+    nvml = FakeNvml(count=1)
+    nvml.nvmlDeviceGetMigMode = lambda _handle: [1, 1]
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    hardware = machine("echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'; echo '  MIG 1g.18gb     Device  0: (UUID: MIG-1)'\n")
+    assert (hardware.memory_bytes, hardware.gpus_per_node) == (18 * GIB, 1)
+    assert origins(hardware)["memory_bytes"] == ("nvidia-smi -L", False)
 
 
 def test_nvml_and_tool_that_hang_stay_within_the_budget(machine, monkeypatch):

@@ -40,6 +40,11 @@ def test_stops_a_program_that_hangs(tmp_path):
     assert completed.describe() == "tool did not answer within 0.4 s and was stopped"
 
 
+def test_says_how_long_it_waited_in_round_numbers(tmp_path):
+    completed = run([script(tmp_path, "sleep 60\n")], timeout_seconds=0.1234567)
+    assert completed.describe() == "tool did not answer within 0.12 s and was stopped"
+
+
 def test_stops_a_program_that_ignores_signals(tmp_path):
     started = time.monotonic()
     completed = run([script(tmp_path, "trap '' TERM INT HUP\nwhile :; do sleep 1; done\n")], timeout_seconds=0.3)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from drawn_rules import RELEASES, rule, rule_set
-from drawn_subjects import scope, stack
+from drawn_subjects import facts_of, scope, stack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +14,8 @@ from compatcheck.core.environment import Environment
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, parse_version
 from compatcheck.matching.remedies import write_remedies
+from compatcheck.resolution.scope import FactScope
+from compatcheck.rules.locate import open_rules
 from compatcheck.rules.rule import Clause, Remedy, Rule
 
 KNOWN = RELEASES["releases/deepspeed"]
@@ -125,3 +127,81 @@ def test_settings_variables_and_notes() -> None:
         "export NCCL_CUMEM_ENABLE=0",
     )
     assert (third.text, third.command, third.note) == ("do without", None, None)
+
+
+LIGER = {"training.use_liger_kernel": True}
+REENTRANT = {"training.use_reentrant": True}
+IN_WORDS = "set training.use_liger_kernel (Liger kernels replace modules) to true"
+REENTRANT_IN_WORDS = "set training.use_reentrant (reentrant variant of activation checkpointing) to true"
+
+
+@pytest.mark.parametrize(
+    ("framework", "versions", "target", "text"),
+    [
+        ("hf_trainer", {"transformers": "4.51.3"}, LIGER, "set use_liger_kernel to true (training.use_liger_kernel)"),
+        (
+            "trl",
+            {"trl": "0.19.1", "transformers": "4.51.3"},
+            LIGER,
+            "set use_liger_kernel to true (training.use_liger_kernel)",
+        ),
+        ("axolotl", {"axolotl": "0.9.0", "transformers": "4.51.3"}, LIGER, IN_WORDS),
+        (
+            "axolotl",
+            {"axolotl": "0.9.0", "transformers": "4.51.3"},
+            {"training.gradient_checkpointing": True},
+            "set gradient_checkpointing to true (training.gradient_checkpointing)",
+        ),
+        (
+            "axolotl",
+            {"axolotl": "0.9.0", "transformers": "4.51.3"},
+            {"training.sync_each_batch": True},
+            "set accelerator_config.gradient_accumulation_kwargs.sync_each_batch to true (training.sync_each_batch)",
+        ),
+        (
+            "llamafactory",
+            {"transformers": "4.51.3"},
+            LIGER,
+            "set enable_liger_kernel to true (training.use_liger_kernel)",
+        ),
+        (
+            "axolotl",
+            {"axolotl": "0.9.0", "transformers": "4.51.3"},
+            {"training.optimizer_implementation": "for_loop"},
+            "set training.optimizer_implementation to for_loop (key optimizer)",
+        ),
+        ("llamafactory", {"llamafactory": "0.9.1"}, REENTRANT, REENTRANT_IN_WORDS),
+        ("llamafactory", {"llamafactory": "0.9.3"}, REENTRANT, "set use_reentrant_gc to true (training.use_reentrant)"),
+        ("openrlhf", {"openrlhf": "0.6.1"}, LIGER, IN_WORDS),
+        ("openrlhf", {"openrlhf": "0.6.2"}, LIGER, "set use_liger_kernel to true (training.use_liger_kernel)"),
+        ("openrlhf", {"openrlhf": ">=0.6"}, LIGER, IN_WORDS),
+        ("verl", {"verl": "0.5.0"}, REENTRANT, REENTRANT_IN_WORDS),
+    ],
+)
+def test_a_key_is_one_of_the_program_that_reads_the_file(
+    framework: str, versions: dict[str, str], target: dict[str, Any], text: str
+) -> None:
+    made = rule_set(rule(remedies=(remedy("set", target),)))
+    compiled = next(made.all_rules())
+    facts = facts_of({"training.framework": framework})
+    real = FactScope(facts, stack(complete=False, **versions), open_rules(()))
+    (entry,) = write_remedies(compiled, made.texts(compiled), real)
+    assert entry.text == text
+
+
+def test_a_program_that_writes_its_own_deepspeed_configuration_has_no_keys_of_deepspeed() -> None:
+    target = {"training.offload_optimizer_pin_memory": False}
+    made = rule_set(rule(remedies=(remedy("set", target),)))
+    compiled = next(made.all_rules())
+    texts = []
+    for framework in ("hf_trainer", "openrlhf"):
+        facts = facts_of({"training.framework": framework, "training.zero_stage": 3})
+        versions = stack(complete=False, openrlhf="0.9.0", deepspeed="0.16.4", transformers="4.51.3")
+        texts += [
+            entry.text
+            for entry in write_remedies(compiled, made.texts(compiled), FactScope(facts, versions, open_rules(())))
+        ]
+    assert texts == [
+        "set zero_optimization.offload_optimizer.pin_memory to false (training.offload_optimizer_pin_memory)",
+        "set training.offload_optimizer_pin_memory (page-locked optimizer state) to false",
+    ]

@@ -8,7 +8,7 @@ import pytest
 from drawn_reports import reports
 from hypothesis import given, settings
 
-from compatcheck.core.report import Report
+from compatcheck.core.report import Report, SubjectReport
 from compatcheck.core.summary import closing_line, closing_lines
 from compatcheck.reporters import text
 
@@ -17,7 +17,16 @@ EMPTY = Report(
     database_id="0123456789ab",
     database_date="2026-11-21",
     database_rules=136,
-    subjects=(),
+    subjects=(
+        SubjectReport(
+            *("env", "env", None, (("torch", "2.6.0", "METADATA"),)),
+            facts=(),
+            unread_keys=(),
+            conflicts=(),
+            unresolved=(),
+            folded=(),
+        ),
+    ),
     findings=(),
     skipped=(),
     exit_code=0,
@@ -36,6 +45,27 @@ def test_the_end_fits_the_terminal(quiet: bool) -> None:  # noqa: FBT001 (a para
     assert lines[-2:] == [
         "compatcheck: 0 findings, 0 waived, 0 not checked",
         "  db 2026-11-21 (136 rules, 0123456789ab) · policy pyproject.toml · 12.35 s",
+    ]
+
+
+BARE = EMPTY._replace(subjects=(EMPTY.subjects[0]._replace(packages=()),))
+
+
+@pytest.mark.parametrize("report", [BARE, BARE._replace(subjects=BARE.subjects * 5), BARE._replace(subjects=())])
+@pytest.mark.parametrize("quiet", [True, False])
+def test_where_no_package_is_known_nothing_was_checked(report: Report, *, quiet: bool) -> None:
+    lines = show(report, quiet=quiet, width=100)
+    assert lines[-1].startswith("compatcheck: nothing was checked · db ")
+    assert "no known problem" not in "".join(lines)
+    if report.subjects and not quiet:
+        assert "nothing was checked" in "".join(lines[:-1])
+
+
+def test_one_bare_subject_of_many_is_counted_apart() -> None:
+    lines = show(EMPTY._replace(subjects=EMPTY.subjects * 4 + BARE.subjects), quiet=False)
+    assert [line.strip() for line in lines if line.startswith("  none")] == [
+        "none     no known problem in 4 of 5",
+        "none     nothing was checked in 1 of 5: no package is known",
     ]
 
 

@@ -77,6 +77,14 @@ def test_report_without_findings_has_a_passing_case(case_reports) -> None:
     assert (case.get("name") or "").startswith("no known problem")
 
 
+def test_subject_without_packages_did_not_pass(case_reports) -> None:
+    report = case_reports["openrlhf-llama3-70b"]._replace(findings=(), exit_code=3)
+    report = report._replace(subjects=tuple(subject._replace(packages=()) for subject in report.subjects))
+    root = ET.fromstring(format_report(report))  # noqa: S314 (our own)
+    assert root.get("errors") == "1"
+    assert all(list(case) for case in root.iter("testcase"))
+
+
 def test_report_without_subjects_is_an_error(case_reports) -> None:
     report = case_reports["openrlhf-llama3-70b"]._replace(findings=(), subjects=(), exit_code=3)
     root = ET.fromstring(format_report(report))  # noqa: S314 (our own)

@@ -135,6 +135,28 @@ def test_the_catalogue_describes_a_named_device_and_a_stated_size_stays(rules: R
     assert "hardware.memory_bytes" not in values(resolve("s", rules=rules, documents=(unheard,)))
 
 
+def test_a_measured_device_keeps_what_was_measured_apart_from_what_was_looked_up(rules: RuleSet) -> None:
+    row = Source("GPU catalogue (H100-80GB)")
+    hardware = Hardware(
+        Source("nvidia-smi"),
+        gpu="H100-80GB",
+        memory_bytes=80 * 2**30,
+        sources={"memory_bytes": row},
+        catalogued=frozenset({"memory_bytes"}),
+    )
+    facts = resolve("s", rules=rules, hardware=((hardware, False),)).roles["train"]
+    assert (facts["hardware.gpu"].origin, facts["hardware.gpu"].sources) == ("measured", (Source("nvidia-smi"),))
+    memory = facts["hardware.memory_bytes"]
+    assert (memory.origin, memory.sources, memory.note) == ("derived", (row,), row.path)
+
+
+def test_memory_of_a_measured_device_that_is_not_known_stays_unknown(rules: RuleSet) -> None:
+    hardware = Hardware(Source("nvidia-smi"), gpu="NVIDIA A100-SXM4-80GB")
+    subject = resolve("s", rules=rules, hardware=((hardware, False),))
+    assert "hardware.memory_bytes" not in subject.roles["train"]
+    assert subject.skipped == ()
+
+
 def test_a_forced_default_keeps_what_was_stated_in_sight(rules: RuleSet) -> None:
     for reader in ("trl", "openrlhf", "llamafactory", "hf_trainer", "axolotl"):
         rows = [
