@@ -239,6 +239,8 @@ def read(path: str) -> Document:
         InputError: not readable, not JSON or Hjson, or not a DeepSpeed configuration.
     """
     text = read_text(path)
+    if not text.strip():
+        raise InputError("is empty", source=Source(path), hint="was it truncated, or is another file meant?")
     if path.endswith((".yaml", ".yml")) or (path == STANDARD_INPUT and not text.lstrip().startswith("{")):
         return read_data(expect_mapping(parse_yaml(text, path), path, "a DeepSpeed configuration"), path)
     try:

@@ -241,16 +241,26 @@ _MAX_ABOVE = 6
 
 
 def _beside(base: str, name: str) -> str:
-    """Resolve a path the way programs do, from the working directory; else beside the naming file or in a directory above."""
-    if os.path.isabs(name) or os.path.exists(name):
+    """Resolve a path that a file names, from the directory its program is started in, which nobody can tell.
+
+    The nearest directory that has it wins, from the naming file's own upwards to the working directory or a repository's root;
+    where neither lies above, a bare name is looked for beside the naming file alone. How the naming file's path was
+    written makes no difference, and what happens to lie in an unrelated working directory is not taken.
+    """
+    if os.path.isabs(name) or "://" in name:
         return name
-    directory = os.path.dirname(base)
-    for _ in range(_MAX_ABOVE):
-        file = os.path.normpath(os.path.join(directory, name))
-        if os.path.exists(file):
-            return file
-        above = os.path.dirname(directory) if directory not in {"", ".", ".."} else ""
-        if above == directory or os.path.exists(os.path.join(directory, ".git")):
-            break
-        directory = above
-    return name
+    directories = _starting_directories(os.path.dirname(os.path.abspath(base)), bare=not os.path.dirname(name))
+    found = (os.path.normpath(os.path.join(directory, name)) for directory in directories)
+    file = next(filter(os.path.exists, found), os.path.normpath(os.path.join(directories[0], name)))
+    return file if os.path.isabs(base) else os.path.relpath(file)
+
+
+def _starting_directories(directory: str, *, bare: bool) -> list[str]:
+    """Return a directory and those above it that a program may be started in."""
+    here, above = os.getcwd(), [directory]
+    while len(above) <= _MAX_ABOVE:
+        last = above[-1]
+        if last == here or os.path.exists(os.path.join(last, ".git")):
+            return above
+        above.append(os.path.dirname(last))
+    return [directory] if bare else above

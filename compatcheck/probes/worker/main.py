@@ -76,6 +76,8 @@ def _run_task(
         import torch
 
         torch.manual_seed(0)
+        # A model that failed to build may have left another one behind (transformers 4.36 to 4.48 do).
+        torch.set_default_dtype(torch.float32)
         if request["backend"] != "cuda":
             torch.set_num_threads(1)
         probe = _load(task["path"])

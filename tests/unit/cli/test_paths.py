@@ -147,3 +147,30 @@ def test_garbage_is_reported_and_loses_nothing_else(
         "tr.yaml",
     }
     assert check(str(tmp_path), "--strict", monkeypatch=monkeypatch, capsys=capsys)[0] in {1, 4}
+
+
+def test_a_named_file_is_the_same_however_the_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": 8}')
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/accelerate.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+        "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    )
+    monkeypatch.chdir(tmp_path / "project")
+    for argument in (".", str(tmp_path / "project")):
+        execute_check = check_json(Path(argument), monkeypatch, capsys)
+        assert [entry["reason"].startswith("names 'ds.json'") for entry in execute_check["skipped"]] == [True]
+
+
+def test_an_empty_file_that_is_named_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ds.json").write_text("\n")
+    (tmp_path / "accelerate.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+        "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    )
+    (entry,) = check_json(tmp_path, monkeypatch, capsys)["skipped"]
+    assert "is empty" in entry["reason"]

@@ -30,7 +30,9 @@ class nn:
     Parameter = type("Parameter", (), {})
 class cuda:
     is_available = staticmethod(lambda: False)
+float32 = None
 def manual_seed(seed): ...
+def set_default_dtype(dtype): ...
 def set_num_threads(count): ...
 """,
     "utils/__init__.py": "",
