@@ -4,7 +4,7 @@
 
 Each argument is a directory with the files of one repository. A Markdown table goes to standard output. A key of a training
 configuration counts as understood when its reader translates it to a fact, or knows that it has no bearing on memory; a key
-whose value was not understood does not count. Keys of files of programs that are recognised and not read (LLaMA-Factory,
+whose value was not understood does not count. Keys of files of programs that are recognised and not read (torchtune,
 ms-swift, …) stand in a column of their own, and the last column counts them all as not understood.
 """
 
