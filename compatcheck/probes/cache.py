@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from compatcheck.core.errors import UsageError
+
 
 def cache_directory() -> Path:
     """Return ``$COMPATCHECK_CACHE``, else ``compatcheck`` in the user's cache directory (``$XDG_CACHE_HOME``, ``~/.cache``)."""
@@ -12,3 +14,18 @@ def cache_directory() -> Path:
         return Path(stated)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "compatcheck"
+
+
+def make_folder(*parts: str) -> Path:
+    """Return a folder of the cache, made where it is missing.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    folder = cache_directory().joinpath(*parts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the cache {cache_directory()} cannot be written: {error.strerror}"
+        raise UsageError(msg, hint="name another place in COMPATCHECK_CACHE") from None
+    return folder

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from compatcheck.probes.cache import cache_directory
+from compatcheck.probes.cache import cache_directory, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,10 +72,9 @@ def _stub_programs() -> Path:
 
     DeepSpeed 0.15 asks `numactl` for the cores of a machine and fails where it is not installed.
     """
-    folder = cache_directory() / "stubs"
+    folder = make_folder("stubs")
     stub = folder / "numactl"
     if not stub.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         scratch = folder / f"numactl.{os.getpid()}"
         scratch.write_text(
             "#!/bin/sh\necho 'available: 1 nodes (0)'\necho \"node 0 cpus: 0\"\necho 'node 0 size: 1024 MB'\n"

@@ -303,3 +303,10 @@ def test_a_worker_does_not_outlive_a_runner_that_was_killed(probe, interpreter, 
         time.sleep(0.05)
     os.kill(int(child.read_text()), signal.SIGKILL)
     assert not _alive(worker)
+
+
+def test_a_cache_that_cannot_be_written_is_said(probe, interpreter, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COMPATCHECK_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(UsageError, match="cannot be written"):
+        run(probe, interpreter, "measure")
