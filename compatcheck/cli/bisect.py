@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from compatcheck.core.bisection import Outcome
+    from compatcheck.probes.bisect import Search
     from compatcheck.rules.database import RuleSet
 
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @probing.environment_options
 @probing.date_option
 @probing.measuring_options
+@probing.fresh_option
 @click.option(
     "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
 )
@@ -202,15 +204,12 @@ def choose_releases(
     return chosen
 
 
-def _check_ends(search: object, good: str | None, bad: str | None) -> None:
+def _check_ends(search: Search, good: str | None, bad: str | None) -> None:
     """Test the releases a person called good and bad, and refuse to go on when they are not.
 
     Raises:
         UsageError: one of them is not what it was said to be.
     """
-    from compatcheck.probes.bisect import Search  # noqa: PLC0415 (beside its use)
-
-    assert isinstance(search, Search)  # noqa: S101 (for the type checker)
     for version, wanted in ((good, "good"), (bad, "bad")):
         if version is None:
             continue

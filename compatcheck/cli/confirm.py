@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @probing.environment_options
 @probing.date_option
 @probing.measuring_options
+@probing.fresh_option
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 def command(

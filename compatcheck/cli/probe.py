@@ -122,7 +122,6 @@ def run_command(
     backend: str | None,
     parameters: tuple[str, ...],
     timeout_seconds: float,
-    fresh: bool,
     no_store: bool,
     output: str | None,
     snapshots: str | None,
@@ -147,7 +146,6 @@ def run_command(
     tasks = _choose_all(names, backend, parameters) if everything else _choose(names, backend, parameters)
     overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
     store = probing.open_store(wanted=not no_store)
-    del fresh  # a single run is always made
     progress = probing.Progress(len(tasks), quiet=not everything)
     judged: list[Judged] = []
 

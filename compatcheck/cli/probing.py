@@ -93,10 +93,12 @@ measuring_options = _apply(
             show_default=True,
             help="Time for one measurement.",
         ),
-        _option(MEASURING, "--fresh", is_flag=True, help="Measure again what was measured before."),
         _option(MEASURING, "--no-store", is_flag=True, help="Keep nothing, and look nothing up."),
     ]
 )
+
+
+fresh_option = _option(MEASURING, "--fresh", is_flag=True, help="Measure again what was measured before.")
 
 
 class EnvironmentChoice(NamedTuple):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @probing.environment_options
 @probing.date_option
 @probing.measuring_options
+@probing.fresh_option
 @click.option(
     "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
 )
