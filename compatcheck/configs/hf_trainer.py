@@ -140,10 +140,12 @@ _TRL_MARKS = {
 }
 """Keys that only one trainer has."""
 _TRL_SHARED = {
+    "beta",
     "dataset_mixer",
     "dataset_mixture",
     "dataset_train_split",
     "dataset_test_split",
+    "loss_type",
     "max_prompt_length",
     "precompute_ref_log_probs",
 }

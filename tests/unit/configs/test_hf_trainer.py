@@ -67,6 +67,8 @@ def test_preference_recipe_with_quantised_adapters() -> None:
         ({"loss_type": "apo_zero"}, "x.yaml", "dpo"),
         ({"max_prompt_length": 8, "beta": 0.1}, "recipes/zephyr/orpo/config_full.yaml", "orpo"),
         ({"max_prompt_length": 8, "beta": 0.1}, "recipes/config_full.yaml", None),
+        ({"beta": 0.1, "loss_type": "sigmoid"}, "dpo.yaml", "dpo"),
+        ({"beta": 0.1, "loss_type": "sigmoid"}, "train.yaml", None),
         ({"dataset_mixture": {}}, "recipes/smol/sft/config.yaml", "sft"),
         ({"dataset_mixture": {}}, "recipes/sft-and-dpo.yaml", None),
         ({"learning_rate": 1}, "recipes/dpo/config.yaml", None),

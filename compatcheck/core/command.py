@@ -1,0 +1,37 @@
+"""A command as a launch script would run it: its words, where each was written, and what could not be known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.source import Source
+
+
+class Word(NamedTuple):
+    """One word of a command after expansion."""
+
+    text: str | None
+    """Its value; None when it depends on something the script does not tell."""
+    source: Source
+    """Where it was written: the script, and the line of the word (or of the assignment that gave its value)."""
+    written: str
+    """As the script spells it: ``trainer.nnodes=$N_NODES``."""
+    unresolved: tuple[str, ...] = ()
+    """What keeps it from being known: names of variables (``$N_NODES``), commands (``$(hostname)``)."""
+
+
+class Command(NamedTuple):
+    """One simple command of a script, in the order it would run."""
+
+    words: tuple[Word, ...]
+    """Program and arguments."""
+    variables: Mapping[str, Word]
+    """Environment it is given: exported variables and assignments in front of it."""
+    source: Source
+    certain: bool = True
+    """Whether it surely runs; False inside a branch or loop whose condition is not known."""
+    condition: str | None = None
+    """That condition, as written."""

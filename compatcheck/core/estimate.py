@@ -1,0 +1,158 @@
+"""How much memory a run needs on one device: components, the phases they live in, and whether that fits.
+
+A phase is an instant of the run (``forward``, ``backward``, ``step``, ``rollout``, ``log_probabilities``, …) with all that is
+resident then; phases take turns and never add up. The peak is that of the largest phase.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from compatcheck.core.source import Source
+
+
+class Size(NamedTuple):
+    """Bytes with the range they are believed to lie in."""
+
+    low: int
+    expected: int
+    high: int
+
+    def __add__(self, other: object) -> Size:
+        """Return the sum, bound by bound."""
+        if not isinstance(other, Size):
+            return NotImplemented
+        return Size(self.low + other.low, self.expected + other.expected, self.high + other.high)
+
+
+NOTHING = Size(0, 0, 0)
+
+
+def exactly(count: float) -> Size:
+    """Return a size that is known to the byte; a fraction of a byte counts as one."""
+    whole = -int(-count // 1)
+    return Size(whole, whole, whole)
+
+
+def total(sizes: Iterable[Size]) -> Size:
+    """Return the sum of sizes."""
+    result = NOTHING
+    for size in sizes:
+        result = result + size
+    return result
+
+
+class Component(NamedTuple):
+    """One thing that takes memory on a device."""
+
+    name: str
+    """What it is, in the field's words: ``fp32 logits``."""
+    kind: str
+    """One of `KINDS`."""
+    size: Size
+    formula: str
+    """The arithmetic with this run's numbers: ``2 B × 7,615,616,512 / 8 ranks``."""
+    source: str
+    """Where the formula is from: a paper's equation, an upstream file at a release, or a measurement of ours."""
+    role: str = "train"
+    facts: tuple[str, ...] = ()
+    """Names of the facts it was computed from."""
+
+
+KINDS = (
+    "parameters", "gradients", "optimizer_states", "activations", "logits", "masks", "communication", "live_parameters",
+    "kv_cache", "workspace", "context", "reserve", "other",
+)  # fmt: skip
+"""Kinds of components, in the order a picture stacks them."""
+
+
+class Phase(NamedTuple):
+    """All that is resident at one instant of the run."""
+
+    name: str
+    role: str
+    components: tuple[Component, ...]
+
+    @property
+    def size(self) -> Size:
+        """What the components add up to."""
+        return total(component.size for component in self.components)
+
+
+class Unmodelled(NamedTuple):
+    """Something the run has that the estimate leaves out."""
+
+    name: str
+    direction: str
+    """``more`` when the run needs more than estimated because of it, ``less``, or ``either``."""
+    reason: str
+
+
+class Assumption(NamedTuple):
+    """A fact nobody stated, and what was taken for it."""
+
+    fact: str
+    value: object
+    reason: str
+    source: Source | None = None
+
+
+class Verdict(NamedTuple):
+    """Whether the run fits."""
+
+    outcome: str
+    """``fits``, ``marginal``, ``does_not_fit``, or ``unknown`` when the device's memory is not known."""
+    limit_bytes: int | None
+    """What one device has for the job."""
+    margin_bytes: int | None
+    """Limit minus the expected peak of device use; negative when it does not fit."""
+    primary: str | None = None
+    """The component that decides."""
+    contributing: tuple[str, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    verify: str | None = None
+    """The command that would settle it."""
+
+
+class Estimate(NamedTuple):
+    """What one device of a run needs."""
+
+    method: str
+    """``closed_form`` or ``traced``."""
+    phases: tuple[Phase, ...]
+    """Components that live outside the caching allocator (CUDA context, NCCL, other processes) have the kinds ``context`` and
+    ``other``; what the allocator caches beyond need is ``reserve``."""
+    verdict: Verdict
+    assumptions: tuple[Assumption, ...] = ()
+    unmodelled: tuple[Unmodelled, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Facts without which nothing could be estimated."""
+
+    @property
+    def peak_phase(self) -> Phase | None:
+        """The phase with the largest expected size."""
+        return max(self.phases, key=lambda phase: phase.size.expected, default=None)
+
+    @property
+    def allocated(self) -> Size:
+        """Peak that ``torch.cuda.max_memory_allocated`` would report."""
+        return self._peak({"reserve", "context", "other"})
+
+    @property
+    def reserved(self) -> Size:
+        """Peak that ``torch.cuda.max_memory_reserved`` would report."""
+        return self._peak({"context", "other"})
+
+    @property
+    def device(self) -> Size:
+        """Peak use of the device, as nvidia-smi shows it."""
+        return self._peak(set())
+
+    def _peak(self, without: set[str]) -> Size:
+        sizes = [total(part.size for part in phase.components if part.kind not in without) for phase in self.phases]
+        if not sizes:
+            return NOTHING
+        return Size(*(max(values) for values in zip(*sizes, strict=True)))

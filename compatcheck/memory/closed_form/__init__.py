@@ -1,0 +1,1 @@
+"""Memory from facts alone, one file per component; needs no torch."""

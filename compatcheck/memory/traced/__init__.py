@@ -1,0 +1,1 @@
+"""Memory of the real model class on fake tensors, in the installed releases."""
