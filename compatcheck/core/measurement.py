@@ -40,7 +40,7 @@ class Measurement:
 
     probe: str
     probe_hash: str
-    """First twelve digits of the SHA-256 of the probe's file: another text, another probe."""
+    """First twelve digits of the SHA-256 of the probe's code, without its words: another code, another probe."""
     backend: str
     """``fake``, ``cpu`` or ``cuda``."""
     accounting: str

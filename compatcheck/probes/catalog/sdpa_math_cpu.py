@@ -53,6 +53,12 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"kernel": "fused", "mask": "causal", "grouped": True},
     {"kernel": "fused", "mask": "tensor", "of": "backward"},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "kernel": ("math", "fused"),
+    "of": ("forward", "backward"),
+    "mask": ("none", "causal", "tensor"),
+    "dtype": ("bfloat16", "float32"),
+}
 METRIC = "bytes_per_score"
 
 

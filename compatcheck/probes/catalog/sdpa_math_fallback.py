@@ -45,6 +45,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"dtype": "float16", "heads": 8, "head_dim": 128},
     {"dtype": "float32", "of": "backward", "heads": 8, "head_dim": 128},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"of": ("forward", "backward"), "dtype": ("bfloat16", "float16", "float32")}
 METRIC = "bytes_per_score"
 
 
