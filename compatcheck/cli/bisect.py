@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,19 +31,15 @@ if TYPE_CHECKING:
     help="minors: one release per minor version, and what lies between those that differ; until-found: more, while "
     "all agree; all: every release.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Releases measured at a time.")
 @click.option("--dry-run", is_flag=True, help="Say which releases would be tested first, and build nothing.")
 @click.option(
     "--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown)."
 )
-@probing.environment_options
-@probing.date_option
-@probing.measuring_options
-@probing.fresh_option
+@probing.laboratory_options
+@probing.jobs_option
 @click.option(
     "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
 )
-@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 def command(
     name: str,
     package: str,
@@ -51,21 +47,10 @@ def command(
     bad: str | None,
     specifier: str | None,
     depth: str,
-    jobs: int,
     dry_run: bool,
     report: str | None,
-    python: str | None,
-    torch: str | None,
-    beside: tuple[str, ...],
-    installer: str | None,
-    exclude_newer: str,
-    backend: str | None,
-    parameters: tuple[str, ...],
-    timeout_seconds: float,
-    fresh: bool,
-    no_store: bool,
     format_name: str,
-    quiet: bool,
+    **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
     """Find every release of a package in which a probe's verdict changes.
 
@@ -76,37 +61,21 @@ def command(
     """
     from compatcheck.core.bisection import Bisection, Outcome  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.bisect import Search, find_intervals, minors  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
+    settings = probing.Settings(**given)
     probe = find_probe(name)
-    varied = vary(probing.parse_parameters(parameters))
-    if len(varied) > 1:
-        msg = "a bisection takes one value per parameter"
-        raise UsageError(msg, hint="`compatcheck sweep` takes several")
-    task = make_task(probe, varied[0], backend)
+    task = make_task(probe, probing.parse_one_set(settings.parameters), settings.backend)
     rules = open_rules()
     releases = choose_releases(rules, package, specifier, good, bad)
     if dry_run:
         firsts = [minor[0] for minor in minors(releases)]
         click.echo(f"{len(releases)} releases of {package}; first {', '.join(dict.fromkeys((*firsts, releases[-1])))}")
         return EXIT_CLEAN
-    overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
-    progress = probing.Progress(None, quiet=quiet)
-    laboratory = Laboratory(
-        overlays=overlays,
-        package=package,
-        store=probing.open_store(wanted=not no_store),
-        beside=beside,
-        dates=probing.choose_dates(exclude_newer, package, rules, releases, with_uv=overlays.installer.name == "uv"),
-        timeout_seconds=timeout_seconds,
-        fresh=fresh,
-        jobs=jobs,
-        progress=progress,
-    )
+    progress = probing.Progress(None, quiet=settings.quiet)
+    laboratory = probing.open_laboratory(settings, package, releases, rules, progress=progress)
     measured = {}
 
     def judge(versions: Sequence[str]) -> Iterator[Outcome]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.measurement import Measurement
 from compatcheck.probes.environments.installer import UnbuildableError
-from compatcheck.probes.runner import TIMEOUT_SECONDS, Task, reproducing_command, run_tasks
+from compatcheck.probes.runner import TIMEOUT_SECONDS, Limits, Task, reproducing_command, run_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -158,7 +158,7 @@ class Laboratory:
             [task for _, task in missing],
             interpreter,
             keep=keep,
-            timeout_seconds=self.timeout_seconds,
+            limits=Limits(timeout_seconds=self.timeout_seconds),
             cancelled=self._cancelled.is_set,
         )
 

@@ -37,6 +37,20 @@ _START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may take, and what it leaves behind."""
+
+    timeout_seconds: float = TIMEOUT_SECONDS
+    """Time of one task."""
+    retries: int = 1
+    """How often a task is tried again after a hang or a kill."""
+    memory_fraction: float = MEMORY_FRACTION
+    """Share of a CUDA device that a probe may take."""
+    snapshots: str | None = None
+    """Folder that a snapshot of the CUDA allocator, with its history, is written to for each task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One probe with one set of parameters on one back end."""
 
@@ -74,15 +88,12 @@ def make_task(
     return Task(probe=probe, parameters=probe.complete(parameters), backend=chosen, accounting=counted)
 
 
-def run_tasks(  # noqa: PLR0913 (all but two have a default)
+def run_tasks(
     tasks: Sequence[Task],
     interpreter: Interpreter,
     *,
     keep: Callable[[Task, Measurement], None],
-    timeout_seconds: float = TIMEOUT_SECONDS,
-    retries: int = 1,
-    memory_fraction: float = MEMORY_FRACTION,
-    snapshots: str | None = None,
+    limits: Limits = Limits(),
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run tasks, as many in one process as can share one.
@@ -91,20 +102,16 @@ def run_tasks(  # noqa: PLR0913 (all but two have a default)
         tasks: what to run.
         interpreter: where.
         keep: called with each result as soon as it is known; an interrupt loses none of them.
-        timeout_seconds: time of one task.
-        retries: how often a task is tried again after a hang or a kill.
-        memory_fraction: share of a CUDA device that a probe may take.
-        snapshots: folder that a snapshot of the CUDA allocator, with its history, is written to for each task.
+        limits: what each may take.
         cancelled: asked about ten times a second; True ends the process and raises.
 
     Raises:
         KeyboardInterrupt: it was cancelled.
     """
     for batch in _batches(tasks):
-        pending = [(task, retries) for task in batch]
+        pending = [(task, limits.retries) for task in batch]
         while pending:
-            session = _Session([task for task, _ in pending], interpreter, timeout_seconds, memory_fraction, keep)
-            session.snapshots = snapshots
+            session = _Session([task for task, _ in pending], interpreter, limits, keep)
             session.run(cancelled)
             broken = session.broken
             left = pending[session.finished + (1 if broken is not None else 0) :]
@@ -135,15 +142,12 @@ class _Session:
         self,
         tasks: list[Task],
         interpreter: Interpreter,
-        timeout_seconds: float,
-        memory_fraction: float,
+        limits: Limits,
         keep: Callable[[Task, Measurement], None],
     ) -> None:
         self.tasks = tasks
         self.interpreter = interpreter
-        self.timeout_seconds = timeout_seconds
-        self.memory_fraction = memory_fraction
-        self.snapshots: str | None = None
+        self.limits = limits
         self.keep = keep
         self.finished = 0
         """How many tasks have a result."""
@@ -169,9 +173,9 @@ class _Session:
                 "backend": first.backend,
                 "accounting": first.accounting,
                 "world_size": first.world_size,
-                "timeout_seconds": self.timeout_seconds,
-                "memory_fraction": self.memory_fraction,
-                "snapshots": None if self.snapshots is None else os.path.abspath(self.snapshots),
+                "timeout_seconds": self.limits.timeout_seconds,
+                "memory_fraction": self.limits.memory_fraction,
+                "snapshots": None if self.limits.snapshots is None else os.path.abspath(self.limits.snapshots),
                 "packages": list(self.interpreter.requested),
             }
             Path(request).write_text(json.dumps(data), encoding="utf-8")
@@ -186,7 +190,7 @@ class _Session:
             environ["TMPDIR"] = directory
             completed = run(
                 [self.interpreter.python, str(ENTRY), request, results],
-                timeout_seconds=_START_SECONDS + self.timeout_seconds * len(self.tasks),
+                timeout_seconds=_START_SECONDS + self.limits.timeout_seconds * len(self.tasks),
                 output_limit_bytes=OUTPUT_LIMIT_BYTES,
                 environ=environ,
                 watch=watch,

@@ -45,7 +45,7 @@ OPEN = {
 def test_a_parameter_that_makes_no_sense_is_refused(
     probe: str,
     name: str,
-    value: Any,  # noqa: ANN401 (a parameter)
+    value: Any,
     message: str,
     hint: str,
 ) -> None:

@@ -18,7 +18,7 @@ import pytest
 from compatcheck.core.errors import UsageError
 from compatcheck.probes.environments.interpreter import Interpreter
 from compatcheck.probes.probe import Probe
-from compatcheck.probes.runner import make_task, reproducing_command, run_tasks
+from compatcheck.probes.runner import Limits, make_task, reproducing_command, run_tasks
 
 TORCH = {
     "__init__.py": """
@@ -127,7 +127,8 @@ def probe(tmp_path):
 def run(probe, interpreter, *actions, timeout_seconds=20.0, **options):
     kept = []
     tasks = [make_task(probe, {"do": action}) for action in actions]
-    run_tasks(tasks, interpreter, keep=lambda _, one: kept.append(one), timeout_seconds=timeout_seconds, **options)
+    limits = Limits(timeout_seconds=timeout_seconds, **options)
+    run_tasks(tasks, interpreter, keep=lambda _, one: kept.append(one), limits=limits)
     return kept
 
 
@@ -178,7 +179,7 @@ def test_a_hang_ends_and_says_where(probe, interpreter):
 def test_a_kill_is_tried_again_once(probe, interpreter):
     tries = []
     task = make_task(probe, {"do": "kill"})
-    run_tasks([task], interpreter, keep=lambda _, one: tries.append(one), timeout_seconds=20, retries=1)
+    run_tasks([task], interpreter, keep=lambda _, one: tries.append(one), limits=Limits(timeout_seconds=20))
     (one,) = tries
     assert one.status == "interrupted"
     assert "signal 9" in one.reason
@@ -261,7 +262,9 @@ def test_a_back_end_the_probe_does_not_have_is_an_error(probe):
         make_task(probe, {}, "fake")
 
 
-@pytest.mark.parametrize(("parameters", "hint"), [({"numer": 1}, "did you mean 'number'?"), ({"number": "many"}, None)])
+@pytest.mark.parametrize(
+    ("parameters", "hint"), [({"numer": 1}, "did you mean 'number'?"), ({"number": "many"}, "its default is 1")]
+)
 def test_parameters_are_checked(probe, parameters, hint):
     with pytest.raises(UsageError) as error:
         make_task(probe, parameters)
