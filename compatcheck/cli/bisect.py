@@ -8,12 +8,14 @@ import click
 
 from compatcheck.cli import options, probing
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
+from compatcheck.core.markers import canonical_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from compatcheck.core.bisection import Outcome
     from compatcheck.probes.bisect import Search
+    from compatcheck.probes.probe import Probe
     from compatcheck.rules.database import RuleSet
 
 
@@ -67,12 +69,16 @@ def command(
 
     settings = probing.Settings(**given)
     probe = find_probe(name)
+    _check_package(probe, package)
     task = make_task(probe, probing.parse_one_set(settings.parameters), settings.backend)
     rules = open_rules()
     releases = choose_releases(rules, package, specifier, good, bad)
     if dry_run:
-        firsts = [minor[0] for minor in minors(releases)]
-        click.echo(f"{len(releases)} releases of {package}; first {', '.join(dict.fromkeys((*firsts, releases[-1])))}")
+        from compatcheck.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
+
+        firsts = dict.fromkeys((*(minor[0] for minor in minors(releases)), releases[-1]))
+        text = f"releases of {package}: {len(releases)}; tested first: {', '.join(firsts)}"
+        click.echo("\n".join(wrap_text(text, "", "  ")))
         return EXIT_CLEAN
     progress = probing.Progress(None, quiet=settings.quiet)
     laboratory = probing.open_laboratory(settings, package, releases, rules, progress=progress)
@@ -158,6 +164,12 @@ def choose_releases(
         if end is not None and end not in known:
             msg = f"{end} is no release of {package}"
             raise UsageError(msg, hint=f"the newest is {known[-1]}")
+    if good is not None and good == bad:
+        msg = f"--good and --bad are both {good}"
+        raise UsageError(msg, hint="name two releases, or one of them alone")
+    if specifier is not None and not specifier.strip():
+        msg = "--versions is empty"
+        raise UsageError(msg, hint="as --versions '>=0.14,<0.18'; without it all releases are taken")
     try:
         bounds = compile_specifier(specifier) if specifier else None
     except InvalidSpecifierError as error:
@@ -170,7 +182,23 @@ def choose_releases(
     if not chosen:
         msg = f"no release of {package} lies in {specifier}"
         raise UsageError(msg)
+    for end in (good, bad):
+        if end is not None and end not in chosen:
+            msg = f"{end} does not lie in --versions {specifier}"
+            raise UsageError(msg, hint="leave one of the two out")
     return chosen
+
+
+def _check_package(probe: Probe, package: str) -> None:
+    """Refuse to search the releases of a package that the probe does not use: its verdict could not change.
+
+    Raises:
+        UsageError: the probe does not use it.
+    """
+    used = dict.fromkeys((*probe.module.PACKAGES, "torch"))
+    if canonical_name(package) not in used:
+        msg = f"probe {probe.name} does not use {package}"
+        raise UsageError(msg, hint=f"it uses {', '.join(used)}; `compatcheck sweep` measures it beside any package")
 
 
 def _check_ends(search: Search, good: str | None, bad: str | None) -> None:

@@ -58,9 +58,16 @@ def command(
             continue
         trial = _with_parameters(trial, sizes)
         if dry_run:
-            click.echo(
-                f"{rule.id}: {trial.probe.name} {trial.metric} on {trial.package} {trial.suspect} and {trial.baseline}"
+            planned = reporter.format_plan(
+                rule.id,
+                f"{trial.probe.name} {trial.metric}",
+                suspect=(f"{trial.package} {trial.suspect}", trial.parameters),
+                baseline=None
+                if trial.baseline is None
+                else (f"{trial.package} {trial.baseline}", trial.baseline_parameters),
+                defaults=trial.probe.module.DEFAULTS,
             )
+            click.echo(planned, nl=False)
             continue
         if (settings.backend or trial.probe.module.BACKENDS[0]) == "cuda" and not _sees_cuda(settings.environment):
             found.append(_without_cuda(rule.id, trial))

@@ -85,10 +85,10 @@ def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: 
 
 def _show(probe: Probe) -> None:
     """Print the page of a probe."""
+    from compatcheck.core.measurement import show_parameter  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.backends import BACKENDS  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.probe import show_value  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.measurement import show_quantity  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.probe import Parameter, format_documentation, format_parameters, wrap_text  # noqa: PLC0415
+    from compatcheck.reporters.measurement import show_quantity, wrap_text  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters.probe import Parameter, format_documentation, format_parameters  # noqa: PLC0415
 
     module = probe.module
     lines = [f"{probe.name} ({probe.hash})", "", format_documentation(probe.documentation)]
@@ -99,7 +99,7 @@ def _show(probe: Probe) -> None:
         lines += wrap_text(f"cannot say: {back_end.cannot}", "    ")
     click.echo("\n".join(lines))
     shown = [
-        Parameter(name, show_value(value), tuple(map(show_value, probe.choices.get(name, ()))))
+        Parameter(name, show_parameter(value), tuple(map(show_parameter, probe.choices.get(name, ()))))
         for name, value in module.DEFAULTS.items()
     ]
     click.echo(format_parameters(shown), nl=False)
@@ -161,7 +161,7 @@ def run_command(
     tasks = _choose_all(names, backend, parameters) if everything else _choose(names, backend, parameters)
     overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
     store = probing.open_store(wanted=not no_store)
-    progress = probing.Progress(len(tasks), quiet=not everything)
+    progress = probing.Progress(len(tasks), quiet=not everything, varying=probing.find_varying(tasks))
     judged: list[Judged] = []
 
     def keep(task: Task, measurement: Measurement) -> None:

@@ -12,14 +12,16 @@ import click
 
 from compatcheck.cli.options import apply_options, grouped_option
 from compatcheck.core.errors import UsageError
+from compatcheck.core.measurement import show_parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from compatcheck.core.measurement import Measurement
     from compatcheck.probes.environments.overlay import Base, Overlays
     from compatcheck.probes.laboratory import Laboratory, Store
     from compatcheck.probes.probe import Probe
+    from compatcheck.probes.runner import Task
     from compatcheck.rules.database import RuleSet
 
 ENVIRONMENT = "Environment"
@@ -142,10 +144,23 @@ class EnvironmentChoice(NamedTuple):
         raise UsageError(msg, hint="name one: --python PYTHON, or build one: --torch 2.13.0+cpu (needs uv)")
 
     def overlays(self) -> Overlays:
-        """Return the overlays over that interpreter."""
+        """Return the overlays over that interpreter.
+
+        Raises:
+            UsageError: there is none, or --with is no requirement.
+            UnbuildableError: it could not be built.
+        """
+        from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 (beside its use)
+
         from compatcheck.probes.environments.installer import find_installer  # noqa: PLC0415 (beside its use)
         from compatcheck.probes.environments.overlay import Overlays  # noqa: PLC0415 (beside its use)
 
+        for text in self.beside:
+            try:
+                Requirement(text)
+            except InvalidRequirement as error:
+                msg = f"--with {text!r} is no requirement: {str(error).splitlines()[0]}"
+                raise UsageError(msg, hint="as --with transformers==4.57.6") from None
         end_cleanly()
         return Overlays(self.base(), installer=find_installer(self.installer))
 
@@ -337,21 +352,32 @@ def exported_evidence() -> str | None:
     return os.path.join(os.path.dirname(CHECKOUT), "fixtures", "measurements") if is_checkout() else None
 
 
+def find_varying(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:
+    """Return probe and name of each parameter that tells tasks of one probe apart."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for task in tasks:
+        for name, value in task.parameters.items():
+            values.setdefault((task.probe.name, name), set()).add(json.dumps(value))
+    return frozenset(key for key, found in values.items() if len(found) > 1)
+
+
 class Progress:
     """One line per result on standard error, and an estimate of what is left."""
 
-    def __init__(self, total: int | None, *, quiet: bool) -> None:
+    def __init__(self, total: int | None, *, quiet: bool, varying: Collection[tuple[str, str]] = frozenset()) -> None:
         """Start counting.
 
         Args:
             total: how many results there will be, None when that is not known.
             quiet: show nothing.
+            varying: probe and name of each parameter that is shown, see `find_varying`.
         """
         import time  # noqa: PLC0415 (beside its use)
 
         self.total = total
         self.done = 0
         self.quiet = quiet
+        self.varying = varying
         self._clock = time.monotonic
         self._start = time.monotonic()
         self._live = sys.stderr.isatty()
@@ -364,7 +390,12 @@ class Progress:
         seconds = self._clock() - self._start
         left = f", about {self._duration(seconds / self.done * (self.total - self.done))} left" if self.total else ""
         count = f"{self.done}/{self.total}" if self.total else str(self.done)
-        text = f"[{count}{left}] {version} {measurement.probe}: {measurement.status}"
+        shown = [
+            f" {name}={show_parameter(value)}"
+            for name, value in measurement.parameters.items()
+            if (measurement.probe, name) in self.varying
+        ]
+        text = f"[{count}{left}] {version} {measurement.probe}{''.join(shown)}: {measurement.status}"
         if measurement.reason and measurement.status != "ok":
             text += f" ({measurement.reason})"
         width = min(shutil.get_terminal_size().columns, 160) - 1

@@ -65,9 +65,12 @@ def command(
     rules = open_rules()
     releases = choose_releases(rules, package, specifier)
     if dry_run:
-        click.echo(f"{len(releases)} releases of {package} x {len(tasks)} measurements: {', '.join(releases)}")
+        from compatcheck.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
+
+        counts = f"releases of {package}: {len(releases)}, measurements of each: {len(tasks)}"
+        click.echo("\n".join([counts, *wrap_text(", ".join(releases), "  ")]))
         return EXIT_CLEAN
-    progress = probing.Progress(len(releases) * len(tasks), quiet=settings.quiet)
+    progress = probing.Progress(len(releases) * len(tasks), quiet=settings.quiet, varying=probing.find_varying(tasks))
     laboratory = probing.open_laboratory(settings, package, releases, rules, progress=progress)
     results: dict[str, list[Measurement]] = dict(laboratory.measure_all(releases, tasks))
     progress.close()
@@ -80,7 +83,8 @@ def command(
     if drafts is not None:
         from compatcheck.probes.drafts import write_drafts  # noqa: PLC0415 (beside its use)
 
-        for path in write_drafts(drafts, package, groups, results):
+        written = write_drafts(drafts, package, groups, results)
+        for path in written or ["no draft was written: no number grew"]:
             click.echo(path, err=True)
     formats = {"text": reporter.format_text, "json": reporter.format_json, "markdown": reporter.format_markdown}
     click.echo(formats[format_name](package, series, groups, results), nl=False)

@@ -95,6 +95,11 @@ class Measurement:
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+def show_parameter(value: object) -> str:
+    """Write the value of a parameter as ``--param`` reads it: ``4``, ``true``, ``null``, ``padding``."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def to_json(measurement: Measurement) -> dict[str, Any]:
     """Return a measurement as JSON data; what is None or empty is left out."""
     data = asdict(measurement)

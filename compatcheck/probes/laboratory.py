@@ -101,7 +101,7 @@ class Laboratory:
         """Measure tasks in one release.
 
         Returns:
-            One measurement per task, in their order; a release that cannot be installed gives ``unsupported`` ones.
+            One measurement per task, in their order; a release that cannot be installed gives ``failed`` ones.
         """
         try:
             interpreter = self.interpreter(version)
@@ -173,7 +173,7 @@ def unbuildable(task: Task, versions: Mapping[str, str], reason: str) -> Measure
         parameters=dict(task.parameters),
         versions=dict(versions),
         device="none",
-        status="unsupported",
+        status="failed",
         reason=reason,
         command=reproducing_command(task, versions),
     )

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.measurement import show_parameter
 from compatcheck.probes.fingerprint import hash_code
 
 if TYPE_CHECKING:
@@ -133,16 +134,16 @@ class Probe:
         if choices is not None:
             if not any(value == one and type(value) is type(one) for one in choices):
                 near = _suggest(value, [one for one in choices if isinstance(one, str)])
-                words = [show_value(one) for one in choices]
+                words = [show_parameter(one) for one in choices]
                 listed = f"it is {', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else f"it is {words[0]}"
-                msg = f"{whose} cannot be {show_value(value)}"
+                msg = f"{whose} cannot be {show_parameter(value)}"
                 raise UsageError(msg, hint=near or listed)
             return value
         if isinstance(default, float) and type(value) is int:
             value = float(value)
         if type(value) is not type(default):
-            msg = f"{whose} is {_KINDS[type(default)]}, not {show_value(value)}"
-            raise UsageError(msg, hint=f"its default is {show_value(default)}")
+            msg = f"{whose} is {_KINDS[type(default)]}, not {show_parameter(value)}"
+            raise UsageError(msg, hint=f"its default is {show_parameter(default)}")
         if isinstance(value, int | float) and not isinstance(value, bool) and value < (1 if default else 0):
             msg = f"{whose} is {1 if default else 0} or more, not {value}"
             raise UsageError(msg, hint=f"its default is {default}")
@@ -168,13 +169,6 @@ class Probe:
 
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
-
-
-def show_value(value: object) -> str:
-    """Show the value of a parameter as a person writes it: ``true``, ``null``, ``padding``."""
-    import json  # noqa: PLC0415 (beside its use)
-
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _choices(module: Any) -> Mapping[str, tuple[Any, ...]]:  # noqa: ANN401 (a module of the catalogue)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from itertools import groupby
-from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.reporters.measurement import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-_WIDTH = 80
 
 
 class Parameter(NamedTuple):
@@ -41,24 +40,6 @@ def format_documentation(text: str) -> str:
     for blank, group in groupby(text.splitlines(), key=lambda line: not line.strip()):
         lines += [""] if blank else _fill(list(group))
     return "\n".join(lines) + "\n"
-
-
-def wrap_text(text: str, indent: str, further: str | None = None) -> list[str]:
-    """Fill lines of 80 columns; a word that is longer stays whole.
-
-    Args:
-        text: what to fill them with.
-        indent: what the first line starts with.
-        further: what the others start with; by default the same.
-    """
-    return wrap(
-        text,
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent if further is None else further,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 def _fill(paragraph: Sequence[str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.measurement import show_parameter
 from compatcheck.reporters.measurement import show_quantity
 
 if TYPE_CHECKING:
@@ -124,7 +125,10 @@ def _varying(some: Sequence[Series], every: Sequence[Series]) -> list[str]:
 
 
 def _parameters(series: Series, names: Sequence[str]) -> str:
-    return " ".join(f"{name}={series.parameters[name]}" for name in names if name in series.parameters) or "(defaults)"
+    return (
+        " ".join(f"{name}={show_parameter(series.parameters[name])}" for name in names if name in series.parameters)
+        or "(defaults)"
+    )
 
 
 def _without_result(results: Results) -> list[str]:
