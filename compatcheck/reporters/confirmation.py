@@ -23,9 +23,8 @@ def format_text(found: Confirmation) -> str:
         lines += ["", f"  {found.probe}: {found.metric}"]
         for name, side in (("suspect", found.suspect), ("baseline", found.baseline)):
             if side is not None:
-                lines.append(
-                    f"  {name:<9} {show_exactly(found.metric, side.metric(found.metric)):>26}  {_releases(side)}"
-                )
+                value = show_exactly(found.metric, side.metric(found.metric))
+                lines.append(f"  {name:<9} {value:>26}  {_releases(side)}{_differing(found, side)}")
         lines.append(f"  {'more by':<9} {show_exactly(found.metric, found.measured_bytes):>26}")
         if found.predicted_bytes is not None:
             text = f"  {'formula':<9} {show_exactly(found.metric, found.predicted_bytes):>26}"
@@ -90,6 +89,15 @@ def _releases(measurement: Measurement) -> str:
     return describe_versions(
         {name: text for name, text in measurement.versions.items() if name not in {"python", "torch"}}
     )
+
+
+def _differing(found: Confirmation, side: Measurement) -> str:
+    """Name the parameters of a side that the other one has another value of."""
+    if found.suspect is None or found.baseline is None:
+        return ""
+    one, other = found.suspect.parameters, found.baseline.parameters
+    names = [name for name in side.parameters if one.get(name) != other.get(name)]
+    return "".join(f" {name}={show_parameter(side.parameters[name])}" for name in names)
 
 
 def _wrap(text: str) -> list[str]:

@@ -120,6 +120,14 @@ def test_sweeps_are_reported(format_name):
         assert "layers=4" in written
 
 
+def test_what_differs_between_probes_does_not_tell_series_of_one_apart():
+    series = collect_series(TASKS, RESULTS, every_metric=False)
+    other = replace(series[0], probe="another", parameters={"layers": 1})
+    text = sweep.format_text("deepspeed", [*series, other], [], RESULTS)
+    assert "another (defaults) alive" in text
+    assert "zero3_release layers=6 alive" in text
+
+
 FOUND = Bisection(
     probe="zero3_release",
     package="deepspeed",
@@ -183,7 +191,11 @@ def test_a_confirmation_shows_both_sides_and_the_formula():
         high_bytes=1100,
     )
     text = confirmation.format_text(found)
-    assert "deepspeed 0.16.0" in text
+    assert "deepspeed 0.16.0\n" in text
+    other = replace(RESULTS["0.16.0"][0], parameters={**TASKS[0].parameters, "checkpointing": "reentrant"})
+    text = confirmation.format_text(replace(found, baseline=other))
+    assert "deepspeed 0.16.0 checkpointing=non-reentrant\n" in text
+    assert "deepspeed 0.16.0 checkpointing=reentrant\n" in text
     assert "996 B" in text
     assert "900 B to" in text
     assert confirmation.to_json(found)["measured_bytes"] == 996
