@@ -84,9 +84,15 @@ def test_an_environment_that_cannot_be_built_is_a_measurement_with_a_reason() ->
     assert "transformers 99.1" in ran.out
 
 
-def test_an_installers_own_error_is_not_called_one_twice() -> None:
-    completed = Completed("error: No solution found\n  cause: there is none\n", 1, None)
-    assert explain_failure(completed) == "No solution found cause: there is none"
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("error: No solution found\n  cause: there is none\n", "No solution found cause: there is none"),
+        ("ERROR: No version of x==9 (from versions: 1, 2)\nERROR: None", "No version of x==9 ERROR: None"),
+    ],
+)
+def test_an_installers_own_error_is_not_called_one_twice(said: str, told: str) -> None:
+    assert explain_failure(Completed(said, 1, None)) == told
 
 
 @pytest.mark.parametrize("name", probe_names())

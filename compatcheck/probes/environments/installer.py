@@ -29,6 +29,8 @@ SHARED = (
 
 
 _FRAME = " │×╰─▶\t"
+_VERSIONS = re.compile(r" \(from versions: [^)]*\)")
+"""pip's list of all releases there are."""
 _RAISED = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)\b: \S")
 
 
@@ -173,4 +175,5 @@ def explain_failure(completed: Completed) -> str:
     raised = [line for line in lines if _RAISED.match(line)]
     if raised:
         return f"its build fails: {raised[-1][:300]}"
-    return " ".join(lines).removeprefix("error: ")[:600] or f"exit code {completed.returncode}"
+    said = _VERSIONS.sub("", " ".join(lines)).removeprefix("error: ").removeprefix("ERROR: ")
+    return said[:600] or f"exit code {completed.returncode}"

@@ -1,7 +1,8 @@
-"""What a probe accepts as parameters."""
+"""What a probe accepts as parameters, and the Python it is written in."""
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
+PROBES = ROOT / "compatcheck" / "probes"
 OPEN = {
     ("allocator_configuration", "setting"),
     ("cublas_workspace", "config"),
@@ -100,3 +102,10 @@ def test_what_rules_and_evidence_use_is_accepted() -> None:
     assert len(used) > 100
     for name, parameters in used:
         find_probe(name).complete(json.loads(parameters))
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*(PROBES / "catalog").glob("*.py"), *(PROBES / "worker").glob("*.py")]), ids=lambda path: path.stem
+)
+def test_what_runs_in_foreign_interpreters_is_python_3_9(path: Path) -> None:
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
