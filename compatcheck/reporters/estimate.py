@@ -152,15 +152,15 @@ def _suggestions(suggestions: Sequence[Suggestion]) -> Iterator[str]:
     if not suggestions:
         return
     yield ""
-    yield "  what would help               saves        then"
+    yield "  what would help"
     for one in suggestions:
         words = " + ".join(change.words for change in one.changes)
-        yield from wrap(words, _WIDTH, initial_indent="    ", subsequent_indent="      ")
-        numbers = f"{format_bytes(one.saved_bytes):>10}  {format_bytes(one.device.expected):>10}"
-        yield f"      {'':<18} {numbers}  {_OUTCOMES[one.outcome]}; {one.effect}"
+        yield from wrap(words, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        numbers = f"saves {format_bytes(one.saved_bytes)}, then {format_bytes(one.device.expected)}"
+        yield f"      {numbers}: {_OUTCOMES[one.outcome]}; {one.effect}"
         for change in one.changes:
             if change.note:
-                yield from wrap(change.note, _WIDTH, initial_indent="        ", subsequent_indent="          ")
+                yield from wrap(change.note, _WIDTH, initial_indent="      ", subsequent_indent="        ")
 
 
 def _walls(walls: Sequence[Wall]) -> Iterator[str]:
