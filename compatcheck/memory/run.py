@@ -136,6 +136,8 @@ class Run(NamedTuple):
     loss: str
     """``cross_entropy``, ``chunked``, ``fused_linear``."""
     trainer: str
+    framework: str
+    """Program that trains, as ``training.framework`` names it; empty when not known."""
     offload_optimizer: bool
     offload_param: bool
     reduce_bucket: int
@@ -306,6 +308,7 @@ def read_run(
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
         trainer=str(source.get("training.trainer") or "causal_lm"),
+        framework=str(source.get("training.framework") or ""),
         offload_optimizer=source.get("training.offload_optimizer") is not None
         or source.flag("training.fsdp_offload_params", False),
         offload_param=source.get("training.offload_param") is not None
