@@ -36,7 +36,7 @@ def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None
 
 
 def _casts(run: Run) -> bool:
-    """Tell whether the model returns float32 logits: before transformers 4.46 (rule transformers/logits-upcast-without-labels)."""
+    """Tell whether the model returns float32 logits: before transformers 4.46 (rule logits-upcast-without-labels)."""
     release = run.release("transformers")
     return release is not None and release < (4, 46)
 
@@ -44,9 +44,9 @@ def _casts(run: Run) -> bool:
 def _verl(*, upcast: bool, trains: bool, backward: bool) -> tuple[PerLogit, str]:
     """Return verl's: logits b, entropy by softmax and logsumexp, log-probabilities by flash-attn's kernel or row by row.
 
-    Scoring holds the logits and two intermediates of the entropy (probe verl_losses: 2 b): 3 b; a cast is made beside the 16-bit
-    logits, 2 more. Forward in training is the same. Backward holds the logits and, without compilation, 24 of float32 logits (probe
-    entropy) and half of it of 16-bit ones; compiled, the gradients of both terms and their sum: 4 b.
+    Scoring holds the logits and two intermediates of the entropy (probe verl_losses: 2 b): 3 b; a cast is made beside the
+    16-bit logits, 2 more. Forward in training is the same. Backward holds the logits and, without compilation, 24 of float32
+    logits (probe entropy) and half of it of 16-bit ones; compiled, the gradients of both terms and their sum: 4 b.
     """
     each = 4 if upcast else 2
     source = "probe verl_losses; verl/workers/actor/dp_actor.py"
@@ -57,7 +57,7 @@ def _verl(*, upcast: bool, trains: bool, backward: bool) -> tuple[PerLogit, str]
 
 
 def _openrlhf(*, trains: bool, backward: bool) -> tuple[PerLogit, str]:
-    """Return OpenRLHF's: logits 2 and their float32 copy 4 (models/actor.py); the log-probabilities 0 to 4 more, and 12 in backward."""
+    """Return OpenRLHF's: logits 2 and their float32 copy 4 (models/actor.py); log-probabilities 0 to 4 more, 12 in backward."""
     source = "openrlhf/models/actor.py, models/utils.py; probe log_probabilities"
     if not trains or not backward:
         return PerLogit(6, 8, 10), source
