@@ -155,14 +155,14 @@ def _merge(roles: list[_Role], engine: Engine | None, *, colocated: bool) -> Ite
 
 
 def _complete(name: str, owner: str, parts: tuple[Component, ...], role: _Role) -> Phase:
-    """Make a phase: one CUDA context for the process, and the allocator's cache over all that is in it."""
+    """Make a phase: one CUDA context, and the allocator's cache over all but what the engine takes in one block."""
     seen = {part.name for part in parts if part.kind == "context"}
     around = tuple(
         part
         for part in role.phases[-1].components
         if part.kind in {"context", "other"} and part.name not in seen and part not in parts
     )
-    inside = total(part.size for part in parts if part.kind not in _ENVIRONMENT_KINDS)
+    inside = total(part.size for part in parts if part.kind not in _ENVIRONMENT_KINDS and part.role != "rollout")
     return Phase(name, owner, (*parts, *around, reserve(role.run, inside)))
 
 
