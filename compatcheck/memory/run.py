@@ -136,6 +136,8 @@ class Run(NamedTuple):
     loss: str
     """``cross_entropy``, ``chunked``, ``fused_linear``."""
     trainer: str
+    framework: str
+    """Program that trains, as ``training.framework`` names it; empty when not known."""
     offload_optimizer: bool
     offload_param: bool
     reduce_bucket: int
@@ -306,6 +308,7 @@ def read_run(
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
         trainer=str(source.get("training.trainer") or "causal_lm"),
+        framework=str(source.get("training.framework") or ""),
         offload_optimizer=source.get("training.offload_optimizer") is not None
         or source.flag("training.fsdp_offload_params", False),
         offload_param=source.get("training.offload_param") is not None
@@ -344,8 +347,8 @@ def _read_model(source: _Facts) -> Model:
     heads = source.positive("model.num_attention_heads")
     vocab = source.positive("model.vocab_size")
     intermediate = source.integer("model.intermediate_size", 4 * hidden, "four times the hidden size")
-    kv_heads = source.positive("model.num_key_value_heads", heads or None)
-    head_dim = source.positive("model.head_dim", hidden // heads if heads else None)
+    kv_heads = source.positive("model.num_key_value_heads", heads or 1)
+    head_dim = source.positive("model.head_dim", hidden // heads if hidden and heads else 1)
     tied = source.flag("model.tie_word_embeddings", False)
     experts = source.integer("model.num_experts", 0)
     width = source.integer("model.moe_intermediate_size", intermediate)

@@ -31,7 +31,7 @@ _POINTS = 24
 def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wall:
     """Find the largest value of one setting that fits, by doubling and halving the distance.
 
-    A value fits when the verdict is ``fits`` or ``marginal``: the expected peak is below the limit. The model grows with every
+    A value fits when the expected need is within the limit. The model grows with every
     setting that is walked, which is tested as a property; so the wall is exact for the model.
 
     Args:
@@ -57,7 +57,8 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
         return priced[value]
 
     def fits(value: int) -> bool:
-        return price(value).verdict.outcome in {"fits", "marginal"}
+        margin = price(value).verdict.margin_bytes
+        return margin is not None and margin >= 0
 
     stated = [facts[fact].value for facts in roles.values() if fact in facts]
     current = next((value for value in stated if isinstance(value, int)), None)

@@ -6,7 +6,7 @@ import json
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.estimate import KINDS, NOTHING, Size, total
+from compatcheck.core.estimate import KINDS, Size, total
 from compatcheck.core.units import GIB, format_bytes
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _phase(phase: Phase, verbose: int) -> Iterator[str]:
     yield f"  at the peak ({name})"
     largest = max((part.size.expected for part in phase.components), default=0)
     for part in sorted(phase.components, key=_order):
-        if part.size == NOTHING and not verbose:
+        if not part.size.expected and not verbose:
             continue
         width = round(_BAR * part.size.expected / largest) if largest else 0
         label = part.name if len({other.role for other in phase.components}) == 1 else f"{part.role}: {part.name}"
