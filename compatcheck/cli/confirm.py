@@ -8,6 +8,7 @@ import click
 
 from compatcheck.cli import options, probing
 from compatcheck.cli.explain import find_rule
+from compatcheck.cli.progress import Progress
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def command(
     rules = open_rules(rule_directories)
     sizes = probing.parse_one_set(settings.parameters)
     found: list[Confirmation] = []
-    progress = probing.Progress(None, quiet=settings.quiet)
+    progress = Progress(None, quiet=settings.quiet)
     overlays = None
     for rule_id in rule_ids:
         rule = find_rule(rule_id, rules)

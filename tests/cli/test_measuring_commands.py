@@ -11,6 +11,7 @@ import pytest
 from run_cli import run
 
 from compatcheck.cli import probing
+from compatcheck.cli.progress import Progress, find_varying
 from compatcheck.core.measurement import Measurement
 from compatcheck.core.process import Completed
 from compatcheck.probes.environments.installer import UnbuildableError, explain_failure
@@ -131,7 +132,7 @@ def test_a_plan_to_confirm_shows_both_sides_and_what_differs() -> None:
 def test_progress_shows_the_parameters_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
     probe = find_probe("masks")
     tasks = [make_task(probe, {"mask": mask}) for mask in ("none", "padding")]
-    progress = probing.Progress(2, quiet=False, varying=probing.find_varying(tasks))
+    progress = Progress(2, quiet=False, varying=find_varying(tasks))
     measurement: dict[str, Any] = {
         "versions": {},
         "device": "a CPU",
