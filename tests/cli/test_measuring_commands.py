@@ -58,6 +58,11 @@ BISECT = ("bisect", "zero3_release", "--package", "deepspeed")
             ("confirm", "deepspeed/zero3-params-kept-in-backward", "--param", "layers=4,6"),
             "--param layers has 2 values",
         ),
+        (
+            ("confirm", "accelerate/outputs-cast-to-float32", "--param", "keep_fp32_outputs=true"),
+            "what tells the suspect",
+        ),
+        (("confirm", "accelerate/outputs-cast-to-float32", "--param", "of=keep"), "cannot be keep"),
         (("probe", "show", "masks", "--script", "--param", "layers=4,6"), "--param layers has 2 values"),
         (("probe", "run", "masks", "--param", "mask=padded"), "parameter 'mask' of probe masks cannot be padded"),
     ],
