@@ -95,7 +95,7 @@ def command(
     verdicts = {one.verdict for one in found}
     if "confirmed" in verdicts:
         return EXIT_FINDINGS
-    return EXIT_CLEAN if "refuted" in verdicts or dry_run else EXIT_NOTHING_TO_CHECK, UsageError
+    return EXIT_CLEAN if "refuted" in verdicts or dry_run else EXIT_NOTHING_TO_CHECK
 
 
 def _sees_cuda(choice: probing.EnvironmentChoice) -> bool:

@@ -215,3 +215,11 @@ def test_what_releases_are_measured_with_reaches_the_laboratory(unchanging: list
     assert settings[4:] == ("never", None, (), 7.0, True, True, True, 3)
     assert "no change found" in ran.out
     assert "Memory by phase" not in ran.out
+
+
+@pytest.mark.usefixtures("unbuildable")
+def test_a_confirmation_that_cannot_be_built_decides_nothing() -> None:
+    ran = run("confirm", "accelerate/outputs-cast-to-float32", "--no-store", "--quiet", "--exclude-newer", "never")
+    assert ran.code == 3
+    assert "inconclusive" in ran.out
+    assert "could not be installed: No solution found" in " ".join(ran.out.split())
