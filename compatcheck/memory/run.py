@@ -126,6 +126,8 @@ class Run(NamedTuple):
     optimizer: str | None
     """None when the role does not train."""
     implementation: str
+    in_backward: bool
+    """The optimizer applies each gradient in backward and gives it back."""
     micro_batch: int
     sequence: int
     accumulation: int
@@ -274,6 +276,8 @@ def read_run(
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
     adapters, trainable = _count_trainable(source, model, peft, rank, names)
     adapter_bytes = 4.0 if source.flag("training.autocast_adapter_dtype", default=True) else precision.frozen
+    if parallel.sharding == "zero":
+        adapter_bytes = precision.stored  # DeepSpeed casts the whole module
     optimizer = source.assume("training.optimizer", "adamw", "the usual optimizer") if trains else None
     implementation = source.get("training.optimizer_implementation")
     if implementation is None:
@@ -297,6 +301,7 @@ def read_run(
         lora_dropout=float(source.get("training.lora_dropout") or 0),  # type: ignore[arg-type]  # a float fact
         optimizer=None if optimizer is None else str(optimizer),
         implementation=str(implementation),
+        in_backward=source.flag("training.optimizer_in_backward", default=False),
         micro_batch=micro,
         sequence=sequence,
         accumulation=source.positive("training.gradient_accumulation_steps", 1),

@@ -42,6 +42,10 @@ def gradients(run: Run) -> Gradients:
     trained, parallel = trained_here(run), run.parallel
     each = run.adapter_bytes if run.adapters else run.precision.gradient
     full = trained * each
+    if run.in_backward:
+        own = held(run)
+        largest = max((own.blocks + own.experts) / max(1, own.layers), own.embedding) if not run.adapters else trained
+        return Gradients(min(full, each * largest), 0.0, 0.0)
     earlier = run.accumulation > 1
     if parallel.sharding == "zero" and parallel.stage >= 2:
         part = full / parallel.shard

@@ -30,7 +30,7 @@ class Recipe(NamedTuple):
     partial_rotary: bool = False
     """Queries and keys are concatenated from a rotated and a plain part; the attention output is copied once more then."""
     softcap: bool = False
-    """Logits are capped with tanh."""
+    """Logits, and eager attention's scores, are capped with tanh, whose result is kept."""
 
 
 DECODER = Recipe()
@@ -123,7 +123,9 @@ def saved(recipe: Recipe, at: Setting) -> Saves:
     mlp = c * kept * at.intermediate
     if at.experts:
         mlp += c * at.hidden * at.experts  # outputs of the experts, for the gradient of the routing weights
-    scores = {"eager": (4 + c) * at.heads, "math": 2 * c * at.heads}.get(at.attention, 0.0)
+    scores = {"eager": (4 + c * (2 if recipe.softcap else 1)) * at.heads, "math": 2 * c * at.heads}.get(
+        at.attention, 0.0
+    )
     return Saves(norms, inputs, attention, mlp, scores)
 
 
@@ -153,8 +155,10 @@ def transient(recipe: Recipe, at: Setting, sequence: int) -> float:
     """Return bytes per token that the backward of one block needs beside what forward kept.
 
     The MLP's: the gradient of the product and the gradients of its two factors are alive together while the product itself is
-    already given back. Eager attention's: gradients of the 16-bit and of the float32 probabilities and of the scores.
+    already given back. Eager attention's: the float32 gradient of the probabilities and that of the scores, when what the MLP
+    kept and the 16-bit probabilities are given back.
     """
     mlp = at.compute * ((2 if recipe.gated else 1) * at.intermediate + 2 * at.hidden)
-    scores = (at.compute + 8) * at.heads * sequence if at.attention == "eager" else 0
-    return max(mlp, scores)
+    if at.attention != "eager":
+        return mlp
+    return max(mlp, 8 * at.heads * sequence - saved(recipe, at).mlp)

@@ -79,7 +79,7 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
     optimizer_step. DeepSpeed converts gradients to float32 first: this rank's share at stages 1 and 2, one sub-group of at most
     a billion at stage 3 (stage_1_and_2.py get_flat_partition / step, stage3.py _prepare_fp32_grad_for_sub_group, v0.16.4).
     """
-    if run.optimizer is None or run.offload_optimizer:
+    if run.optimizer is None or run.offload_optimizer or run.in_backward:
         return ()
     trained = trained_here(run) / (run.parallel.shard if run.parallel.stage else 1)
     facts = ("training.optimizer_implementation", "training.optimizer")
