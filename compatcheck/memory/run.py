@@ -90,6 +90,8 @@ class Precision(NamedTuple):
     """Working parameters between steps."""
     frozen: float
     """Frozen parameters, quantisation apart."""
+    unquantised: float
+    """Frozen parameters that a quantised model keeps unquantised: embedding, head, norms."""
     compute: float
     """Inputs of matrix products."""
     residual: float
@@ -116,6 +118,8 @@ class Run(NamedTuple):
     """Parameters that receive gradients, adapters included."""
     adapters: int
     """Parameters added by the adapter method, part of `trainable`."""
+    copied: int
+    """Parameters of modules that peft trains in full and keeps a frozen original of (``modules_to_save``)."""
     peft: str | None
     rank: int
     targets: tuple[str, ...]
@@ -147,6 +151,8 @@ class Run(NamedTuple):
     overlap: bool
     bucket_view: bool
     compiled: bool
+    framework: str
+    """The program that trains; empty when not known."""
     sequence_parallel: bool
     """Tensor-parallel ranks split norms and residual stream along the sequence, as Megatron and torchtitan do."""
     outputs_kept: bool
@@ -263,7 +269,7 @@ def read_run(
         return Reading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
-    precision = _read_precision(source, parallel, peft)
+    precision = _read_precision(source, parallel, model, peft)
     versions = _versions(environment)
     rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LORA else "")
     targets = source.get("training.lora_target_modules")
@@ -274,7 +280,7 @@ def read_run(
             "query and value projections, peft's default for most types",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
-    adapters, trainable = _count_trainable(source, model, peft, rank, names)
+    adapters, copied, trainable = _count_trainable(source, model, peft, rank, names)
     adapter_bytes = 4.0 if source.flag("training.autocast_adapter_dtype", default=True) else precision.frozen
     if parallel.sharding == "zero":
         adapter_bytes = precision.stored  # DeepSpeed casts the whole module
@@ -293,6 +299,7 @@ def read_run(
         precision=precision,
         trainable=trainable,
         adapters=adapters,
+        copied=copied,
         peft=peft,
         rank=rank,
         targets=names,
@@ -322,6 +329,7 @@ def read_run(
         overlap=source.flag("training.overlap_comm", parallel.stage == 3),
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
+        framework=str(source.get("training.framework") or ""),
         sequence_parallel=source.get("training.framework") in {"megatron", "torchtitan", "nemo-rl"},
         outputs_kept=source.flag("run.outputs_kept", False),
         use_cache=source.flag("model.use_cache", False),
@@ -336,6 +344,7 @@ def read_run(
 
 LORA = frozenset({"lora", "dora", "qlora", "adalora"})
 """Methods that put two narrow matrices beside a weight."""
+BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
 DEFAULT_TARGETS = ("q_proj", "v_proj")
 
 
@@ -429,7 +438,7 @@ def _read_parallelism(source: _Facts) -> Parallelism:
     return Parallelism(world, tensor, pipeline, context, expert, data, str(sharding), level, max(1, shard))
 
 
-def _read_precision(source: _Facts, parallel: Parallelism, peft: str | None) -> Precision:
+def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: str | None) -> Precision:
     mixed = source.get("training.mixed_precision")
     words = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "no": 4.0}
     stored = source.dtype("training.param_dtype")
@@ -453,6 +462,16 @@ def _read_precision(source: _Facts, parallel: Parallelism, peft: str | None) -> 
     if sharding == "fsdp" and mixed in {"bf16", "fp16"} and peft is None and not source.knows("training.param_dtype"):
         stored = 4.0  # accelerate and the trainers keep float32 shards under mixed precision
     autocast = stored == 4 and compute < stored and sharding in {"none", "ddp"}
+    unquantised = frozen
+    if (
+        model.quantization in BITSANDBYTES
+        and peft in LORA
+        and sharding in {"none", "ddp"}
+        and mixed in {"bf16", "fp16"}
+    ):
+        reason = "peft's prepare_model_for_kbit_training casts what is not quantised"
+        source.assume("dtype of unquantised weights", "float32", reason)
+        unquantised = 4.0
     stated = source.get("training.master_dtype") if source.knows("training.master_dtype") else "unknown"
     if stated is None:
         master = 0.0
@@ -467,8 +486,9 @@ def _read_precision(source: _Facts, parallel: Parallelism, peft: str | None) -> 
     return Precision(
         stored=stored,
         frozen=frozen,
+        unquantised=unquantised,
         compute=compute,
-        residual=4.0 if autocast else compute,
+        residual=4.0 if autocast or unquantised > compute else compute,
         gradient=gradient,
         reduce=reduce,
         master=master,
@@ -491,26 +511,25 @@ def _read_loss(source: _Facts) -> str:
 
 def _count_trainable(
     source: _Facts, model: Model, peft: str | None, rank: int, targets: tuple[str, ...]
-) -> tuple[int, int]:
-    """Return adapter parameters and all trainable ones."""
-    adapters = 0
+) -> tuple[int, int, int]:
+    """Return adapter parameters, parameters trained in full beside them, and all trainable ones."""
+    adapters = full = 0
     if peft in LORA:
         adapters = count_adapters(model, rank, targets, decomposed=peft == "dora")
-    if source.knows("model.trainable_parameters") and source.get("model.trainable_parameters") is not None:
+    saved = source.get("training.lora_modules_to_save")
+    if peft is not None and isinstance(saved, tuple):
+        full += model.embedding if {"embed_tokens", "wte"} & set(saved) else 0
+        full += (model.lm_head or model.embedding) if "lm_head" in saved else 0
+    if source.get("model.trainable_parameters") is not None:
         trainable = source.integer("model.trainable_parameters")
-        return (min(adapters, trainable) if adapters else 0 if peft in {None, "freeze"} else trainable), trainable
+        return (0 if peft in {None, "freeze"} else max(0, trainable - full)), full, trainable
     if peft is None:
-        return 0, model.parameters
+        return 0, 0, model.parameters
     if peft in LORA:
-        saved = source.get("training.lora_modules_to_save")
-        full = 0
-        if isinstance(saved, tuple):
-            full += model.embedding if {"embed_tokens", "wte"} & set(saved) else 0
-            full += model.lm_head if "lm_head" in saved else 0
-        return adapters, adapters + full
+        return adapters, full, adapters + full
     reason = f"how many parameters {peft} trains follows from settings the estimate does not read; taken as 0.5 %"
     trainable = source.integer("model.trainable_parameters", model.parameters // 200, reason)
-    return (0 if peft == "freeze" else trainable), trainable
+    return (0 if peft == "freeze" else trainable), 0, trainable
 
 
 def _versions(environment: Environment | None) -> Mapping[str, tuple[int, ...]]:

@@ -43,9 +43,7 @@ def backward_buffers(run: Run) -> tuple[Component, ...]:
     """Return buffers that live while gradients are reduced."""
     parallel = run.parallel
     if parallel.sharding == "zero" and parallel.stage in {1, 2}:
-        count = min(run.reduce_bucket, trained_here(run)) * (MORE_BUCKETS if run.overlap else 1)
-        if parallel.stage == 1 and run.accumulation > 1:
-            count = min(count, run.reduce_bucket)
+        count = run.reduce_bucket * (MORE_BUCKETS if run.overlap else 1)
         size = run.precision.gradient * count
         return (
             Component("reduce buckets", "communication", exactly(size), f"{run.precision.gradient:g} B × {count:,.0f}",

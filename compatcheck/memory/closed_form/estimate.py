@@ -17,7 +17,7 @@ from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
 from compatcheck.memory.closed_form.parallel import held
-from compatcheck.memory.closed_form.parameters import parameters
+from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.reserve import reserve
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.run import read_run
@@ -75,20 +75,29 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     """Return load, forward, backward and step of a role that trains."""
     always = resident(run)
     grads = gradient.gradients(run)
-    found = activations(run)
-    earlier = gradient.component(run, max(grads.before, grads.persistent))
-    forward = (
-        *always, *earlier, *live_parameters(run), *autocast_weights(run), *activation_components(run, found, block=False),
-        *masks(run), *logits(run, backward=False),
-    )  # fmt: skip
     load = (*parameters(run), *context(run))
     step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
     return (
         _phase("load", run, load),
-        _phase("forward", run, forward),
-        max(_backward(run, always), key=lambda phase: phase.size.expected),
+        max(_forward(run, always), key=_expected),
+        max(_backward(run, always), key=_expected),
         _phase("step", run, step),
     )
+
+
+def _expected(phase: Phase) -> int:
+    return phase.size.expected
+
+
+def _forward(run: Run, always: Parts) -> tuple[Phase, ...]:
+    """Return the instants of forward one of which is its peak: in the loss, or in the last block."""
+    grads = gradient.gradients(run)
+    found = activations(run)
+    earlier = gradient.component(run, max(grads.before, grads.persistent))
+    shared = (*always, *earlier, *live_parameters(run), *autocast_weights(run), *masks(run))
+    in_loss = (*shared, *activation_components(run, found), *logits(run, backward=False))
+    in_last_block = (*shared, *activation_components(run, found, block="forward"), *dequantised(run, backward=False))
+    return (_phase("forward", run, in_loss), _phase("forward", run, in_last_block))
 
 
 def _backward(run: Run, always: Parts) -> tuple[Phase, ...]:
@@ -98,7 +107,7 @@ def _backward(run: Run, always: Parts) -> tuple[Phase, ...]:
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     weights = () if run.checkpointing else autocast_weights(run)
     live = live_parameters(run, backward=True)
-    kept = activation_components(run, found, block=False)
+    kept = activation_components(run, found)
     in_loss = (*always, *earlier, *live, *weights, *kept, *masks(run), *logits(run, backward=True))
     own = held(run)
     reducing = backward_buffers(run)
@@ -106,16 +115,29 @@ def _backward(run: Run, always: Parts) -> tuple[Phase, ...]:
     if not run.adapters and run.parallel.stage < 2:
         head = run.precision.gradient * (own.lm_head or own.embedding)
     begun = max(grads.before, grads.persistent, head)
+    unpacked = dequantised(run, backward=True)
     in_last_block = (
-        *always, *gradient.component(run, begun), *live, *weights, *activation_components(run, found, block=True),
-        *masks(run), *reducing,
-    )  # fmt: skip
+        *always,
+        *gradient.component(run, begun),
+        *live,
+        *weights,
+        *activation_components(run, found, block="backward"),
+        *masks(run),
+        *reducing,
+        *unpacked,
+    )
     one = found._replace(kept=_share(found.kept, own.layers), outside=0.0)
     nearly = max(begun, grads.complete - gradient.of_block_and_embedding(run))
     in_first_block = (
-        *always, *gradient.component(run, nearly), *live, *activation_components(run, one, block=True), *masks(run),
-        *reducing, *offload_buffers(run),
-    )  # fmt: skip
+        *always,
+        *gradient.component(run, nearly),
+        *live,
+        *activation_components(run, one, block="backward"),
+        *masks(run),
+        *reducing,
+        *offload_buffers(run),
+        *unpacked,
+    )
     at_the_end = (
         *always, *gradient.component(run, grads.complete), *live, *_second_embedding_gradient(run, own.embedding),
         *reducing, *offload_buffers(run),
@@ -127,11 +149,11 @@ def scoring_phases(run: Run) -> tuple[Phase, ...]:
     """Return load and forward of a role that only scores."""
     always = resident(run)
     found = activations(run)
-    forward = (
-        *always, *live_parameters(run), *activation_components(run, found, block=True), *masks(run),
-        *logits(run, backward=False),
-    )  # fmt: skip
-    return (_phase("load", run, always), _phase("forward", run, forward))
+    shared = (*always, *live_parameters(run), *masks(run))
+    in_block = (*shared, *activation_components(run, found, block="forward"), *dequantised(run, backward=False))
+    scores = (*shared, *activation_components(run, found), *logits(run, backward=False))
+    instants = (_phase("forward", run, in_block), _phase("forward", run, scores))
+    return (_phase("load", run, always), max(instants, key=_expected))
 
 
 def _share(size: Size, count: int) -> Size:

@@ -64,11 +64,14 @@ def autocast_weights(run: Run) -> tuple[Component, ...]:
     A trained float32 weight is cast once and cached (torch autocast_mode.cpp cached_cast); the copies live through forward, and
     without checkpointing the graph keeps them for backward. Measured: probe autocast_cache.
     """
-    if not run.precision.autocast or run.optimizer is None:
-        return ()
     own = held(run)
-    size = exactly(run.precision.compute * own.linear)
+    count = own.linear
+    if run.precision.unquantised > run.precision.compute and run.model.quantization is not None:
+        count = own.lm_head or own.embedding  # the head in float32, of which the graph keeps a 16-bit copy
+    elif not run.precision.autocast or run.optimizer is None:
+        return ()
+    size = exactly(run.precision.compute * count)
     return (
-        Component("16-bit weights of autocast", "live_parameters", size, f"{run.precision.compute:g} B × {own.linear:,.0f}",
+        Component("16-bit weights of autocast", "live_parameters", size, f"{run.precision.compute:g} B × {count:,.0f}",
                   "torch autocast_mode.cpp cached_cast", run.role, ("training.mixed_precision", "training.param_dtype")),
     )  # fmt: skip

@@ -37,7 +37,9 @@ _LATE = frozenset(
 )
 """Types that computed their loss in 16 bits until 4.48.3."""
 _CHUNKS = 8
-"""torchtune's CEWithChunkedOutputLoss and trl's chunked loss upcast one of eight chunks at a time."""
+"""torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
+_TOKENS = 256
+"""trl's chunked loss takes so many tokens at a time and keeps none (docs/sweeps.md, trl 1.7)."""
 
 
 def per_logit(run: Run) -> PerLogit:
@@ -91,8 +93,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     count = tokens * vocab
     bytes_each = each.backward if backward else each.forward
     if run.loss == "chunked":
-        compute = run.precision.compute
-        bytes_each = compute + (compute if backward else 0) + 12 / _CHUNKS
+        bytes_each = _chunked(run, tokens, backward=backward)
     if run.outputs_kept and backward:
         bytes_each += run.precision.compute
     if run.optimizer is None:
@@ -103,6 +104,18 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
     words = f"{bytes_each:g} B × {tokens:,} tokens × {vocab:,.0f}"
     return (Component(name, "logits", size, words, "measured: probe logits_and_loss, docs/sweeps.md", run.role, facts),)
+
+
+def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
+    """Return bytes per logit of a loss in chunks.
+
+    torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are compiled
+    and computed again; two float32 tensors of the chunk at work. Others: float32 work on one chunk only.
+    """
+    if run.framework == "torchtune":
+        kept = 0 if run.compiled else 4
+        return run.precision.compute + kept + 8 / _CHUNKS
+    return (12 if backward else 10) * min(_TOKENS, tokens) / tokens
 
 
 def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ...]:

@@ -75,7 +75,7 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
     """Return what the step allocates and gives back.
 
     torch's ``foreach`` makes one tensor of the size of all parameters (`_foreach_sqrt` of the second moments; "~ sizeof(params)
-    more peak memory" in its documentation), ``for_loop`` three of the largest, ``fused`` none; our measurements: probe
+    more peak memory" in its documentation; torch 2.0 made a second), ``for_loop`` three of the largest, ``fused`` none; our measurements: probe
     optimizer_step. DeepSpeed converts gradients to float32 first: this rank's share at stages 1 and 2, one sub-group of at most
     a billion at stage 3 (stage_1_and_2.py get_flat_partition / step, stage3.py _prepare_fp32_grad_for_sub_group, v0.16.4).
     """
@@ -92,8 +92,10 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
     elif run.implementation == "foreach" and moment_bytes(run) and "8bit" not in str(run.optimizer):
         each = run.adapter_bytes if run.adapters else run.precision.stored
-        size = exactly(each * trained)
-        words = f"{each:g} B × {trained:,.0f}, one temporary of _foreach_sqrt"
+        release = run.release("torch")
+        copies = 2 if release is not None and release < (2, 1) else 1
+        size = exactly(copies * each * trained)
+        words = f"{copies} × {each:g} B × {trained:,.0f}, temporaries of _foreach_sqrt"
         parts.append(
             Component("optimizer step, foreach", "workspace", size, words, "torch.optim foreach", run.role, facts)
         )
