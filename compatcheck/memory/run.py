@@ -124,8 +124,8 @@ class Run(NamedTuple):
     rank: int
     targets: tuple[str, ...]
     adapter_bytes: float
-    mixed_adapters: bool
-    """Adapters run under autocast."""
+    mixed: bool
+    """Mixed precision: where nothing shards with a dtype of its own, autocast."""
     lora_dropout: float
     optimizer: str | None
     """None when the role does not train."""
@@ -151,6 +151,8 @@ class Run(NamedTuple):
     overlap: bool
     bucket_view: bool
     compiled: bool
+    expandable: bool
+    """The allocator uses expandable segments."""
     framework: str
     """The program that trains; empty when not known."""
     sequence_parallel: bool
@@ -304,7 +306,7 @@ def read_run(
         rank=rank,
         targets=names,
         adapter_bytes=adapter_bytes,
-        mixed_adapters=source.get("training.mixed_precision") in {"bf16", "fp16"},
+        mixed=source.get("training.mixed_precision") in {"bf16", "fp16"},
         lora_dropout=float(source.get("training.lora_dropout") or 0),  # type: ignore[arg-type]  # a float fact
         optimizer=None if optimizer is None else str(optimizer),
         implementation=str(implementation),
@@ -329,6 +331,7 @@ def read_run(
         overlap=source.flag("training.overlap_comm", parallel.stage == 3),
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
+        expandable=source.flag("allocator.expandable_segments", default=False),
         framework=str(source.get("training.framework") or ""),
         sequence_parallel=source.get("training.framework") in {"megatron", "torchtitan", "nemo-rl"},
         outputs_kept=source.flag("run.outputs_kept", False),
@@ -457,7 +460,7 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
             stored = _assume_bytes(source, "training.param_dtype", "float32", "what mixed precision starts from")
         else:
             stored = _assume_bytes(source, "training.param_dtype", "bfloat16", "the usual dtype of these weights")
-    compute = min(compute or stored, 4.0) if compute != 1 else 2.0
+    compute = 2.0 if compute == 1 else min(compute or stored, 4.0)
     frozen = loaded or stored
     if sharding == "fsdp" and mixed in {"bf16", "fp16"} and peft is None and not source.knows("training.param_dtype"):
         stored = 4.0  # accelerate and the trainers keep float32 shards under mixed precision

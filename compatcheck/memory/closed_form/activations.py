@@ -14,6 +14,8 @@ from compatcheck.memory.closed_form.parallel import held, in_flight
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
+TRACED = 0.03
+"""How far a block whose recipe is known may be off: the largest difference to full-size traces, docs/memory-model.md."""
 UNKNOWN_TYPE = 0.25
 """Range of an architecture whose blocks were not read, as a share: known ones of one size differ by so much from llama's."""
 SOURCE = "saved tensors of each operation, docs/memory-model.md; Korthikanti, arXiv 2205.05198"
@@ -45,7 +47,7 @@ def activations(run: Run) -> Activations:
     low_at, high_at = _alternatives(run, at)
     sizes = [_per_token(recipe, variant, run) for variant in (low_at, at, high_at)]
     spread = 0.0 if model.model_type in RECIPES else UNKNOWN_TYPE
-    low, each, high = sizes[0] * (1 - spread), sizes[1], sizes[2] * (1 + spread)
+    low, each, high = sizes[0] * (1 - TRACED - spread), sizes[1], sizes[2] * (1 + TRACED + spread)
     if model.experts:
         high *= 2 - 1 / model.experts_per_token if model.experts_per_token else 1
     block = Size(int(low * tokens), int(each * tokens), int(high * tokens))

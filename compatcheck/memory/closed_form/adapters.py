@@ -66,7 +66,7 @@ def kept_per_token(run: Run) -> float:
     compute, own = run.precision.compute, run.adapter_bytes
     inputs = sum(width for _, width, _ in shapes)
     ranks = run.rank * len(shapes)
-    autocast = run.mixed_adapters
+    autocast = run.mixed
     if own > compute:
         kept = own * (inputs + ranks) + (compute * (inputs + ranks) if autocast else 0)
     elif run.lora_dropout:

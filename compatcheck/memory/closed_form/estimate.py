@@ -12,7 +12,7 @@ from compatcheck.memory.closed_form.communication import backward_buffers, lasti
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import logits
+from compatcheck.memory.closed_form.logits import hole, logits
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
@@ -174,7 +174,7 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
 
 def _phase(name: str, run: Run, parts: Parts) -> Phase:
     inside = total(part.size for part in parts if part.kind not in {"context", "other"})
-    return Phase(name, run.role, (*parts, reserve(run, inside)))
+    return Phase(name, run.role, (*parts, reserve(run, inside, hole(run) if name in {"backward", "step"} else 0)))
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:

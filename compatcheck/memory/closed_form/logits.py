@@ -32,6 +32,10 @@ OLD_CAST = PerLogit(12, 12)
 """Before 4.46, types that cast in their own forward: float32 logits, shifted copy, log-probabilities."""
 SIXTEEN_BIT = PerLogit(6, 6)
 """Types whose loss stayed in 16 bits: logits, shifted copy, log-probabilities of 2 each."""
+AUTOCAST = PerLogit(12, 12)
+"""The same under autocast, which takes cross_entropy in float32 (torch/csrc autocast_mode.h, list of float32 operations)."""
+_ALWAYS = frozenset(("qwen",))
+"""Types of remote code with such a loss, whatever the release: modeling_qwen.py of Qwen/Qwen-7B."""
 _LATE = frozenset(
     ("gpt2", "gpt_bigcode", "opt", "bloom", "biogpt", "gpt_neox", "falcon", "mpt", "persimmon", "stablelm", "xglm")
 )
@@ -53,6 +57,10 @@ def per_logit(run: Run) -> PerLogit:
         base = SHIFTED
     else:
         base = OLD_CAST
+    if run.model.model_type in _ALWAYS:
+        base = SIXTEEN_BIT
+    if base == SIXTEEN_BIT and run.mixed and run.parallel.sharding in {"none", "ddp"}:
+        base = AUTOCAST
     if run.trainer == "dpo":
         base = _dpo(run.release("trl"))
     if run.precision.compute >= 4:
@@ -102,19 +110,30 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     size = exactly(bytes_each * count)
     if run.loss == "cross_entropy" and run.release("transformers") is None and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
+    elif run.loss == "chunked" and run.compiled:
+        size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
     words = f"{bytes_each:g} B × {tokens:,} tokens × {vocab:,.0f}"
     return (Component(name, "logits", size, words, "measured: probe logits_and_loss, docs/sweeps.md", run.role, facts),)
+
+
+def hole(run: Run) -> int:
+    """Return bytes of the 16-bit logits where the loss makes float32 copies of them, else 0."""
+    if run.loss != "cross_entropy" or run.optimizer is None or per_logit(run).backward <= SIXTEEN_BIT.backward:
+        return 0
+    if run.precision.compute >= 4:  # noqa: PLR2004 (bytes of float32)
+        return 0
+    return int(run.precision.compute * run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor)
 
 
 def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
     """Return bytes per logit of a loss in chunks.
 
     torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are compiled
-    and computed again; two float32 tensors of the chunk at work. Others: float32 work on one chunk only.
+    and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. Others: float32 work on one chunk only.
     """
     if run.framework == "torchtune":
         kept = 0 if run.compiled else 4
-        return run.precision.compute + kept + 8 / _CHUNKS
+        return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS
     return (12 if backward else 10) * min(_TOKENS, tokens) / tokens
 
 

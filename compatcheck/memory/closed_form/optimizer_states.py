@@ -52,13 +52,13 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
     each = moment_bytes(run)
     if each:
         size = exactly(each * trained)
+        kind = "optimizer_states"
         if name.startswith("paged"):
-            size = Size(0, size.expected, size.high)  # pages move to host memory under pressure
+            # cudaMallocManaged: not in torch's allocator, and pages move to host memory under pressure
+            size, kind = Size(0, size.expected, size.high), "other"
         if run.offload_optimizer:
             size = exactly(0)
-        parts.append(
-            Component(f"{name} states", "optimizer_states", size, f"{each:g} B × {numbers}", source, run.role, facts)
-        )
+        parts.append(Component(f"{name} states", kind, size, f"{each:g} B × {numbers}", source, run.role, facts))
     return tuple(part for part in parts if part.size.high)
 
 
