@@ -133,7 +133,6 @@ def of_qwen(case: Mapping[str, Any]) -> Translation:
             "training.lora_rank": 64,
             "training.lora_dropout": 0.05,
             "training.lora_target_modules": ("c_attn", "c_proj", "w1", "w2"),
-            "training.autocast_adapter_dtype": False,  # peft < 0.8 has no such cast
             "model.load_dtype": "bfloat16",
         }
     if method == "LoRA(emb)":
@@ -159,11 +158,16 @@ def of_qwen(case: Mapping[str, Any]) -> Translation:
             "training.max_live_parameters": 10**9,
         }
     devices = case["hardware"]["gpus_total"]
-    return Translation(facts, {"transformers": "4.32.0", "torch": "2.0.1"}, "device", devices)
+    # The rows of 7B and 14B are in the README since 2023-10-11 (peft 0.5.0 then), those of 1.8B and 72B since 2023-11-30.
+    peft = "0.5.0" if facts["model.hidden_size"] in {4096, 5120} else "0.6.2"
+    return Translation(facts, {"transformers": "4.32.0", "torch": "2.0.1", "peft": peft}, "device", devices)
 
 
 def of_peft(case: Mapping[str, Any]) -> Translation | str:
-    """peft's method comparison: run.py and default_training_params.json beside it (huggingface/peft, method_comparison/MetaMathQA)."""
+    """peft's method comparison: run.py, data.py and default_training_params.json (huggingface/peft, method_comparison/MetaMathQA).
+
+    768 tokens are an upper limit: data.py leaves out texts above 1304 characters, so the longest batch is shorter.
+    """
     config, facts = case["config"], _base(case)
     method = config["method"]
     targets = tuple(part.strip(" '\"") for part in str(config["target_modules"]).strip("[]").split(",") if part.strip())
@@ -202,7 +206,7 @@ def of_peft(case: Mapping[str, Any]) -> Translation | str:
             "training.lora_target_modules": targets,
             "model.trainable_parameters": config["trainable_params"],
         }
-    return Translation(facts, _packages(case), "reserved")
+    return Translation(facts, _packages(case), "reserved", doubt="the longest batch has fewer tokens than the limit")
 
 
 def of_torchtune(case: Mapping[str, Any]) -> Translation | str:
@@ -267,7 +271,7 @@ def of_torchtune(case: Mapping[str, Any]) -> Translation | str:
 
 
 def of_torchtitan(case: Mapping[str, Any]) -> Translation | str:
-    """torchtitan's benchmark: FSDP2 with float32 shards, bf16 compute, float32 reduction."""
+    """torchtitan's benchmark at 9dec370: FSDP2 with float32 shards, bf16 compute, float32 reduction, compiled blocks; max_reserved_gib."""
     config, facts = case["config"], _base(case)
     if config["ac"] != "full":
         return "selective checkpointing is no fact of the vocabulary"
@@ -275,6 +279,7 @@ def of_torchtitan(case: Mapping[str, Any]) -> Translation | str:
         "model.attn_implementation": "sdpa",
         "run.attention_mask": "none",
         "training.framework": "torchtitan",
+        "allocator.expandable_segments": True,  # run_llama_train.sh of that commit
         "training.sharding": "fsdp",
         "training.fsdp_version": 2,
         "training.param_dtype": "float32",

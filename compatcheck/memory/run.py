@@ -283,7 +283,7 @@ def read_run(
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
     adapters, copied, trainable = _count_trainable(source, model, peft, rank, names)
-    adapter_bytes = 4.0 if source.flag("training.autocast_adapter_dtype", default=True) else precision.frozen
+    adapter_bytes = _adapter_bytes(source, precision, versions.get("peft"))
     if parallel.sharding == "zero":
         adapter_bytes = precision.stored  # DeepSpeed casts the whole module
     optimizer = source.assume("training.optimizer", "adamw", "the usual optimizer") if trains else None
@@ -465,7 +465,7 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
     if sharding == "fsdp" and mixed in {"bf16", "fp16"} and peft is None and not source.knows("training.param_dtype"):
         stored = 4.0  # accelerate and the trainers keep float32 shards under mixed precision
     autocast = stored == 4 and compute < stored and sharding in {"none", "ddp"}
-    unquantised = frozen
+    unquantised, upcast = frozen, False
     if (
         model.quantization in BITSANDBYTES
         and peft in LORA
@@ -474,7 +474,7 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
     ):
         reason = "peft's prepare_model_for_kbit_training casts what is not quantised"
         source.assume("dtype of unquantised weights", "float32", reason)
-        unquantised = 4.0
+        unquantised, upcast = 4.0, True
     stated = source.get("training.master_dtype") if source.knows("training.master_dtype") else "unknown"
     if stated is None:
         master = 0.0
@@ -491,7 +491,7 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
         frozen=frozen,
         unquantised=unquantised,
         compute=compute,
-        residual=4.0 if autocast or unquantised > compute else compute,
+        residual=4.0 if autocast or upcast else compute,
         gradient=gradient,
         reduce=reduce,
         master=master,
@@ -510,6 +510,17 @@ def _read_loss(source: _Facts) -> str:
     if isinstance(loss, str):
         return loss
     return "fused_linear" if source.get("training.use_liger_kernel") else "cross_entropy"
+
+
+def _adapter_bytes(source: _Facts, precision: Precision, peft: tuple[int, ...] | None) -> float:
+    """Return bytes of one adapter parameter.
+
+    peft made adapters in float32 until 0.5, in the dtype of the base from 0.6, and casts 16-bit ones to float32 from 0.12 unless
+    told not to (tuners/lora.py of v0.5.0, tuners/lora/layer.py of v0.6.0, ``autocast_adapter_dtype``).
+    """
+    if peft is not None and peft < (0, 12):
+        return 4.0 if peft < (0, 6) else precision.frozen
+    return 4.0 if source.flag("training.autocast_adapter_dtype", default=True) else precision.frozen
 
 
 def _count_trainable(

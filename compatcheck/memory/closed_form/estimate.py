@@ -16,9 +16,9 @@ from compatcheck.memory.closed_form.logits import hole, logits
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
-from compatcheck.memory.closed_form.parallel import held
+from compatcheck.memory.closed_form.parallel import held as held_parameters
 from compatcheck.memory.closed_form.parameters import dequantised, parameters
-from compatcheck.memory.closed_form.reserve import reserve
+from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.run import read_run
 
@@ -77,39 +77,80 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     grads = gradient.gradients(run)
     load = (*parameters(run), *context(run))
     step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
+    held = segments(_shares(run, always))
     return (
-        _phase("load", run, load),
-        max(_forward(run, always), key=_expected),
-        max(_backward(run, always), key=_expected),
-        _phase("step", run, step),
+        _phase("load", run, load, None),
+        _phase("forward", run, max(_forward(run, always), key=_expected), held),
+        _phase("backward", run, max(_backward(run, always), key=_expected), held),
+        _phase("step", run, step, held),
     )
 
 
-def _expected(phase: Phase) -> int:
-    return phase.size.expected
+def _shares(run: Run, always: Parts) -> Shares:
+    """Return what shares the allocator's segments over a step."""
+    grads = gradient.gradients(run)
+    found = activations(run)
+    step = (*gradient.component(run, grads.complete - grads.persistent), *step_workspace(run))
+    kept = activation_components(run, found, block="backward" if run.checkpointing else "")
+    early = gradient.component(run, grads.persistent)
+    lasting = (
+        *always,
+        *early,
+        *live_parameters(run),
+        *autocast_weights(run),
+        *masks(run),
+        *(backward_buffers(run) if run.parallel.stage else ()),
+    )
+    spare = hole(run)
+    return Shares(
+        lasting=_inside(lasting),
+        loss=_inside(logits(run, backward=True)) + Size(0, spare, spare),
+        kept=_inside(kept),
+        step=_inside(step),
+    )
 
 
-def _forward(run: Run, always: Parts) -> tuple[Phase, ...]:
+def _inside(parts: Parts) -> Size:
+    """Return what of the components is in torch's allocator."""
+    return total(part.size for part in parts if part.kind not in {"context", "other"})
+
+
+def _expected(parts: Parts) -> int:
+    return total(part.size for part in parts).expected
+
+
+def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
     """Return the instants of forward one of which is its peak: in the loss, or in the last block."""
     grads = gradient.gradients(run)
     found = activations(run)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
-    shared = (*always, *earlier, *live_parameters(run), *autocast_weights(run), *masks(run))
-    in_loss = (*shared, *activation_components(run, found), *logits(run, backward=False))
-    in_last_block = (*shared, *activation_components(run, found, block="forward"), *dequantised(run, backward=False))
-    return (_phase("forward", run, in_loss), _phase("forward", run, in_last_block))
+    shared = (*always, *earlier, *autocast_weights(run), *masks(run))
+    in_loss = (
+        *shared,
+        *live_parameters(run, blocks=False),
+        *activation_components(run, found),
+        *logits(run, backward=False),
+    )
+    in_last_block = (
+        *shared,
+        *live_parameters(run),
+        *activation_components(run, found, block="forward"),
+        *dequantised(run, backward=False),
+    )
+    return (in_loss, in_last_block)
 
 
-def _backward(run: Run, always: Parts) -> tuple[Phase, ...]:
+def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     """Return the instants of backward one of which is its peak: in the loss, the last block, the first block, at the end."""
     grads = gradient.gradients(run)
     found = activations(run)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     weights = () if run.checkpointing else autocast_weights(run)
-    live = live_parameters(run, backward=True)
+    live = live_parameters(run)
     kept = activation_components(run, found)
-    in_loss = (*always, *earlier, *live, *weights, *kept, *masks(run), *logits(run, backward=True))
-    own = held(run)
+    outside = live_parameters(run, blocks=False)
+    in_loss = (*always, *earlier, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
+    own = held_parameters(run)
     reducing = backward_buffers(run)
     head = 0.0
     if not run.adapters and run.parallel.stage < 2:
@@ -142,7 +183,7 @@ def _backward(run: Run, always: Parts) -> tuple[Phase, ...]:
         *always, *gradient.component(run, grads.complete), *live, *_second_embedding_gradient(run, own.embedding),
         *reducing, *offload_buffers(run),
     )  # fmt: skip
-    return tuple(_phase("backward", run, parts) for parts in (in_loss, in_last_block, in_first_block, at_the_end))
+    return (in_loss, in_last_block, in_first_block, at_the_end)
 
 
 def scoring_phases(run: Run) -> tuple[Phase, ...]:
@@ -152,8 +193,10 @@ def scoring_phases(run: Run) -> tuple[Phase, ...]:
     shared = (*always, *live_parameters(run), *masks(run))
     in_block = (*shared, *activation_components(run, found, block="forward"), *dequantised(run, backward=False))
     scores = (*shared, *activation_components(run, found), *logits(run, backward=False))
-    instants = (_phase("forward", run, in_block), _phase("forward", run, scores))
-    return (_phase("load", run, always), max(instants, key=_expected))
+    return (
+        _phase("load", run, always, None),
+        _phase("forward", run, max((in_block, scores), key=_expected), None),
+    )
 
 
 def _share(size: Size, count: int) -> Size:
@@ -172,9 +215,9 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(name: str, run: Run, parts: Parts) -> Phase:
-    inside = total(part.size for part in parts if part.kind not in {"context", "other"})
-    return Phase(name, run.role, (*parts, reserve(run, inside, hole(run) if name in {"backward", "step"} else 0)))
+def _phase(name: str, run: Run, parts: Parts, held: Size | None) -> Phase:
+    inside = _inside(parts)
+    return Phase(name, run.role, (*parts, not_itemised(run, inside), reserve(run, inside, held)))
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:

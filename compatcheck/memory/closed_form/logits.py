@@ -117,10 +117,12 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
 
 
 def hole(run: Run) -> int:
-    """Return bytes of the 16-bit logits where the loss makes float32 copies of them, else 0."""
-    if run.loss != "cross_entropy" or run.optimizer is None or per_logit(run).backward <= SIXTEEN_BIT.backward:
-        return 0
-    if run.precision.compute >= 4:  # noqa: PLR2004 (bytes of float32)
+    """Return bytes of the hole that a loss over whole logits leaves in the allocator's segments.
+
+    Float32 copies: the block of the 16-bit logits is too small for them. A loss in 16 bits: the shifted copies are one token
+    shorter, and the gradient of the whole logits fits in none of their blocks. Both were found in replays, docs/memory-model.md.
+    """
+    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:  # noqa: PLR2004 (bytes of float32)
         return 0
     return int(run.precision.compute * run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor)
 
