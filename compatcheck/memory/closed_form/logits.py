@@ -61,6 +61,11 @@ def per_logit(run: Run) -> PerLogit:
         base = SIXTEEN_BIT
     if base == SIXTEEN_BIT and run.mixed and run.parallel.sharding in {"none", "ddp"}:
         base = AUTOCAST
+    if base != MODERN and run.micro_batch * sequences(run) == 1:
+        copy = 2 if base == SIXTEEN_BIT else 4
+        base = base._replace(
+            forward=base.forward - copy
+        )  # all but the last token of one sequence are contiguous as they are
     if run.trainer == "dpo":
         base = _dpo(run.release("trl"))
     if run.precision.compute >= 4:
@@ -119,10 +124,13 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
 def hole(run: Run) -> int:
     """Return bytes of the hole that a loss over whole logits leaves in the allocator's segments.
 
-    Float32 copies: the block of the 16-bit logits is too small for them. A loss in 16 bits: the shifted copies are one token
-    shorter, and the gradient of the whole logits fits in none of their blocks. Both were found in replays, docs/memory-model.md.
+    Float32 copies: the block of the 16-bit logits is too small for them. A loss in 16 bits: the shifted copies of several
+    sequences are one token shorter, and the gradient of the whole logits fits in none of their blocks. Both were found in
+    replays, docs/memory-model.md.
     """
     if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:  # noqa: PLR2004 (bytes of float32)
+        return 0
+    if per_logit(run).backward == SIXTEEN_BIT.backward and run.micro_batch * sequences(run) == 1:
         return 0
     return int(run.precision.compute * run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor)
 
@@ -130,8 +138,9 @@ def hole(run: Run) -> int:
 def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
     """Return bytes per logit of a loss in chunks.
 
-    torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are compiled
-    and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. Others: float32 work on one chunk only.
+    torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are
+    compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. Others:
+    float32 work on one chunk only.
     """
     if run.framework == "torchtune":
         kept = 0 if run.compiled else 4

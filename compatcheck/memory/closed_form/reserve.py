@@ -1,10 +1,10 @@
 """What the caching allocator holds beyond what tensors need.
 
-The mechanism was found by replaying the allocations of full-size training steps through the allocator's algorithm (the table is in
-docs/memory-model.md). The blocks that the loss of the first step leaves behind are filled with gradients, temporaries of the optimizer
-and the optimizer's states; the states stay, and the next loss finds no room of its size in one piece and gets new segments. From then on the
-allocator holds the resident tensors, the blocks of the loss, and the larger of what backward keeps and what the step needs, next to
-each other and not in turn.
+The mechanism was found by replaying the allocations of full-size training steps through the allocator's algorithm (the table is
+in docs/memory-model.md). The blocks that the loss of the first step leaves behind are filled with gradients, temporaries of the
+optimizer and the optimizer's states; the states stay, and the next loss finds no room of its size in one piece and gets new
+segments. From then on the allocator holds the resident tensors, the blocks of the loss, and the larger of what backward keeps
+and what the step needs, next to each other and not in turn.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ EXPANDABLE = 0.5
 
 LESS, MORE = 0.05, 0.10
 """Range for what no formula itemises: temporaries of kernels and libraries, batches shorter than their limit, settings a
-configuration does not show. So that four of five of about a hundred peaks in public reports lie in the range; which sources those are
-and what leaving one out changes is in docs/memory-model.md."""
+configuration does not show. So that four of five of about a hundred peaks in public reports lie in the range; which sources
+those are and what leaving one out changes is in docs/memory-model.md."""
 
 
 class Shares(NamedTuple):
