@@ -3,8 +3,8 @@
     python benchmarks/memory_cases.py CASES.yaml [--all] [--source NAME]
 
 CASES.yaml lists reports (model dimensions, hardware, framework, configuration, outcome, source). Each is translated to facts by
-the framework it is of; what a report leaves out is taken from the scripts its source names, or assumed as `estimate` assumes it. A
-report whose needed settings are not stated is not evaluated and says why. Like is compared with like: what a report calls
+the framework it is of; what a report leaves out is taken from the scripts its source names, or assumed as `estimate` assumes
+it. A report whose needed settings are not stated is not evaluated and says why. Like is compared with like: what a report calls
 allocated, reserved or memory of the GPU with the estimate's peak of that kind, GB as 10**9 and GiB as 2**30 bytes.
 
 Output: for each source the median error, the share of peaks inside low..high, the median width of that range, what was
@@ -114,7 +114,7 @@ def _base(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_qwen(case: Mapping[str, Any]) -> Translation:
-    """Qwen's README: finetune.py with the scripts beside it (QwenLM/Qwen at 2df8e8a, finetune/*.sh, ds_config_zero2/3.json)."""
+    """Translate Qwen's README: finetune.py and the scripts beside it (QwenLM/Qwen at 2df8e8a, finetune/)."""
     config, facts = case["config"], _base(case)
     method = config["method"]
     facts |= {
@@ -164,7 +164,7 @@ def of_qwen(case: Mapping[str, Any]) -> Translation:
 
 
 def of_peft(case: Mapping[str, Any]) -> Translation | str:
-    """peft's method comparison: run.py, data.py and default_training_params.json (huggingface/peft, method_comparison/MetaMathQA).
+    """Translate peft's method comparison: run.py, data.py, default_training_params.json of method_comparison/MetaMathQA.
 
     768 tokens are an upper limit: data.py leaves out texts above 1304 characters, so the longest batch is shorter.
     """
@@ -195,22 +195,24 @@ def of_peft(case: Mapping[str, Any]) -> Translation | str:
             "model.trainable_parameters": config["trainable_params"],
         }
     else:
-        words = {"adalora": "adalora", "vera": "vera", "oft": "oft", "boft": "boft", "ia3": "ia3"}
-        if method not in words:
-            return f"what {method} keeps for backward is not modelled"
-        if method != "adalora":
-            return f"what {method} keeps for backward is not modelled"
+        names = {
+            "ia3": "ia3", "oft": "oft", "boft": "boft", "vera": "vera", "adalora": "adalora", "prefixtuning": "prefix_tuning",
+            "prompt_tuning": "prompt_tuning", "ln_tuning": "freeze", "trainable_tokens": "freeze",
+        }  # fmt: skip
+        if method not in names:
+            return f"{method} is no method of the vocabulary"
         facts |= {
-            "training.peft": "adalora",
-            "training.lora_rank": 64,  # trains at twice the final rank: init_r in adapter_config.json
-            "training.lora_target_modules": targets,
+            "training.peft": names[method],
+            "training.lora_target_modules": () if targets == ("None",) else targets,
             "model.trainable_parameters": config["trainable_params"],
         }
+        if method == "adalora":
+            facts["training.lora_rank"] = 64  # trains at twice the final rank: init_r in adapter_config.json
     return Translation(facts, _packages(case), "reserved", doubt="the longest batch has fewer tokens than the limit")
 
 
 def of_torchtune(case: Mapping[str, Any]) -> Translation | str:
-    """torchtune's README: the table of recipes, and the ladder of settings for the 3B model."""
+    """Translate torchtune's README: the table of recipes, and the ladder of settings for the 3B model."""
     config, facts, name = case["config"], _base(case), case["id"]
     facts |= {
         "model.attn_implementation": "sdpa",
@@ -271,7 +273,7 @@ def of_torchtune(case: Mapping[str, Any]) -> Translation | str:
 
 
 def of_torchtitan(case: Mapping[str, Any]) -> Translation | str:
-    """torchtitan's benchmark at 9dec370: FSDP2 with float32 shards, bf16 compute, float32 reduction, compiled blocks; max_reserved_gib."""
+    """Translate torchtitan's benchmark at 9dec370: FSDP2, float32 shards, compiled blocks; the number is max_reserved_gib."""
     config, facts = case["config"], _base(case)
     if config["ac"] != "full":
         return "selective checkpointing is no fact of the vocabulary"
@@ -299,7 +301,7 @@ def of_torchtitan(case: Mapping[str, Any]) -> Translation | str:
 
 
 def of_peft_docs(case: Mapping[str, Any]) -> Translation:
-    """peft's guides on DeepSpeed and FSDP: LoRA and QLoRA of Llama-2-70B with trl."""
+    """Translate peft's guides on DeepSpeed and FSDP: LoRA and QLoRA of Llama-2-70B with trl."""
     config, facts = case["config"], _base(case)
     quantised = "qlora" in config["method"]
     facts |= {
@@ -334,7 +336,7 @@ def of_peft_docs(case: Mapping[str, Any]) -> Translation:
 
 
 def of_unsloth(case: Mapping[str, Any]) -> Translation | str:
-    """Unsloth's README: the longest context that QLoRA with transformers and FA2 reaches; there the device is full."""
+    """Translate Unsloth's README: the longest context that QLoRA with transformers and FA2 reaches; there the device is full."""
     config, facts = case["config"], _base(case)
     tokens = case["outcome"]["hf_fa2_max_tokens"]
     if not isinstance(tokens, int):
@@ -355,7 +357,7 @@ def of_unsloth(case: Mapping[str, Any]) -> Translation | str:
 
 
 def of_thread(case: Mapping[str, Any]) -> Translation | str:
-    """QwenLM/Qwen3#300: full fine-tuning under ZeRO-3, nothing more said."""
+    """Translate QwenLM/Qwen3#300: full fine-tuning under ZeRO-3, nothing more said."""
     config, facts = case["config"], _base(case)
     length = config.get("seq_len", config.get("seq_len_max"))
     if length == "2k-4k":
@@ -497,7 +499,8 @@ def _row(group: list[Result]) -> str:
     ]
     inside = sum(size.low <= reported <= size.high for size, reported in sizes) / len(sizes)
     width = statistics.median((size.high - size.low) / size.expected for size, _ in sizes)
-    return f"{len(group)} | {statistics.median(map(abs, errors)):.1%} | {statistics.median(errors):+.1%} | {inside:.0%} | {width:.0%}"
+    error, signed = statistics.median(map(abs, errors)), statistics.median(errors)
+    return f"{len(group)} | {error:.1%} | {signed:+.1%} | {inside:.0%} | {width:.0%}"
 
 
 def _verdicts(results: list[Result]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.estimate import Assumption
 from compatcheck.core.facts import Fact
 from compatcheck.core.units import DTYPE_BYTES
-from compatcheck.memory.closed_form.adapters import count_adapters
+from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -273,9 +273,9 @@ def read_run(
     peft = str(peft) if isinstance(peft, str) else None
     precision = _read_precision(source, parallel, model, peft)
     versions = _versions(environment)
-    rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LORA else "")
+    rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
     targets = source.get("training.lora_target_modules")
-    if peft in LORA and not isinstance(targets, tuple):
+    if peft in LOW_RANK and not isinstance(targets, tuple):
         targets = source.assume(
             "training.lora_target_modules",
             DEFAULT_TARGETS,
@@ -345,8 +345,6 @@ def read_run(
     return Reading(run, tuple(source.assumptions.values()), ())
 
 
-LORA = frozenset({"lora", "dora", "qlora", "adalora"})
-"""Methods that put two narrow matrices beside a weight."""
 BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
 DEFAULT_TARGETS = ("q_proj", "v_proj")
 
@@ -468,7 +466,7 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
     unquantised, upcast = frozen, False
     if (
         model.quantization in BITSANDBYTES
-        and peft in LORA
+        and peft in LOW_RANK
         and sharding in {"none", "ddp"}
         and mixed in {"bf16", "fp16"}
     ):
@@ -528,7 +526,7 @@ def _count_trainable(
 ) -> tuple[int, int, int]:
     """Return adapter parameters, parameters trained in full beside them, and all trainable ones."""
     adapters = full = 0
-    if peft in LORA:
+    if peft in LOW_RANK:
         adapters = count_adapters(model, rank, targets, decomposed=peft == "dora")
     saved = source.get("training.lora_modules_to_save")
     if peft is not None and isinstance(saved, tuple):
@@ -539,7 +537,7 @@ def _count_trainable(
         return (0 if peft in {None, "freeze"} else max(0, trainable - full)), full, trainable
     if peft is None:
         return 0, 0, model.parameters
-    if peft in LORA:
+    if peft in LOW_RANK:
         return adapters, full, adapters + full
     reason = f"how many parameters {peft} trains follows from settings the estimate does not read; taken as 0.5 %"
     trainable = source.integer("model.trainable_parameters", model.parameters // 200, reason)

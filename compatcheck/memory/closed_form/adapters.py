@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from compatcheck.memory.run import Model, Run
 
+LOW_RANK = frozenset({"lora", "dora", "qlora", "adalora"})
+"""Methods that put two narrow matrices beside a weight."""
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _SAME_AS = {
     "c_attn": "qkv", "qkv_proj": "qkv", "query_key_value": "qkv", "W_pack": "qkv", "Wqkv": "qkv",
@@ -65,6 +67,14 @@ def kept_per_token(run: Run) -> float:
     shapes = target_shapes(run.model, run.targets)
     compute, own = run.precision.compute, run.adapter_bytes
     inputs = sum(width for _, width, _ in shapes)
+    if (
+        run.peft == "ia3"
+    ):  # scales the input of ``down`` in float32 and the output of others in theirs (peft tuners/ia3/layer.py)
+        return sum(own * width if feed == "down" else compute * outputs for feed, width, outputs in shapes)
+    if run.peft not in LOW_RANK:
+        return (
+            own * inputs
+        )  # each multiplies or rotates a tensor of that width, and keeps it for the gradient of its factor
     ranks = run.rank * len(shapes)
     autocast = run.mixed
     if own > compute:

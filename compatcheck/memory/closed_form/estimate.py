@@ -8,6 +8,7 @@ from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Si
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
 from compatcheck.memory.closed_form.activations import components as activation_components
+from compatcheck.memory.closed_form.adapters import LOW_RANK
 from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
@@ -237,7 +238,7 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.parallel.expert > 1:
         reason = "tokens exchanged between expert-parallel ranks"
         found.append(Unmodelled("all-to-all buffers", "more", reason))
-    if run.peft is not None and not run.rank:
-        reason = f"what {run.peft} keeps for backward is not modelled"
-        found.append(Unmodelled("adapter activations", "more", reason))
+    if run.peft is not None and run.peft not in LOW_RANK and run.peft != "freeze":
+        reason = f"what {run.peft} keeps for backward is taken as one tensor as wide as the input of each adapted layer"
+        found.append(Unmodelled("adapter activations", "either", reason))
     return found

@@ -128,7 +128,7 @@ def hole(run: Run) -> int:
     sequences are one token shorter, and the gradient of the whole logits fits in none of their blocks. Both were found in
     replays, docs/memory-model.md.
     """
-    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:  # noqa: PLR2004 (bytes of float32)
+    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:
         return 0
     if per_logit(run).backward == SIXTEEN_BIT.backward and run.micro_batch * sequences(run) == 1:
         return 0
