@@ -481,7 +481,7 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
     else:
         kept = bool(source.get("training.bf16_master_weights_and_grads"))
         master = 4.0 if sharding in {"zero", "megatron"} and stored < 4 and not kept else 0.0
-    gradient = stored
+    gradient = (source.dtype("training.grad_accum_dtype") if sharding == "zero" else None) or stored
     reduce = source.dtype("training.reduce_dtype") or (compute if sharding == "fsdp" else gradient)
     moments = master or stored
     return Precision(

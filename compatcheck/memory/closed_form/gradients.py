@@ -63,9 +63,9 @@ def gradients(run: Run) -> Gradients:
         return Gradients(full if run.adapters else min(full, run.precision.gradient * largest), 0.0, 0.0)
     earlier = run.accumulation > 1
     if parallel.sharding == "zero" and parallel.stage >= 2:
-        part = full / parallel.shard
-        if run.offload_optimizer:
-            part = 0.0 if parallel.stage == 2 else part
+        part = (
+            0.0 if run.offload_optimizer else full / parallel.shard
+        )  # offloaded: stage3.py makes the buffer on the host
         if parallel.stage == 3:
             return Gradients(part, part, part)
         return Gradients(part, part if earlier else 0.0, 0.0)

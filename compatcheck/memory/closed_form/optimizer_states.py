@@ -79,8 +79,9 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
     parts = []
     if run.parallel.sharding == "zero" and run.precision.master > run.precision.gradient:
         count = min(trained, SUB_GROUP) if run.parallel.stage == 3 else trained
-        size = exactly(run.precision.master * count)
-        words = f"{run.precision.master:g} B × {count:,.0f}"
+        each = run.precision.master + (run.precision.gradient if run.parallel.stage < 3 else 0)
+        size = exactly(each * count)
+        words = f"{each:g} B × {count:,.0f}"
         source = "DeepSpeed v0.16.4 stage3.py _prepare_fp32_grad_for_sub_group, stage_1_and_2.py step"
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
     elif run.implementation == "foreach" and moment_bytes(run) and "8bit" not in str(run.optimizer):
