@@ -136,6 +136,9 @@ class Run(NamedTuple):
     sequence: int
     accumulation: int
     checkpointing: bool
+    """Whole blocks are computed again in backward, as far as `policy` says."""
+    policy: str
+    """``full``, ``every_other_product`` or ``core_attention``; empty without checkpointing."""
     activation_offloading: bool
     padded: bool | None
     """Whether batches carry a mask with padding; None when not known."""
@@ -294,6 +297,10 @@ def read_run(
         if plain and trains and optimizer in {"adamw", "adam"}:
             source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
     mask = source.get("run.attention_mask")
+    checkpointing = source.flag(
+        "training.gradient_checkpointing", default=False, reason="off unless somebody turns it on"
+    ) or source.flag("training.fsdp_activation_checkpointing", default=False)
+    policy = str(source.get("training.checkpointing_policy") or "full") if checkpointing else ""
     run = Run(
         role=role,
         model=model,
@@ -314,8 +321,8 @@ def read_run(
         micro_batch=micro,
         sequence=sequence,
         accumulation=source.positive("training.gradient_accumulation_steps", 1),
-        checkpointing=source.flag("training.gradient_checkpointing", False, "off unless somebody turns it on")
-        or source.flag("training.fsdp_activation_checkpointing", False),
+        checkpointing=checkpointing and policy != "core_attention",
+        policy=policy,
         activation_offloading=source.flag("training.activation_offloading", False),
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
@@ -358,7 +365,7 @@ def _read_model(source: _Facts) -> Model:
     layers = source.positive("model.num_hidden_layers")
     heads = source.positive("model.num_attention_heads")
     vocab = source.positive("model.vocab_size")
-    intermediate = source.integer("model.intermediate_size", 4 * hidden, "four times the hidden size")
+    intermediate = source.integer("model.intermediate_size", 4 * hidden, "four times the hidden size" if hidden else "")
     kv_heads = source.positive("model.num_key_value_heads", heads or 1)
     head_dim = source.positive("model.head_dim", max(1, hidden // heads) if heads else 1)
     tied = source.flag("model.tie_word_embeddings", False)

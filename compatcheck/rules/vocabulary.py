@@ -124,6 +124,7 @@ training.torch_autocast | bool | | DeepSpeed torch_autocast
 training.bf16_master_weights_and_grads | bool | | DeepSpeed keeps masters in bfloat16
 training.moe_leaf_modules | set | | DeepSpeed leaf module classes
 training.gradient_checkpointing | bool | | activations are recomputed in backward
+training.checkpointing_policy | str | full, every_other_product, core_attention | what of a checkpointed block is computed again: all of it; all but attention and every other matrix product (torchtitan, selective by op); attention scores only (Megatron, selective)
 training.use_reentrant | bool | | reentrant variant of activation checkpointing
 training.activation_offloading | bool | | saved activations are moved to host memory
 training.mixed_precision | str | no, fp16, bf16, fp8 | autocast mode

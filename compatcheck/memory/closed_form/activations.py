@@ -62,6 +62,8 @@ def activations(run: Run) -> Activations:
     if run.optimizer is None:
         return Activations(nothing, outside, nothing, nothing, passing, "one block at a time, nothing is kept")
     if run.checkpointing:
+        if run.policy == "every_other_product":
+            stream += every_other_product(at)
         kept = int(stream * tokens * layers * copies)
         if run.activation_offloading:
             kept = int(2 * stream * tokens)
@@ -73,6 +75,15 @@ def activations(run: Run) -> Activations:
     words = f"{each:,.0f} B × {tokens:,} tokens × {layers} blocks"
     kept_all = Size(block.low * count, block.expected * count, block.high * count)
     return Activations(kept_all, outside, nothing, gradients, nothing, words)
+
+
+def every_other_product(at: Setting) -> float:
+    """Return bytes per token that torchtitan's selective checkpointing keeps of a block beside its input.
+
+    Outputs of attention and of every other matrix product: of the seven of a llama block those of queries, values, gate and down
+    (torchtitan at 9dec370, parallelisms/parallelize_llama.py, _get_custom_policy).
+    """
+    return at.compute * (at.query + at.key + at.query + at.intermediate + at.hidden) + 4 * at.heads
 
 
 def setting(run: Run) -> Setting:
@@ -91,7 +102,7 @@ def setting(run: Run) -> Setting:
         residual=precision.residual,
         norms_trained=full,
         linears_trained=full,
-        attention="eager" if model.attention == "eager" else "flash",
+        attention="eager" if model.attention == "eager" and run.policy != "core_attention" else "flash",
         repeated=_repeats(run),
         compiled=run.compiled,
     )
@@ -138,7 +149,8 @@ def saved_outside(recipe: Recipe, run: Run) -> float:
     if run.optimizer is None:
         return hidden * run.precision.compute
     wide = 4 + residual if recipe.norm != "layer" else residual
-    return hidden * (wide + run.precision.compute)
+    split = run.parallel.tensor if run.sequence_parallel else 1
+    return hidden * (wide / split + run.precision.compute)
 
 
 def components(run: Run, found: Activations, *, block: str = "") -> tuple[Component, ...]:

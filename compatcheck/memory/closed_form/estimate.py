@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, exactly, total
+from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly, total
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
 from compatcheck.memory.closed_form.activations import components as activation_components
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 Parts = tuple[Component, ...]
+CHECKPOINTING = "training.gradient_checkpointing"
 
 
 def estimate(
@@ -64,7 +65,27 @@ def estimate(
 def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate:
     """Estimate a run that was read before."""
     phases = training_phases(run) if run.optimizer is not None else scoring_phases(run)
-    return Estimate("closed_form", phases, judge(phases, run.limit), assumptions, tuple(_unmodelled(run)))
+    verdict = judge(phases, run.limit)
+    if verdict.outcome == "does_not_fit" and CHECKPOINTING not in run.known and not run.checkpointing:
+        verdict = _reconsider(run, verdict)
+    return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
+
+
+def _reconsider(run: Run, verdict: Verdict) -> Verdict:
+    """Return a verdict that does not rest on checkpointing being off where nobody said whether it is."""
+    other = run._replace(checkpointing=True, policy="full")
+    phases = training_phases(other) if run.optimizer is not None else ()
+    found = judge(phases, run.limit)
+    if not phases or found.outcome == "does_not_fit":
+        return verdict
+    contributing = ("activations, unless they are checkpointed", *found.contributing)
+    return verdict._replace(
+        outcome="marginal",
+        primary=found.primary,
+        contributing=contributing,
+        ruled_out=found.ruled_out,
+        verify=found.verify,
+    )
 
 
 def resident(run: Run) -> Parts:

@@ -194,3 +194,12 @@ def test_nothing_heavy_is_imported():
         env={**os.environ, "PYTHONPATH": "."},
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_no_verdict_of_failure_rests_on_checkpointing_that_nobody_spoke_of():
+    long = {**QWEN_7B, "training.sequence_length": 16384, "training.zero_stage": 3, "hardware.world_size": 8}
+    silent = estimate(long).verdict
+    off = estimate({**long, "training.gradient_checkpointing": False}).verdict
+    assert (silent.outcome, off.outcome) == ("marginal", "does_not_fit")
+    assert silent.contributing[0] == "activations, unless they are checkpointed"
+    assert silent.margin_bytes == off.margin_bytes
