@@ -17,8 +17,8 @@ class Recipe(NamedTuple):
     """Norms as wide as the residual stream."""
     norm: str = "rms"
     """``rms``: computed in float32, multiplied by the weight in the dtype of the stream (llama). ``rms_float``: in float32 too
-    (gemma, olmo2). ``layer``: torch's LayerNorm; ``layer_float``: the same on a float32 copy (olmo). ``centred``: cohere's, with three
-    float32 tensors."""
+    (gemma, olmo2). ``layer``: torch's LayerNorm. ``layer_float``: the same on a float32 copy (olmo). ``centred``: cohere's,
+    with three float32 tensors."""
     norm_inputs: int = 0
     """Distinct inputs of the norms, where it is not one for each: gpt_neox feeds two from one."""
     head_norm: str = ""
