@@ -71,7 +71,12 @@ input_options = _apply(
             multiple=True,
             help="DeepSpeed, accelerate, HF Trainer or TRL configuration, or a facts file; repeatable.",
         ),
-        _option(INPUTS, "--gpu", metavar="[Nx]NAME", help="Devices of a node: 8xH100-80GB."),
+        _option(
+            INPUTS,
+            "--gpu",
+            metavar="[Nx]NAME",
+            help="Devices of a node, 8xH100-80GB, or cloud instances, 2xp4d.24xlarge.",
+        ),
         _option(
             INPUTS,
             "--nodes",
