@@ -30,6 +30,8 @@ class Request(NamedTuple):
     env_file: str | None = None
     hook: bool = False
     """Whether the paths are files a commit touches: what belongs to them is read, files of other kinds are passed over."""
+    here: bool = True
+    """Whether the run is on this machine: then its devices and environment variables take part."""
     run: str | None = None
     """Named run of the policy that fills what the command line leaves open."""
     run_settings: tuple[str, ...] = ()
@@ -86,7 +88,9 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
 
     layout = locate(request.python, request.prefix, shared.environ)
     environment = check_records(collect_installed(layout), shared.rules.packages)
-    if shared.variables is None:
+    if shared.variables is None and not request.here:
+        pass
+    elif shared.variables is None:
         own = layout.chosen not in {"--python", "--prefix"} or os.path.realpath(layout.prefix) == os.path.realpath(
             shared.environ.get("VIRTUAL_ENV", ""),
         )
@@ -94,7 +98,7 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     else:
         environment = with_variables(environment, shared.variables, Source(request.env_file or ""), complete=True)
     hardware = list(shared.hardware)
-    if request.gpu is None:
+    if request.gpu is None and request.here:
         hardware.append((_measure_hardware(shared.environ), False))
     subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
     return Gathered((subject,), shared.skipped, layout.chosen)
