@@ -144,5 +144,19 @@ def instances_by_memory(instances: Iterable[Instance] | None = None) -> tuple[In
     )
 
 
+def instances_with(gpu: str, gpus: int, instances: Iterable[Instance]) -> tuple[tuple[int, Instance], ...]:
+    """Return which instances hold this many devices of a kind, each with how many of it that takes.
+
+    Only those with the fewest devices to spare on the fewest nodes, less main memory first, unknown last; empty when nobody
+    rents out the device.
+    """
+    fitting = [(-(-gpus // instance.gpus), instance) for instance in instances if instance.gpu.name == gpu]
+    spare = min((nodes * instance.gpus for nodes, instance in fitting), default=0)
+    fitting = [(nodes, instance) for nodes, instance in fitting if nodes * instance.gpus == spare]
+    fewest = min((nodes for nodes, _ in fitting), default=0)
+    known = instances_by_memory(instance for nodes, instance in fitting if nodes == fewest)
+    return tuple((fewest, instance) for instance in known)
+
+
 def _key(name: str) -> str:
     return re.sub(rf"^(?:{_PREFIXES})", "", name.strip().lower())

@@ -10,6 +10,7 @@ from compatcheck.collectors.instances import (
     build_instances,
     find_instance,
     instances_by_memory,
+    instances_with,
     load_instances,
     parse_hardware,
 )
@@ -137,6 +138,27 @@ def test_equal_device_memory_is_ordered_by_devices_then_main_memory():
     }
     ordered = instances_by_memory(build_instances(rows, load_catalogue()).values())
     assert [instance.name for instance in ordered] == ["small", "large", "unknown", "many"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "nodes", "name", "held"),
+    [
+        ("A100-80GB", 1, 1, "a2-ultragpu-1g", 1),
+        ("A100-80GB", 16, 2, "p4de.24xlarge", 16),
+        ("A100-40GB", 16, 1, "a2-megagpu-16g", 16),
+        ("H200", 1, 1, "Standard_ND96isr_H200_v5", 8),
+        ("T4", 3, 3, "g4dn.xlarge", 3),
+        ("T4", 4, 1, "g4dn.12xlarge", 4),
+    ],
+)
+def test_the_instances_that_hold_some_devices(gpu, gpus, nodes, name, held):
+    fitting = instances_with(gpu, gpus, INSTANCES.values())
+    assert (fitting[0][0], fitting[0][1].name) == (nodes, name)
+    assert {count * instance.gpus for count, instance in fitting} == {held}
+
+
+def test_a_device_nobody_rents_out():
+    assert instances_with("RTX-3060", 1, INSTANCES.values()) == ()
 
 
 def test_at_least_sixty_with_a_name_of_their_own():
