@@ -71,11 +71,15 @@ def command(
     """
     from compatcheck.reporters import estimate as reporter  # noqa: PLC0415 (beside its use)
 
+    if plot is not None:
+        from compatcheck.reporters.plot import check_plot  # noqa: PLC0415 (only when asked)
+
+        check_plot(plot)
     plan = make_plan(given, files=bool(given["paths"] or given["run"]))
     rules = open_rules(() if plan.policy is None else plan.policy.rules)
     gathered = gather_all(plan, rules, os.environ)
     names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
-    reports = [_report(subject, rules, names, suggest=suggest) for subject in gathered.subjects]
+    reports = [_report(subject, rules, names, suggest=suggest, model=given["model"]) for subject in gathered.subjects]
     if format_name == "json":
         click.echo(reporter.format_json(reports), nl=False)
     else:
@@ -89,7 +93,9 @@ def command(
     return _code(reports, unread=any(entry.named for entry in skipped))
 
 
-def _report(subject: Subject, rules: RuleSet, axes: tuple[str, ...], *, suggest: bool) -> EstimateReport:
+def _report(
+    subject: Subject, rules: RuleSet, axes: tuple[str, ...], *, suggest: bool, model: str | None
+) -> EstimateReport:
     from compatcheck.memory.job import describe_job, estimate_job  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.estimate import EstimateReport  # noqa: PLC0415 (beside its use)
 
@@ -97,7 +103,7 @@ def _report(subject: Subject, rules: RuleSet, axes: tuple[str, ...], *, suggest:
         return estimate_job(roles, subject.environment)
 
     found = price(subject.roles)
-    title = describe_job(subject.roles) or subject.id
+    title = describe_job(subject.roles, model) or subject.id
     if not found.phases:
         return EstimateReport(title, found)
     report = EstimateReport(title, found)

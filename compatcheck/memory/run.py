@@ -261,6 +261,10 @@ def read_run(
     sequence = source.positive("training.sequence_length")
     if source.needs:
         return Reading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
+    positions = source.integer("model.max_position_embeddings", 0)
+    if positions and sequence > positions:
+        reason = f"taken as stated, though the model was built for {positions:,} positions"
+        source.assumptions["training.sequence_length"] = Assumption("training.sequence_length", sequence, reason)
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
     precision = _read_precision(source, parallel, peft)
