@@ -20,6 +20,7 @@ DATA = {
     "compatcheck/architectures/data/class_defaults.jsonl",
     "compatcheck/probes/worker/memshim.c",
     "compatcheck/py.typed",
+    "compatcheck/reporters/difference.schema.json",
     "compatcheck/reporters/report.schema.json",
 }
 
