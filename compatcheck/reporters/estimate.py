@@ -129,7 +129,8 @@ def _instants(estimate: Estimate, peak: Phase) -> Iterator[str]:
 def _reasons(estimate: Estimate) -> Iterator[str]:
     verdict = estimate.verdict
     if verdict.primary:
-        yield from wrap(f"cause: {verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        heading = "cause" if verdict.outcome in {"does_not_fit", "marginal"} else "largest"
+        yield from wrap(f"{heading}: {verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
     for heading, texts in (("contributing", verdict.contributing), ("ruled out", verdict.ruled_out)):
         if texts:
             yield from wrap(f"{heading}: {'; '.join(texts)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
