@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -34,13 +34,23 @@ from compatcheck.rules.locate import open_rules
 if TYPE_CHECKING:
     from compatcheck.cli.policy import Plan
     from compatcheck.core.difference import Difference
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Report
     from compatcheck.matching.waivers import Waivers
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
 FORMATS = ("text", "markdown", "json")
 
 _INTERPRETER = r"(?:python|pypy)[\d.]*(?:\.exe)?"
+
+
+class Side(NamedTuple):
+    """One side of a comparison."""
+
+    report: Report
+    estimate: Estimate | None
+    """Peak of the run under it; None where it could not be told."""
 
 
 @click.command("diff", cls=options.GroupedCommand, short_help="Compare two environments or lock files.")
@@ -85,15 +95,18 @@ def execute(names: tuple[str, str], plan: Plan, checks: Checks, output: Output) 
     threshold = parse_threshold(checks.fail_on)
     waivers = open_waivers(plan, checks, rules)
     before, after = (read_side(name, plan.requests[0], rules, checks, threshold, waivers) for name in names)
-    difference = compare(names, before, after, rules.packages)
-    difference = difference._replace(seconds=time.perf_counter() - started)
+    difference = compare(names, before.report, after.report, rules.packages)
+    peaks = None
+    if before.estimate is not None and after.estimate is not None:
+        peaks = (before.estimate, after.estimate)
+    difference = difference._replace(peaks=peaks, seconds=time.perf_counter() - started)
     write(difference, output, targets)
     return difference.exit_code
 
 
 def read_side(
     name: str, request: Request, rules: RuleSet, checks: Checks, threshold: Threshold, waivers: Waivers | None
-) -> Report:
+) -> Side:
     """Read one side and judge it.
 
     Raises:
@@ -102,13 +115,14 @@ def read_side(
     """
     from compatcheck.collectors.revision import open_revision, parse_revision  # noqa: PLC0415 (beside its use)
 
-    def check(**side: Any) -> Report:  # noqa: ANN401 (fields of a request)
+    def check(**side: Any) -> Side:  # noqa: ANN401 (fields of a request)
         asked = request._replace(**{"python": None, "prefix": None, "paths": (), "here": False, **side})
         return judge_side(name, asked, rules, checks, threshold, waivers)
 
     if parse_revision(name) is not None:
         with open_revision(name) as file:
-            return file.rename(check(paths=(file.path,)))
+            side = check(paths=(file.path,))
+            return side._replace(report=file.rename(side.report))
     if os.path.isdir(name):
         try:
             return check(prefix=name)
@@ -122,8 +136,8 @@ def read_side(
 
 def judge_side(
     name: str, request: Request, rules: RuleSet, checks: Checks, threshold: Threshold, waivers: Waivers | None
-) -> Report:
-    """Gather one side, which has one subject, and judge it."""
+) -> Side:
+    """Gather one side, which has one subject, judge it and price the run under it."""
     gathered = gather(request, rules, os.environ)
     if not gathered.subjects:
         for entry in gathered.skipped:
@@ -131,7 +145,17 @@ def judge_side(
     if len(gathered.subjects) != 1:
         msg = f"{name} holds {len(gathered.subjects)} environments"
         raise UsageError(msg, source=Source(name), hint="name one lock or requirements file")
-    return build_report(gathered, rules, checks, threshold, waivers)
+    return Side(build_report(gathered, rules, checks, threshold, waivers), _price(gathered.subjects[0]))
+
+
+def _price(subject: Subject) -> Estimate | None:
+    """Return the peak of the run under this side; None where no run is described."""
+    if not any("training.sequence_length" in facts for facts in subject.roles.values()):
+        return None
+    from compatcheck.memory.job import estimate_job  # noqa: PLC0415 (only with a run)
+
+    found = estimate_job(subject.roles, subject.environment)
+    return found if found.phases else None
 
 
 def write(difference: Difference, output: Output, targets: list[tuple[str, str]]) -> None:

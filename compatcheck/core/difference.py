@@ -118,7 +118,7 @@ class Difference(NamedTuple):
     exit_code: int
     seconds: float = 0.0
     peaks: tuple[Estimate, Estimate] | None = None
-    """Traced peaks of the same run under both; None when nothing was traced."""
+    """Estimates of the same run under both; None where no run is described."""
 
     def of_kind(self, kind: str) -> tuple[FindingChange, ...]:
         """Return the findings that ``entered``, ``left`` or ``stayed``."""

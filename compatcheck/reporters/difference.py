@@ -92,7 +92,7 @@ class _Writer:
         yield from self.facts()
         yield from self.packages()
         if difference.peaks is not None:
-            yield self.paint("peak allocated on a device", "1")
+            yield self.paint(f"peak allocated on a device, {method_text(difference.peaks)}", "1")
             yield from (f"  {line}" for line in fill(peaks_text(difference.peaks), self.width - 2))
             yield ""
         notes = list(skipped_texts(difference))
@@ -207,6 +207,11 @@ def peaks_text(peaks: tuple[Estimate, Estimate]) -> str:
     return growth_text(*(estimate.allocated.expected for estimate in peaks))
 
 
+def method_text(peaks: tuple[Estimate, Estimate]) -> str:
+    """Say how peaks became known."""
+    return "traced" if all(estimate.method == "traced" for estimate in peaks) else "estimated"
+
+
 def versions_text(change: PackageChange, difference: Difference) -> str:
     """Write the release before and after; a complete side without the package lacks it, another one does not say."""
     words = []
@@ -272,7 +277,8 @@ def _markdown(difference: Difference) -> Iterator[str]:
             ),
         )
     if difference.peaks is not None:
-        yield f"**Peak allocated on a device**: {escape(peaks_text(difference.peaks))}"
+        method = method_text(difference.peaks)
+        yield f"**Peak allocated on a device** ({method}): {escape(peaks_text(difference.peaks))}"
         yield ""
     known = [change for change in difference.packages if change.known]
     others = [change for change in difference.packages if not change.known]

@@ -237,3 +237,38 @@ def test_without_a_package_nothing_was_compared() -> None:
     ran = run("diff", "train.yaml", "train.yaml")
     assert ran.code == 3
     assert "nothing was compared" in ran.out
+
+
+def test_the_peak_of_the_run_grows_by_what_the_regression_costs() -> None:
+    Path("old.txt").write_text("transformers==4.45.2\ntorch==2.5.1\n")
+    Path("new.txt").write_text("transformers==4.47.1\ntorch==2.5.1\n")
+    facts = ["framework=hf_trainer", "trainer=causal_lm", "sharding=none", "mixed_precision=no", "param_dtype=bfloat16"]
+    facts += [
+        "compute_dtype=bfloat16",
+        "micro_batch_size=4",
+        "sequence_length=4096",
+        "gradient_checkpointing=true",
+        "optimizer=adamw",
+    ]
+    settings = [argument for fact in facts for argument in ("--set", f"training.{fact}")]
+    ran = run(
+        "diff",
+        "old.txt",
+        "new.txt",
+        "--model",
+        "qwen2.5-0.5b",
+        *settings,
+        "--set",
+        "hardware.world_size=1",
+        "--format",
+        "json",
+    )
+    described = json.loads(ran.out)
+    (entered,) = [entry for entry in described["findings"] if entry["change"] == "entered"]
+    assert entered["rule_id"] == "transformers/loss-shift-copies-logits"
+    peaks = [described["peaks"][side]["allocated_bytes"]["expected"] for side in ("before", "after")]
+    assert peaks[1] - peaks[0] == pytest.approx(entered["after"]["impact"]["expected_bytes"], rel=0.01)
+
+
+def test_without_a_run_there_is_no_peak() -> None:
+    assert json.loads(run("diff", "old.txt", "new.txt", "--format", "json").out)["peaks"] is None
