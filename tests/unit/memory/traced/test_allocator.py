@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 
@@ -235,7 +236,7 @@ def check(allocator: CachingAllocator, live: list[Block]) -> None:
     assert allocator.requested <= allocator.allocated <= allocator.reserved
     assert allocator.allocated == sum(block.size for block in live)
     ranges = sorted((block.address, block.address + block.size) for block in live)
-    assert all(end <= begin for (_, end), (begin, _) in zip(ranges, ranges[1:], strict=False)), "blocks overlap"
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ranges)), "blocks overlap"
 
 
 @hypothesis_settings(max_examples=80, deadline=None)
