@@ -1,6 +1,6 @@
-"""Load this folder as the package `traced_program` and the worker's as `probe_worker`, and trace one request.
+"""Load this folder as the package `traced_program` and the worker's as `probe_worker`, and trace.
 
-Usage: ``python __main__.py REQUEST RESULT``, both files of JSON.
+Usage: ``python __main__.py REQUESTS RESULTS``, both files of JSON: ``worker`` (the folder) and ``requests``; a list of results.
 """
 
 import importlib.util
@@ -29,9 +29,9 @@ def main(request_path: str, result_path: str) -> int:
         request = json.load(file)
     _load("probe_worker", request["worker"])
     _load("traced_program", folder)
-    result = importlib.import_module("traced_program.run").run(request)
+    run = importlib.import_module("traced_program.run").run
     with open(result_path, "w", encoding="utf-8") as file:
-        json.dump(result, file)
+        json.dump([run(one) for one in request["requests"]], file)
     return 0
 
 

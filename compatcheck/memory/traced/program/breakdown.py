@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 LARGEST = 3
 """Tensors that are named for each component."""
+_LASTING = ("parameters", "gradients", "optimizer_states", "inputs", "workspace")
 _COMMUNICATION = ("fsdp.", "c10d.", "_c10d_functional.")
 
 
@@ -22,7 +23,8 @@ def describe_peak(tracker: Tracker, at: int, groups: dict[str, set[int]], shape:
         shape: ``vocab`` and ``length``, by which logits and masks are told from other tensors.
 
     Returns:
-        ``components`` (name → bytes and the largest tensors) and ``peak`` (the tensor that reached it).
+        ``components`` (name → bytes and the largest tensors) and ``peak``: the largest tensor that does not outlive the step, else
+        the last that was made.
     """
     live: set[int] = set()
     for identifier, size, _ in tracker.events[:at]:
@@ -41,8 +43,10 @@ def describe_peak(tracker: Tracker, at: int, groups: dict[str, set[int]], shape:
         }
         for name, found in members.items()
     }
-    last = tracker.events[at - 1][0] if at else None
-    return {"components": components, "peak": None if last is None else _describe(tracker.allocations[last])}
+    made = [allocation for name, found in members.items() if name not in _LASTING for allocation in found]
+    if not made and at:
+        made = [tracker.allocations[tracker.events[at - 1][0]]]
+    return {"components": components, "peak": _describe(min(made, key=_by_size)) if made else None}
 
 
 def _by_size(allocation: Allocation) -> int:

@@ -1,7 +1,7 @@
 """Take the choices of a GPU while operators run on (fake) tensors that say they are on a CPU.
 
-What differs and matters: the kernel of ``scaled_dot_product_attention``, the mask that dropout keeps, softmax of float16 in float32,
-and which functions autocast runs in float32.
+What differs and matters: the kernel of ``scaled_dot_product_attention``, the mask that dropout keeps, softmax of float16 in
+float32, and which functions autocast runs in float32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 _FLOAT32 = frozenset(
     {
-        *("cross_entropy", "nll_loss", "binary_cross_entropy_with_logits", "mse_loss", "kl_div", "l1_loss", "smooth_l1_loss"),
+        *(
+            "cross_entropy",
+            "nll_loss",
+            "binary_cross_entropy_with_logits",
+            "mse_loss",
+            "kl_div",
+            "l1_loss",
+            "smooth_l1_loss",
+        ),
         *("layer_norm", "group_norm", "rms_norm", "norm", "softmax", "log_softmax", "logsumexp", "softplus"),
         *("pow", "__pow__", "__rpow__", "rsqrt", "exp", "log", "reciprocal", "tan", "cumsum", "prod", "sum"),
     }
@@ -55,7 +63,7 @@ class CudaChoices(TorchFunctionMode):
         elif name == "softmax" and args[0].dtype is torch.float16 and kwargs.get("dtype") is torch.float32:
             # aten/src/ATen/native/SoftMax.cpp: no copy in float32 is made
             dim = kwargs.get("dim", args[1] if len(args) > 1 else -1)
-            return torch._softmax(args[0], dim, True)  # noqa: FBT003
+            return torch._softmax(args[0], dim, True)
         return func(*args, **kwargs)
 
     def _attend(
@@ -136,7 +144,7 @@ def _drop(func: Any, args: Any, kwargs: Any) -> Any:
     probability = values.get("p", 0.5)
     if not values.get("training", True) or values.get("inplace") or not 0 < probability < 1:
         return func(*args, **kwargs)
-    return torch.native_dropout(values["input"], probability, True)[0]  # noqa: FBT003
+    return torch.native_dropout(values["input"], probability, True)[0]
 
 
 def _widened(value: Any) -> Any:

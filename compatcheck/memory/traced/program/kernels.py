@@ -116,10 +116,10 @@ def _cudnn(call: Call, device: Device) -> bool:
 def flash_backward_bytes(
     batch: int, heads: int, kv_heads: int, query_length: int, key_length: int, head_size: int, element: int
 ) -> tuple[int, ...]:
-    """Return what flash attention's backward pass takes and gives back: its float32 sums of dq and rows, and dk and dv per head.
+    """Return what flash attention's backward pass takes and gives back: float32 sums of dq and rows, dk and dv per head.
 
-    Source: ``mha_bwd`` in csrc/flash_attn/flash_api.cpp of flash-attention 2.7 (the copy in pytorch is
-    aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp): ``softmax_d``, ``dq_accum``, ``dk_expanded``, ``dv_expanded``.
+    Source: ``mha_bwd`` in csrc/flash_attn/flash_api.cpp of flash-attention (pytorch has a copy of it in
+    aten/src/ATen/native/transformers/cuda/flash_attn): ``softmax_d``, ``dq_accum``, ``dk_expanded``, ``dv_expanded``.
     """
     rows = -(-query_length // 128) * 128
     multiple = 32 if head_size <= 128 else 64

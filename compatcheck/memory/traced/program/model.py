@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from probe_worker.recorder import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
 _LOSSES = (*_CAUSAL, "ForMaskedLM", "ForConditionalGeneration", "ForSequenceClassification", "ForPreTraining")
@@ -102,6 +106,32 @@ def adapt(model: Any, options: dict[str, Any]) -> Any:
     return peft.get_peft_model(
         model, config, **({"autocast_adapter_dtype": casting} if "autocast_adapter_dtype" in known else {})
     )
+
+
+@contextlib.contextmanager
+def moves_in_place() -> Iterator[None]:
+    """Let ``Module.to`` work on fake tensors, which torch would swap and cannot: a converted weight takes the old one's place."""
+    original = torch.nn.Module._apply
+
+    def apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:  # noqa: FBT001, FBT002 (torch's own signature)
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        for name, weight in self._parameters.items():
+            if weight is not None:
+                with torch.no_grad():
+                    converted = fn(weight)
+                if converted is not weight:
+                    self._parameters[name] = torch.nn.Parameter(converted, weight.requires_grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    torch.nn.Module._apply = apply
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = original
 
 
 def checkpoint(model: Any, *, reentrant: bool | None, adapters: bool) -> None:

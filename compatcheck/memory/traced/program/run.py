@@ -17,7 +17,7 @@ from probe_worker.recorder import UnsupportedError
 from . import kernels
 from .breakdown import describe_peak
 from .cuda_choices import CudaChoices, make_inside
-from .model import adapt, build, checkpoint, make_inputs, vocabulary
+from .model import adapt, build, checkpoint, make_inputs, moves_in_place, vocabulary
 from .optimizer import make_optimizer
 from .sharding import Sharding
 from .tracker import Tracker
@@ -70,6 +70,11 @@ def _versions(packages: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def _release(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
 def _enabled() -> tuple[str, ...]:
     """Return the attention kernels that nothing has turned off."""
     found = [kernels.MATH] if torch.backends.cuda.math_sdp_enabled() else []
@@ -97,8 +102,8 @@ class _Run:
         """Run it.
 
         Returns:
-            ``phases`` (name, peak and live bytes, operator and, of a tracked run, what was live at the peak), ``highest_bytes`` of
-            the whole run, ``events``, ``marks`` (index and name of every phase that began) and ``notes``.
+            ``phases`` (name, peak and live bytes, operator and, of a tracked run, what was live at the peak), ``highest_bytes``
+            of the whole run, ``events``, ``marks`` (index and name of every phase that began) and ``notes``.
         """
         request = self.request
         with contextlib.ExitStack() as stack:
@@ -107,12 +112,13 @@ class _Run:
                 from torch._subclasses.fake_tensor import FakeTensorMode
 
                 stack.enter_context(FakeTensorMode())
+                stack.enter_context(moves_in_place())
             choices, inside = None, None
             if request["device"] is not None:
                 device = kernels.Device(
                     capability=tuple(request["device"]["capability"]),
                     cudnn=request["device"]["cudnn"],
-                    torch=tuple(int(part) for part in torch.__version__.split(".")[:2]),
+                    torch=_release(torch.__version__),
                     enabled=_enabled(),
                 )
                 choices, inside = CudaChoices(device), make_inside(lambda: self.tracker, device.capability)
@@ -152,7 +158,9 @@ class _Run:
         self._note("parameters", (*model.parameters(), *model.buffers()))
         length = request["length"]
         padding = length // 4 if request["mask"] == "padding" else 0
-        rows = [[1] * length if row == 0 else [1] * (length - padding) + [0] * padding for row in range(request["batch"])]
+        rows = [
+            [1] * length if row == 0 else [1] * (length - padding) + [0] * padding for row in range(request["batch"])
+        ]
         inputs = make_inputs(model, request, rows)
         self._note("inputs", inputs.values())
         if isinstance(self.tracker, Tracker):

@@ -19,13 +19,13 @@ class Sharding:
         """Keep what to do.
 
         Args:
-            options: ``world_size``, ``reshard_after_forward``, ``param_dtype`` and ``reduce_dtype`` of the mixed-precision policy.
+            options: ``world_size``, ``reshard_after_forward``, and ``param_dtype`` and ``reduce_dtype`` of the policy.
         """
         self.options = options
         self._mesh: Any = None
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> Sharding:
+    def __enter__(self) -> Any:
         """Make the mesh, which must be done outside of fake tensors."""
         import torch.distributed as dist
 
@@ -74,7 +74,8 @@ class Sharding:
 @contextlib.contextmanager
 def _streams(tracker: Any) -> Iterator[None]:
     """Tell a tracker on which stream tensors are made: torch's streams of a CPU do nothing, but FSDP names them."""
-    original, known = torch.cpu.stream, {}
+    original = torch.cpu.stream
+    known: dict[int, int] = {}
 
     @contextlib.contextmanager
     def stream(chosen: Any) -> Iterator[None]:

@@ -38,6 +38,7 @@ class Tracker(StorageAccounting):
             inside: operator and arguments → sizes of what it takes and gives back inside; None takes nothing.
         """
         super().__init__()
+        self._peak = 0
         self.allocations: list[Allocation] = []
         """By identifier."""
         self.events: list[tuple[int, int, int]] = []
