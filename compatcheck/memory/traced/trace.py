@@ -38,6 +38,7 @@ _KINDS = {
     "logits": "logits",
     "masks": "masks",
     "communication": "communication",
+    "live_parameters": "live_parameters",
     "workspace": "workspace",
     "optimizer temporaries": "workspace",
 }
@@ -170,6 +171,9 @@ def _conclude(result: Mapping[str, Any], request: Request, facts: Mapping[str, F
     """Replay the events and put the components of every phase together."""
     events = [tuple(event) for event in result["events"]]
     marks = tuple(Mark(begin, name) for begin, name in result["marks"])
+    sharded = request.program["fsdp"] is not None
+    if sharded:
+        events, marks = _without_loading(events, marks)
     buckets = 0
     if request.bucket_bytes is not None:
         buckets = result["notes"]["trainable_parameters"] * request.bucket_bytes
@@ -178,7 +182,6 @@ def _conclude(result: Mapping[str, Any], request: Request, facts: Mapping[str, F
     limit = memory if isinstance(memory, int) else None
     settings = allocator_settings(facts)
     free = replay(events, marks, settings)
-    sharded = request.program["fsdp"] is not None
     last = {phase.name: phase for phase in free.phases}  # the last step counts
     phases = []
     for found in result["phases"]:
@@ -218,6 +221,18 @@ def _conclude(result: Mapping[str, Any], request: Request, facts: Mapping[str, F
         result["versions"],
         result["notes"],
     )
+
+
+def _without_loading(
+    events: list[tuple[int, ...]], marks: tuple[Mark, ...]
+) -> tuple[list[tuple[int, ...]], tuple[Mark, ...]]:
+    """Leave out what was freed before the first forward pass: a sharded model is not loaded whole on its device."""
+    begin = next(mark.begin for mark in marks if mark.name == "forward")
+    freed = {event[0] for event in events[:begin] if not event[1]}
+    kept = [event for event in events[:begin] if event[0] not in freed]
+    moved = begin - len(kept)
+    later = tuple(Mark(max(mark.begin - moved, 0) if mark.begin >= begin else 0, mark.name) for mark in marks)
+    return [*kept, *events[begin:]], later
 
 
 def _with_buckets(
@@ -278,7 +293,8 @@ def _judge(
     bounded = replay(events, marks, settings, device_bytes=limit)  # type: ignore[arg-type]
     estimate = Estimate("traced", phases, Verdict("unknown", limit, None))
     peak = estimate.peak_phase
-    parts = sorted(peak.components if peak is not None else (), key=lambda part: -part.size.expected)
+    known = [part for part in (peak.components if peak is not None else ()) if part.kind != "reserve"]
+    parts = sorted(known, key=lambda part: -part.size.expected)
     outcome = "does_not_fit" if bounded.out_of_memory is not None else "marginal" if bounded.retries else "fits"
     return Verdict(
         outcome,

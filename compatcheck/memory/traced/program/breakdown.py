@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .tracker import RESIZED
+
 if TYPE_CHECKING:
     from .tracker import Allocation, Tracker
 
@@ -23,8 +25,8 @@ def describe_peak(tracker: Tracker, at: int, groups: dict[str, set[int]], shape:
         shape: ``vocab`` and ``length``, by which logits and masks are told from other tensors.
 
     Returns:
-        ``components`` (name → bytes and the largest tensors) and ``peak``: the largest tensor that does not outlive the step, else
-        the last that was made.
+        ``components`` (name → bytes and the largest tensors) and ``peak``: the largest tensor that does not outlive the
+        step, else the last that was made.
     """
     live: set[int] = set()
     for identifier, size, _ in tracker.events[:at]:
@@ -70,6 +72,8 @@ def _component(identifier: int, allocation: Allocation, groups: dict[str, set[in
             return name
     if not allocation.dtype:
         return "workspace"
+    if allocation.operator == RESIZED:
+        return "live_parameters"
     if allocation.operator.startswith(_COMMUNICATION):
         return "communication"
     if allocation.phase == "step":

@@ -198,7 +198,7 @@ class _Run:
                 if not request["outputs_kept"]:
                     output = None
             with self._phase("backward"):
-                loss.backward()
+                _run_backward(loss)
                 loss = None
             self._note("gradients", (weight.grad for weight in model.parameters() if weight.grad is not None))
         output = None
@@ -233,6 +233,13 @@ class _Run:
         if isinstance(self.tracker, Tracker):
             found = {self.tracker.identifier(value) for value in values if isinstance(value, torch.Tensor)}
             self.groups.setdefault(group, set()).update(identifier for identifier in found if identifier is not None)
+
+
+def _run_backward(loss: Any) -> None:
+    """Do what ``loss.backward()`` does, without leaving a mode of functions: checkpointed blocks are computed again in here."""
+    gradient = torch.ones_like(loss, memory_format=torch.preserve_format)
+    engine = torch.autograd.Variable._execution_engine
+    engine.run_backward((loss,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def _widen(value: Any) -> Any:

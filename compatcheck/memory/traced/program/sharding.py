@@ -19,7 +19,8 @@ class Sharding:
         """Keep what to do.
 
         Args:
-            options: ``world_size``, ``reshard_after_forward``, and ``param_dtype`` and ``reduce_dtype`` of the policy.
+            options: ``world_size``, ``reshard_after_forward``, and ``param_dtype`` and ``reduce_dtype`` of the policy; ``real``
+                makes this one of several processes, as RANK and its like say.
         """
         self.options = options
         self._mesh: Any = None
@@ -36,7 +37,10 @@ class Sharding:
             message = f"torch {torch.__version__} has no process group in name only"
             raise UnsupportedError(message) from error
         size = self.options["world_size"]
-        dist.init_process_group("fake", rank=0, world_size=size, store=FakeStore())
+        if self.options.get("real"):
+            dist.init_process_group("gloo")
+        else:
+            dist.init_process_group("fake", rank=0, world_size=size, store=FakeStore())
         self._stack.callback(dist.destroy_process_group)
         self._mesh = init_device_mesh("cpu", (size,))
         return self

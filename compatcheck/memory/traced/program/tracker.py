@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+RESIZED = "UntypedStorage.resize_"
+"""Stands for an operator where memory comes back to a tensor that was emptied, as FSDP does with gathered parameters."""
+
+
 class Allocation(NamedTuple):
     """One storage, or memory that an operator takes and gives back inside."""
 
@@ -115,6 +119,7 @@ class Tracker(StorageAccounting):
         if known is not None:
             before = self.allocations[known[0]]
             self._give(known[0])
+            self._operator_now = RESIZED
             self._storages[storage._cdata] = (self._take(storage.nbytes(), before.shape, before.dtype), known[1])
 
     def identifier(self, tensor: torch.Tensor) -> int | None:
