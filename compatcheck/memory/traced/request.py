@@ -70,10 +70,12 @@ def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -
     read = _Reader(facts)
     if refusal := _refuse(read):
         return Untraceable(refusal)
-    needed = ("training.micro_batch_size", "training.sequence_length")
+    needed = ["training.micro_batch_size", "training.sequence_length"]
+    if read.get("training.sharding") == "fsdp":
+        needed += ["training.fsdp_version", "hardware.world_size"]
     missing = tuple(name for name in needed if read.get(name) is None)
     if missing:
-        return Untraceable("the size of a micro batch is not known", missing)
+        return Untraceable(f"what a step holds depends on {', '.join(missing)}", missing)
     world = read.get("hardware.world_size") or 1
     sharding = read.get("training.sharding")
     if sharding is None and world > 1:
@@ -134,7 +136,7 @@ def _refuse(read: _Reader) -> str | None:
         (read.get("training.zero_stage"), "ZeRO's partitioning is DeepSpeed's own code, which fake tensors cannot run"),
         (read.get("training.sharding") in {"zero", "megatron"}, "its sharding cannot run on fake tensors"),
         (
-            read.get("training.sharding") == "fsdp" and read.get("training.fsdp_version") != 2,
+            read.get("training.sharding") == "fsdp" and read.get("training.fsdp_version") == 1,
             "FSDP's first generation keeps flat parameters, which are not traced",
         ),
         (read.get("training.fsdp_offload_params"), "parameters that FSDP offloads are not traced"),

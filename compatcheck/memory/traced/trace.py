@@ -115,7 +115,7 @@ def trace(
     (result,) = found
     if result["status"] != "ok":
         return Untraceable(result["reason"])
-    return _conclude(result, request, facts)
+    return conclude(result, request, facts)
 
 
 def run_program(
@@ -167,8 +167,8 @@ def allocator_settings(facts: Mapping[str, Fact | Value]) -> Settings:
     )
 
 
-def _conclude(result: Mapping[str, Any], request: Request, facts: Mapping[str, Fact | Value]) -> Trace:
-    """Replay the events and put the components of every phase together."""
+def conclude(result: Mapping[str, Any], request: Request, facts: Mapping[str, Fact | Value]) -> Trace:
+    """Replay the events of a program's result and put the components of every phase together."""
     events = [tuple(event) for event in result["events"]]
     marks = tuple(Mark(begin, name) for begin, name in result["marks"])
     sharded = request.program["fsdp"] is not None
