@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import platform
 import traceback
@@ -106,6 +107,8 @@ class _Run:
             of the whole run, ``events``, ``marks`` (index and name of every phase that began) and ``notes``.
         """
         request = self.request
+        for name in ("transformers", *(("peft",) if request["lora"] is not None else ())):
+            importlib.import_module(name)  # tensors that a module makes for itself are none of the model's
         with contextlib.ExitStack() as stack:
             sharding = stack.enter_context(Sharding(request["fsdp"])) if request["fsdp"] is not None else None
             if self.fake:
