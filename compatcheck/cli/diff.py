@@ -49,8 +49,7 @@ class Side(NamedTuple):
     """One side of a comparison."""
 
     report: Report
-    estimate: Estimate | None
-    """Peak of the run under it; None where it could not be told."""
+    subject: Subject
 
 
 @click.command("diff", cls=options.GroupedCommand, short_help="Compare two environments or lock files.")
@@ -59,7 +58,13 @@ class Side(NamedTuple):
 @options.input_options
 @options.check_options
 @options.output_options(FORMATS)
-def command(before: str, after: str, **given: Any) -> int:  # noqa: ANN401 (click's signature)
+@options.grouped_option(
+    "Estimate",
+    "--trace",
+    is_flag=True,
+    help="Trace the run under both sides, in an interpreter with torch, instead of estimating.",
+)
+def command(before: str, after: str, trace: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Compare two environments, requirement files or locks under the same run: which regressions enter and leave with a change.
 
     A and B are each an environment (its directory or interpreter), a requirements or lock file, or such a file in a git
@@ -70,10 +75,10 @@ def command(before: str, after: str, **given: Any) -> int:  # noqa: ANN401 (clic
     if len(plan.requests) > 1:
         msg = "--run is given more than once"
         raise UsageError(msg, hint="compare one run at a time")
-    return execute((before, after), plan, checks, output)
+    return execute((before, after), plan, checks, output, trace=trace)
 
 
-def execute(names: tuple[str, str], plan: Plan, checks: Checks, output: Output) -> int:
+def execute(names: tuple[str, str], plan: Plan, checks: Checks, output: Output, *, trace: bool = False) -> int:
     """Compare both sides and write the outcome.
 
     Returns:
@@ -96,9 +101,7 @@ def execute(names: tuple[str, str], plan: Plan, checks: Checks, output: Output) 
     waivers = open_waivers(plan, checks, rules)
     before, after = (read_side(name, plan.requests[0], rules, checks, threshold, waivers) for name in names)
     difference = compare(names, before.report, after.report, rules.packages)
-    peaks = None
-    if before.estimate is not None and after.estimate is not None:
-        peaks = (before.estimate, after.estimate)
+    peaks = _price_both(before.subject, after.subject, rules, trace=trace)
     difference = difference._replace(peaks=peaks, seconds=time.perf_counter() - started)
     write(difference, output, targets)
     return difference.exit_code
@@ -137,7 +140,7 @@ def read_side(
 def judge_side(
     name: str, request: Request, rules: RuleSet, checks: Checks, threshold: Threshold, waivers: Waivers | None
 ) -> Side:
-    """Gather one side, which has one subject, judge it and price the run under it."""
+    """Gather one side, which has one subject, and judge it."""
     gathered = gather(request, rules, os.environ)
     if not gathered.subjects:
         for entry in gathered.skipped:
@@ -145,17 +148,36 @@ def judge_side(
     if len(gathered.subjects) != 1:
         msg = f"{name} holds {len(gathered.subjects)} environments"
         raise UsageError(msg, source=Source(name), hint="name one lock or requirements file")
-    return Side(build_report(gathered, rules, checks, threshold, waivers), _price(gathered.subjects[0]))
+    return Side(build_report(gathered, rules, checks, threshold, waivers), gathered.subjects[0])
 
 
-def _price(subject: Subject) -> Estimate | None:
-    """Return the peak of the run under this side; None where no run is described."""
-    if not any("training.sequence_length" in facts for facts in subject.roles.values()):
+def _price_both(before: Subject, after: Subject, rules: RuleSet, *, trace: bool) -> tuple[Estimate, Estimate] | None:
+    """Return the peaks of the run under both sides; None where no run is described.
+
+    Raises:
+        UsageError: a side could not be traced that was to be.
+    """
+    described = all(
+        any("training.sequence_length" in facts for facts in side.roles.values()) for side in (before, after)
+    )
+    if trace:
+        from compatcheck.cli.tracing import trace_subject  # noqa: PLC0415 (only when asked)
+        from compatcheck.memory.traced.request import Untraceable  # noqa: PLC0415 (only when asked)
+
+        traced = []
+        for side in (before, after):
+            found = trace_subject(side, rules, None)
+            if isinstance(found, Untraceable):
+                hint = "leave out --trace for an estimate in closed form"
+                raise UsageError(f"{side.id} could not be traced: {found.reason}", hint=hint)
+            traced.append(found.estimate)
+        return traced[0], traced[1]
+    if not described:
         return None
     from compatcheck.memory.job import estimate_job  # noqa: PLC0415 (only with a run)
 
-    found = estimate_job(subject.roles, subject.environment)
-    return found if found.phases else None
+    first, second = (estimate_job(side.roles, side.environment) for side in (before, after))
+    return (first, second) if first.phases and second.phases else None
 
 
 def write(difference: Difference, output: Output, targets: list[tuple[str, str]]) -> None:

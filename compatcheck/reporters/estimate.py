@@ -44,6 +44,10 @@ class EstimateReport:
         self.suggestions = tuple(suggestions)
         self.walls = tuple(walls)
         self.placements = tuple(placements)
+        self.details: tuple[str, ...] = ()
+        """Sentences about how it became known."""
+        self.timeline: tuple[tuple[int, int, int], ...] = ()
+        """Event, allocated bytes and reserved bytes of a traced run."""
 
 
 def format_text(report: EstimateReport, *, verbose: int = 0) -> str:
@@ -71,6 +75,8 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _phase(peak, verbose)
     yield ""
     yield from _instants(estimate, peak)
+    for detail in report.details:
+        yield from wrap(detail, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     yield from _reasons(estimate)
     yield from _unknowns(estimate)
     for lines in (_suggestions(report.suggestions), _walls(report.walls), _placements(report.placements)):
@@ -242,6 +248,7 @@ def describe(report: EstimateReport) -> dict[str, Any]:
     estimate = report.estimate
     return {
         "id": report.subject,
+        "details": list(report.details),
         "estimate": describe_estimate(estimate),
         "suggestions": [
             {
