@@ -13,6 +13,7 @@ COMMANDS = {
     "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
     "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
+    "oom": ("compatcheck.cli.oom", "Explain an out-of-memory message or log."),
     "confirm": ("compatcheck.cli.confirm", "Measure whether a rule holds."),
     "bisect": ("compatcheck.cli.bisect", "Find the releases that broke and mended something."),
     "sweep": ("compatcheck.cli.sweep", "Measure probes over many releases and find what changed."),
