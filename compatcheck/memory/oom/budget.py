@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CONTEXT_BYTES = 3 * GIB // 2
 """Most that a CUDA context with NCCL and library workspaces takes of one process: facts of public messages, 0.3 to 1.5 GiB."""
+SLACK = 1.001
+"""What else may be allocated beside such copies: a thousandth."""
 SHARE = 0.05
 """Share of the card from which unused memory of the allocator counts as fragmentation, and foreign memory as a cause."""
 
@@ -103,9 +105,11 @@ def _held(message: Message) -> int | None:
 
 def _others(message: Message, foreign: int | None) -> int | None:
     """Return what other processes hold: as listed, less what is this very process under another number, else by subtraction."""
-    if message.process is not None and message.total is not None and message.free is not None:
-        rest = _middle(message.total) - _middle(message.free) - _middle(message.process)
-        return max(0, rest)
+    process, total, free = message.process, message.total, message.free
+    if process is not None and total is not None and free is not None:
+        held = _held(message) or 0
+        if held <= process.high_bytes <= total.high_bytes:  # else the driver did not know: 0 bytes, or -1 as 2**64
+            return max(0, _middle(total) - _middle(free) - _middle(process))
     return None if foreign is None else max(0, foreign - CONTEXT_BYTES)
 
 
@@ -123,7 +127,5 @@ def multiples(message: Message) -> Iterator[str]:
     if message.form != "torch" or asked is None or held is None or asked.low_bytes < GIB // 2:
         return
     for halves in range(1, 13):
-        if halves * asked.low_bytes <= 2 * held.high_bytes and halves * asked.high_bytes >= 2 * held.low_bytes:
-            copies, half = divmod(halves, 2)
-            words = f"{halves / 2:g} × {asked.text}" if half or copies != 1 else asked.text
-            yield f"the {held.text} already allocated are {words}"
+        if halves * asked.low_bytes <= 2 * held.high_bytes and halves * asked.high_bytes * SLACK >= 2 * held.low_bytes:
+            yield f"the {held.text} already allocated are {halves / 2:g} times the size asked for"

@@ -19,10 +19,23 @@ if TYPE_CHECKING:
     from compatcheck.core.facts import Fact
     from compatcheck.memory.oom.candidates import Tensor
 
-CHANCE = 0.02
+CHANCE = 0.03
 """Largest share of sizes near this one that some candidate matches by accident, for a match to be called the tensor."""
 CHANCE_IN_PLACE = 0.05
 """The same where the traceback leaves only candidates that can arise there."""
+CHANCE_ROUND = 0.01
+"""The same for a number of tokens that nobody states, only for being round."""
+_HINTS = {
+    "fused query, key and value": r"qkv_proj|query_key_value|W_pack|c_attn",
+    "fused gate and up": r"gate_up_proj|gate_up|w13",
+    "gate, up or down": r"gate_proj|up_proj|down_proj|\bw[123]\b|feed_forward|dense_h_to_4h|dense_4h_to_h",
+    "query or attention output": r"q_proj|o_proj|\bw[qo]\b",
+    "key or value": r"k_proj|v_proj|\bw[kv]\b",
+    "embedding or output": r"lm_head|embed_tokens|embed_out|\bwte\b|ParallelLMHead|VocabParallelEmbedding",
+    "of all experts": r"FusedMoE|experts",
+}
+"""Weights by the names that source lines call them."""
+_HINT_FRAMES = 8
 _SAYS_LOGITS = {"loss", "logits", "log_probabilities", "gathered_logits"}
 _SAYS_FLOAT = re.compile(r"\.float\(\)|float32")
 _BUFFER_PARTS = {"optimizer_state", "flat_parameters", "optimizer", "gradients", "buckets", "warm_up"}
@@ -94,7 +107,7 @@ def _find(base: Reading, asked: Printed, run: Dimensions) -> Reading:
         reason = "nothing is known about the model"
         return base._replace(outcome="not_derivable", reason=reason, needs=("--model",))
     stated, inferred = _enumerate(run, message, place)
-    allowed = [match for match in stated if _allowed(match[0], place)]
+    allowed = _hinted([match for match in stated if _allowed(match[0], place)], message, place)
     found = _matching(allowed, asked, message.rounding)
     chance = _chance([match for _, match in allowed], asked, message.rounding)
     tried = len(stated) + len(inferred)
@@ -105,7 +118,9 @@ def _find(base: Reading, asked: Printed, run: Dimensions) -> Reading:
     if reading is not None:
         return reading
     elsewhere = tuple(
-        match._replace(fits_place=False) for match in _matching(stated, asked, message.rounding) if place is not None
+        match._replace(fits_place=False)
+        for match in _fold(_matching(stated, asked, message.rounding))
+        if place is not None
     )
     missing = _missing(run, place)
     if elsewhere:
@@ -139,6 +154,20 @@ def _allowed(tensor: Tensor, place: Place | None) -> bool:
     if place.phase == "load" and not tensor.parts & {"weights", "cast", "checkpoint", "quantise", "warm_up"}:
         return False
     return bool(tensor.parts & {place.part, place.phase} if place.part == place.phase else place.part in tensor.parts)
+
+
+def _hinted(
+    pairs: list[tuple[Tensor, Match]], message: Message, place: Place | None
+) -> list[tuple[Tensor, Match]]:
+    """Keep the weights that the last source lines call by name while a model is built or loaded."""
+    if place is None or place.phase != "load":
+        return pairs
+    for frame in reversed(message.frames[-_HINT_FRAMES:]):
+        named = [name for name, pattern in _HINTS.items() if re.search(pattern, frame.code)]
+        kept = [pair for pair in pairs if any(name in pair[1].name for name in named)]
+        if kept:
+            return kept
+    return pairs
 
 
 def _matching(pairs: Sequence[tuple[Tensor, Match]], asked: Printed, rounding: str) -> list[Match]:
@@ -207,8 +236,7 @@ def _infer(base: Reading, asked: Printed, run: Dimensions, inferred: list[tuple[
     base = base._replace(tried=base.tried + len(solutions))
     if place is not None and place.part in _SAYS_LOGITS and message.rounding != "exact":
         return _from_place(base, asked, run, solutions, place)
-    limit = CHANCE if place is None else CHANCE_IN_PLACE
-    chosen, chance = by_roundness(solutions, limit)
+    chosen, chance = by_roundness(solutions, CHANCE_ROUND)
     if not chosen:
         return None
     matches = tuple(as_match(solution, run, from_place=False) for solution in chosen)

@@ -28,7 +28,7 @@ class Sign(NamedTuple):
     """Pattern of the source line, searched; empty for every line."""
 
 
-_MODEL = r"model(?:ing|s)?[_/]|/model\.py|modular_|unsloth/(?:models|kernels)|compiled_cache|flash_attn|/attention|/layers?/|/nn/modules/(?:linear|activation|normalization|sparse|embedding|dropout)"
+_MODEL = r"model(?:ing|s)?[_/]|/model\.py|modular_|unsloth/(?:models|kernels)|compiled_cache|flash_attn|/attention|/layers?/"
 SIGNS = (
     # loading and quantising
     Sign(r"modeling_utils\.py|core_model_loading\.py", r"caching_allocator_warmup", "load", "warm_up"),
@@ -37,6 +37,9 @@ SIGNS = (
     Sign(r"bitsandbytes/nn/modules\.py", r"_quantize|cuda|to", "load", "quantise"),
     Sign(r"modeling_utils\.py|core_model_loading\.py|accelerate/(?:utils/modeling|big_modeling)\.py|model_loader|weight_utils|/loader\.py|checkpoint_loader",
          r"_?load\w*|set_module_\w+|_init_\w+|from_pretrained|_move_missing\w*|dispatch_model|get_model|\w*weight_loader", "load", "weights"),
+    Sign(r"vllm/model_executor/|sglang/srt/(?:layers|models)/", r"__init__|__new__", "load", "weights"),
+    Sign(r"fairscale/nn/model_parallel", r"__init__|_initialize_affine_weight", "load", "weights"),
+    Sign(r"", r"__init__", "rollout", "kv_cache", r"cache_[kv] = torch\.(?:zeros|empty)"),
     Sign(r"vllm/|sglang/", r"load_model|create_weights|initialize_model|process_weights_after_loading|_init_model", "load", "weights"),
     Sign(r"torch/nn/modules/module\.py", r"convert|_apply|to|cuda|half|float|bfloat16|t", "load", "cast"),
     Sign(r"torch/(?:serialization|storage|_utils|_tensor)\.py", r"load|_load|restore_location|_rebuild\w*|default_restore_location|_cuda|persistent_load", "load", "checkpoint"),
@@ -86,7 +89,7 @@ _BACKWARD = (
     r"backward|_engine_run_backward|apply",
 )
 _GENERIC = re.compile(
-    r"torch/nn/modules/module\.py$|torch/_dynamo|torch/utils/_contextlib|torch/_ops|accelerate/hooks\.py|accelerate/utils/operations\.py"
+    r"torch/nn/modules/(?!loss)|torch/_dynamo|torch/utils/_contextlib|torch/_ops|accelerate/hooks\.py|accelerate/utils/operations\.py"
     r"|torch/_functorch|torch/_inductor|torch/utils/checkpoint\.py|torch/_prims|torch/_refs|torch/utils/_device|torch/_compile|torch/_tensor\.py$"
     r"|torch/autograd/|peft/(?:peft_model|tuners/tuners_utils)\.py|torch/overrides|<frozen|<string>"
 )

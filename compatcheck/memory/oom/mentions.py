@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _HUB_ID = re.compile(r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/])")
+_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
 _FAMILY = re.compile(
     r"(?i)llama|qwen|mistral|mixtral|gemma|phi-?\d|falcon|bloom|gpt|opt-\d|deepseek|yi-\d|baichuan|internlm|chatglm|glm-\d|starcoder|vicuna|olmo"
 )
@@ -56,8 +57,9 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
     names = {alias.lower(): short for short, aliases in models.items() for alias in (short, *aliases)}
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
-    for match in _HUB_ID.finditer(log.replace("models--", "").replace("--", "/")):
-        name = match.group(1).rstrip(".")
+    cached = (f"{owner}/{name}" for owner, name in _CACHED.findall(log))
+    for found in (*(match.group(1) for match in _HUB_ID.finditer(log)), *cached):
+        name = found.rstrip(".")
         short = names.get(name.lower())
         if short is not None:
             known[short] = None

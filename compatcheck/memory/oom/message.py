@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TORCH = re.compile(
-    rf"(?:(?P<allocator>\b[A-Z][A-Za-z]{{1,8}}) )?[Oo]ut of memory\.? Tried to allocate (?P<asked>(?i:{SIZE}))",
+    rf"(?:(?:(?P<allocator>\b[A-Z][A-Za-z]{{1,8}}) )?[Oo]ut of memory\.? )?\bTried to allocate (?P<asked>(?i:{SIZE}))",
 )
 _TAIL_LENGTH = 2500
 """A message with the processes of a whole node stays below this."""
@@ -137,7 +137,7 @@ def _releases(old: re.Match[str] | None, new: re.Match[str] | None, device: str,
         return "torch 2.1"
     if "PYTORCH_ALLOC_CONF" in tail:
         return "torch 2.10–2.12"
-    if not device:
+    if not device.isdigit():  # 2.3 prints the index as a bare byte
         return "torch 2.3"
     if "#optimizing-memory-usage-with-pytorch-cuda-alloc-conf" in tail:
         return "torch 2.13 or later"

@@ -1,8 +1,9 @@
 """Solve a printed size for the number of tokens, where nobody states the batch or the length.
 
-With an unknown length anything fits: some length makes almost every size. A solution is evidence only when it is a number
-people choose (a multiple of a large power of two or of a thousand) that the printed size would seldom contain by accident,
-or when the traceback itself says which tensor it is.
+With an unknown length anything fits: some length makes almost every size. A solution is evidence only when the traceback
+itself says which tensor it is, or when the number is simpler (a power of two, a few times a power of two, thousands) than the
+printed size would contain by accident. Round sizes make round lengths of every tensor whose width is a power of two times
+little, so that only logits are named for their round length: vocabularies have large odd factors.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from compatcheck.core.out_of_memory import Printed
     from compatcheck.memory.oom.dimensions import Dimensions
 
-ROUND = tuple(sorted([*(2**power for power in range(6, 18)), 500, 1000, 2000, 5000, 10000], reverse=True))
-"""Divisors that make a length a round number, the rarest first."""
+STEP = 64
+"""Lengths that are no multiple of this are never round."""
+ODD = 100
+"""Smallest odd factor of a vocabulary for which a round number of tokens says something."""
+_LOOKED_AT = 1000
+"""Multiples looked at in a range; a range that has more says nothing anyway."""
 _MANY = 64
 """Sequences a batch is believed to have at most when nobody states its size."""
 
@@ -35,8 +40,8 @@ class Solution(NamedTuple):
     last: int
     round: int | None
     """The roundest number between them, None when none is round."""
-    divisor: int | None
-    """What makes it round."""
+    rank: int
+    """How many numbers of an octave are as simple as it, 1 for a power of two; 0 without one."""
 
     @property
     def width(self) -> int:
@@ -66,36 +71,54 @@ def solve(
             size = prod(kind.features) * WIDTHS[dtype]
             first, last = -int(-low // size), min(int(high // size), limit)
             if max(1, first) <= last:
-                number, divisor = _roundest(max(1, first), last, run)
-                yield Solution(kind, dtype, max(1, first), last, number, divisor)
+                yield Solution(kind, dtype, max(1, first), last, *_roundest(max(1, first), last))
 
 
-def _roundest(first: int, last: int, run: Dimensions) -> tuple[int | None, int | None]:
-    known = sorted({amount.value for amount in (*run.lengths(),) if amount.value >= ROUND[-1]}, reverse=True)
-    for divisor in (*known, *ROUND):
-        number = -(-first // divisor) * divisor
-        if number <= last:
-            return number, divisor
-    return None, None
+def _roundest(first: int, last: int) -> tuple[int | None, int]:
+    best: tuple[int | None, int] = (None, 0)
+    for number in range(-(-first // STEP) * STEP, last + 1, STEP):
+        rank = simplicity(number)
+        if best[0] is None or rank < best[1]:
+            best = (number, rank)
+        if rank == 1 or number > first + STEP * _LOOKED_AT:
+            break
+    return best
+
+
+def simplicity(number: int) -> int:
+    """Count the numbers between a number and its half that are as simple: powers of two, their odd multiples, thousands.
+
+    >>> simplicity(16384), simplicity(3 * 4096), simplicity(10000), simplicity(131 * 4096)
+    (1, 2, 4, 66)
+    """
+    plain = (odd_part(number) + 1) // 2
+    thousands = (odd_part(number // 125) + 1) // 2 + 1 if number % 1000 == 0 else plain
+    return min(plain, thousands)
+
+
+def odd_part(number: int) -> int:
+    """Return a number without its factors of two."""
+    return number // (number & -number)
 
 
 def by_roundness(solutions: Iterable[Solution], limit: float) -> tuple[list[Solution], float]:
-    """Choose the solutions that are too round to be an accident.
+    """Choose the logits whose number of tokens is too simple to be an accident.
 
     Args:
         solutions: of all tensors the place allows.
         limit: largest chance that is accepted.
 
     Returns:
-        The solutions, and the chance that any tensor's numbers would contain one as round; 1 when none is accepted.
+        The solutions, and the chance that the range of either dtype would contain a number as simple; 1 when none is accepted.
     """
-    found = list(solutions)
-    best: tuple[list[Solution], float] = ([], 1.0)
-    for divisor in sorted({solution.divisor for solution in found if solution.divisor}, reverse=True):
-        chance = sum(min(1.0, solution.width / divisor) for solution in found)
-        if chance <= limit:
-            best = ([solution for solution in found if solution.divisor and solution.divisor >= divisor], chance)
-    return best
+    found = [
+        solution
+        for solution in solutions
+        if solution.kind.name == "logits" and odd_part(prod(solution.kind.features)) >= ODD and solution.round
+    ]
+    rank = max((solution.rank for solution in found), default=0)
+    chance = sum(rank * solution.width / solution.last for solution in found)
+    return (found, chance) if found and chance <= limit else ([], 1.0)
 
 
 def as_match(solution: Solution, run: Dimensions, *, from_place: bool) -> Match:
