@@ -42,7 +42,9 @@ _FINDINGS = 12
     "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
 )
 def command(log: str, rule_directories: tuple[str, ...], format_name: str, **given: Any) -> int:  # noqa: ANN401 (click's signature)
-    """Find the tensor whose size was asked for, the phase and the cause in LOG: a log, a traceback or a pasted issue; `-` reads it.
+    """Find the tensor whose size was asked for, the phase and the cause in LOG.
+
+    LOG is a log, a traceback or a pasted issue; `-` reads it from standard input.
 
     The more is known of the run (--model, --training, --set, or PATHs as `check` reads them) the more tensors are tried. What
     the log itself says of it is used where nothing else does.

@@ -68,7 +68,7 @@ class Message(NamedTuple):
     """What forms of other programs say, by name."""
     frames: tuple[Frame, ...] = ()
     """Outermost first."""
-    count: int = 1
+    times: int = 1
     """How often the log prints it, ranks and repetitions taken together."""
 
 
@@ -78,7 +78,7 @@ class Place(NamedTuple):
     phase: str
     """``load``, ``setup``, ``forward``, ``backward``, ``step``, ``gather``, ``rollout``, ``evaluation``, ``save``."""
     part: str
-    """Narrower: ``loss``, ``attention``, ``mlp``, ``kv_cache``, ``log_probabilities``, …; the phase again when it is not known."""
+    """Narrower: ``loss``, ``attention``, ``mlp``, ``kv_cache``, …; the phase again when it is not known."""
     frame: Frame
     """The frame that tells."""
     why: str

@@ -59,7 +59,7 @@ def _reading(reading: Reading, report: OutOfMemoryReport, *, main: bool) -> Iter
     message = reading.message
     stream = f" {message.stream}" if message.stream else ""
     head = f"{report.log}:{message.line}{stream}  {title(message)}"
-    notes = [note for note in (message.releases, f"{message.count} times" if message.count > 1 else None) if note]
+    notes = [note for note in (message.releases, f"{message.times} times" if message.times > 1 else None) if note]
     yield head + (f"  ({', '.join(notes)})" if notes else "") + ("  <- explains the failure" if main else "")
     yield from _entry("asked for" if message.asked else "means", _answer(reading))
     for match in reading.matches:
@@ -202,7 +202,7 @@ def _describe_reading(reading: Reading) -> dict[str, object]:
     return {
         "line": message.line,
         "stream": message.stream or None,
-        "count": message.count,
+        "count": message.times,
         "form": message.form,
         "allocator": message.allocator,
         "memory": message.memory,

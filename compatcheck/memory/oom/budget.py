@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from compatcheck.core.out_of_memory import Message
 
 CONTEXT_BYTES = 3 * GIB // 2
-"""Most that a CUDA context with NCCL and library workspaces takes of one process: facts of public messages, 0.3 to 1.5 GiB."""
+"""Most that the CUDA context and libraries (NCCL, cuBLAS) of one process take beside its allocator: in the messages of
+fixtures/oom/cases.yaml from devices that one process has for itself it is 0.3 to 1.4 GiB."""
 SLACK = 1.001
 """What else may be allocated beside such copies: a thousandth."""
 SHARE = 0.05
@@ -28,55 +29,67 @@ SHARE = 0.05
 def weigh(message: Message) -> Budget | None:
     """Weigh the numbers of a message, or None when it prints none of the card."""
     asked, total, free = message.asked, message.total, message.free
-    if message.memory != "device" or asked is None or total is None or free is None:
+    if message.form not in {"torch", "cuda-malloc-async"} or asked is None or total is None or free is None:
         return None
-    if message.form not in {"torch", "cuda-malloc-async"}:
-        return None
-    card, request = _middle(total), asked.low_bytes
-    if request > total.high_bytes:
+    held = _held(message)
+    if asked.low_bytes > total.high_bytes:
         return Budget("larger_than_device", f"{asked.text} is more than the whole device has ({total.text})")
-    out = ["larger than the device"]
-    unused, held = _unused(message), _held(message)
-    if held is not None and held - _middle(free) > 0 and held > total.high_bytes:
-        reason = f"PyTorch holds {format_bytes(held)} of a device with {total.text}: memory of the host stands in, or cards were mixed up"
-        return Budget("unclear", reason)
+    if held is not None and held > total.high_bytes:
+        place = "memory of the host stands in, or two devices were taken for one"
+        return Budget("unclear", f"PyTorch holds {format_bytes(held)} of a device with {total.text}: {place}")
     if message.form != "torch":
-        return Budget("unclear", "the message does not say what the driver's pool keeps reserved", ("larger than the device",))
-    if message.allowed is not None and held is not None and held + request > message.allowed.high_bytes:
-        reason = (
-            f"PyTorch may use {message.allowed.text}; it holds {format_bytes(held)} and asked for {asked.text} more"
-        )
-        return Budget("memory_limit", reason, tuple(out))
-    out.append("a memory limit of this process" if message.allowed is not None else "")
-    foreign = None if held is None else max(0, card - _middle(free) - held)
+        reason = "the message does not say what the driver's pool keeps reserved"
+        return Budget("unclear", reason, ("larger than the device",))
+    return _outside(message, asked, total, free, held) or _inside(message, asked, total, free, held)
+
+
+def _outside(message: Message, asked: Printed, total: Printed, free: Printed, held: int | None) -> Budget | None:
+    """Look for a cause outside this process's allocator: a limit, the driver, other processes."""
+    out: tuple[str, ...] = ("larger than the device",)
+    foreign = _foreign(total, free, held)
+    if message.allowed is not None:
+        if held is not None and held + asked.low_bytes > message.allowed.high_bytes:
+            reason = f"PyTorch may use {message.allowed.text}, holds {format_bytes(held)} and asked for {asked.text}"
+            return Budget("memory_limit", reason, out)
+        out = (*out, "a memory limit of this process")
     if free.low_bytes >= asked.high_bytes:
-        reason = f"{free.text} was free and {asked.text} was refused: the driver, a limit of the machine (WSL, MIG) or a process that came between"
-        return Budget("refused_with_free_memory", reason, _said(out), foreign)
-    out.append("refused although free")
+        blame = "the driver, a limit of the machine (WSL, MIG) or a process that came between"
+        return Budget(
+            "refused_with_free_memory", f"{free.text} was free and {asked.text} refused: {blame}", out, foreign
+        )
     others = _others(message, foreign)
-    if others is not None and others >= SHARE * card and _middle(free) + others >= request:
+    if others is not None and others >= SHARE * _middle(total) and _middle(free) + others >= asked.low_bytes:
         reason = f"{format_bytes(others)} of the device is held by others; with it, {asked.text} would have fitted"
-        return Budget("other_processes", reason, _said(out), foreign)
-    out.append("memory of others")
-    if (
-        unused is not None
-        and unused.low_bytes + free.low_bytes >= asked.high_bytes
-        and unused.low_bytes >= SHARE * card
-    ):
-        reason = f"{unused.text} is reserved and unused, {free.text} free: together enough for {asked.text}, in pieces that are too small"
-        return Budget("fragmentation", reason, _said(out), foreign)
+        return Budget("other_processes", reason, (*out, "refused although free"), foreign)
+    return None
+
+
+def _inside(message: Message, asked: Printed, total: Printed, free: Printed, held: int | None) -> Budget:
+    """Tell fragmentation from need."""
+    out = ["larger than the device", "refused although free", "memory of others"]
+    if message.allowed is not None:
+        out.insert(1, "a memory limit of this process")
+    foreign, unused = _foreign(total, free, held), _unused(message)
+    worth = unused is not None and unused.low_bytes >= SHARE * _middle(total)
+    if unused is not None and worth and unused.low_bytes + free.low_bytes >= asked.high_bytes:
+        reason = (
+            f"{unused.text} is reserved and unused, {free.text} free: together {asked.text} and more, but in pieces"
+        )
+        return Budget("fragmentation", reason, tuple(out), foreign)
     if held is None:
-        return Budget("unclear", "the message does not say what PyTorch holds", _said(out))
-    out.append("fragmentation")
-    short = request - _middle(free) - (_middle(unused) if unused is not None else 0)
-    reason = f"free and unused memory together are {format_bytes(max(0, short))} short of {asked.text}"
-    if short <= 0:
-        reason = f"PyTorch has allocated {_allocated(message)} of {total.text}; little of what it keeps is unused"
-    return Budget("need", reason, _said(out), foreign)
+        return Budget("unclear", "the message does not say what PyTorch holds", tuple(out))
+    short = asked.low_bytes - _middle(free) - (_middle(unused) if unused is not None else 0)
+    if short > 0:
+        reason = f"free and unused memory together are {format_bytes(short)} short of {asked.text}"
+    else:
+        allocated = "a part" if message.allocated is None else message.allocated.text
+        reason = f"PyTorch has allocated {allocated} of {total.text}; little of what it keeps is unused"
+    return Budget("need", reason, (*out, "fragmentation"), foreign)
 
 
-def _said(words: list[str]) -> tuple[str, ...]:
-    return tuple(word for word in words if word)
+def _foreign(total: Printed, free: Printed, held: int | None) -> int | None:
+    """Return what is neither free nor held by this process's allocator."""
+    return None if held is None else max(0, _middle(total) - _middle(free) - held)
 
 
 def _middle(size: Printed) -> int:
@@ -111,10 +124,6 @@ def _others(message: Message, foreign: int | None) -> int | None:
         if held <= process.high_bytes <= total.high_bytes:  # else the driver did not know: 0 bytes, or -1 as 2**64
             return max(0, _middle(total) - _middle(free) - _middle(process))
     return None if foreign is None else max(0, foreign - CONTEXT_BYTES)
-
-
-def _allocated(message: Message) -> str:
-    return "an unknown part" if message.allocated is None else message.allocated.text
 
 
 def multiples(message: Message) -> Iterator[str]:

@@ -26,15 +26,23 @@ HIDDEN = frozenset({"attention", "mlp", "norm", "embedding", "forward", "backwar
 INNER = frozenset({"mlp", "forward", "backward"})
 SCORES = frozenset({"attention", "mask", "forward", "backward"})
 HEADS = frozenset({"attention", "forward", "backward", "kv_cache"})
-WEIGHTS = frozenset(
-    ["weights", "cast", "checkpoint", "quantise", "dequantise", "optimizer", "gradients", "backward", "reduce", "parameters", "optimizer_state",
-     "flat_parameters", "state", "buckets", "mlp", "attention", "embedding", "logits", "forward", "loss", "log_probabilities"],
-)  # fmt: skip
-QUANTISED = frozenset({"quantise", "weights", "checkpoint", "cast"})
-BUFFERS = frozenset(
-    ["warm_up", "optimizer_state", "flat_parameters", "optimizer", "gradients", "parameters", "reduce", "state", "weights", "checkpoint", "cast",
-     "buckets", "backward"],
-)  # fmt: skip
+_LOADING = ("weights", "cast", "checkpoint")
+_STATE = (
+    "optimizer_state",
+    "flat_parameters",
+    "optimizer",
+    "gradients",
+    "parameters",
+    "reduce",
+    "state",
+    "buckets",
+    "backward",
+)
+_MODULES = ("mlp", "attention", "embedding", "logits", "forward", "loss", "log_probabilities", "quantise", "dequantise")
+WEIGHTS = frozenset((*_LOADING, *_STATE, *_MODULES))
+"""Loaded, cast under autocast, dequantised; and their gradients and optimizer states."""
+QUANTISED = frozenset((*_LOADING, "quantise"))
+BUFFERS = frozenset((*_LOADING, *_STATE, "warm_up"))
 RANKS = (1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of ranks tried for a partition when nobody states one."""
 DEFAULT_BUCKET = 500_000_000

@@ -9,17 +9,6 @@ if TYPE_CHECKING:
 
     from compatcheck.core.facts import Fact
 
-MODEL = (
-    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
-    "max_position_embeddings", "num_experts", "num_experts_per_token", "moe_intermediate_size", "parameters", "parameters_in_blocks",
-    "trainable_parameters", "embedding_parameters", "lm_head_parameters",
-)  # fmt: skip
-TRAINING = (
-    "micro_batch_size", "eval_batch_size", "sequence_length", "max_prompt_length", "max_response_length", "tensor_parallel",
-    "context_parallel", "expert_parallel", "reduce_bucket_size", "allgather_bucket_size", "prefetch_bucket_size", "eval_samples",
-    "num_generations",
-)  # fmt: skip
-ROLLOUT = ("tensor_parallel", "max_num_seqs", "max_num_batched_tokens", "log_prob_micro_batch_size")
 _PAIRED = {"dpo", "orpo", "cpo", "reward"}
 """Trainers that put the chosen and the rejected answer of a pair into one batch."""
 

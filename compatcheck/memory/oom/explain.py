@@ -44,7 +44,7 @@ _LOOK_ALIKES = {
     "one-exabyte": "the size computed for a tensor overflowed; the shape is wrong, no memory is short",
 }
 _NO_SIZE = {
-    "vllm-kv-blocks": "the KV cache is too small for one request of the longest length: lower max_model_len or raise gpu_memory_utilization",
+    "vllm-kv-blocks": "the KV cache is too small for one longest request: lower max_model_len or raise gpu_memory_utilization",
     "vllm-no-blocks": "weights and the profiled forward pass leave nothing for the KV cache within gpu_memory_utilization",
     "vllm-utilization": "less of the device was free than gpu_memory_utilization demands: others hold the rest",
     "vllm-sampler": "the sampler's warm-up did not fit beside weights and KV cache: lower max_num_seqs or gpu_memory_utilization",
@@ -156,9 +156,7 @@ def _allowed(tensor: Tensor, place: Place | None) -> bool:
     return bool(tensor.parts & {place.part, place.phase} if place.part == place.phase else place.part in tensor.parts)
 
 
-def _hinted(
-    pairs: list[tuple[Tensor, Match]], message: Message, place: Place | None
-) -> list[tuple[Tensor, Match]]:
+def _hinted(pairs: list[tuple[Tensor, Match]], message: Message, place: Place | None) -> list[tuple[Tensor, Match]]:
     """Keep the weights that the last source lines call by name while a model is built or loaded."""
     if place is None or place.phase != "load":
         return pairs
@@ -275,4 +273,4 @@ def _missing(run: Dimensions, place: Place | None) -> tuple[str, ...]:
     if place is not None and place.phase == "rollout":
         wanted = ["rollout.max_num_batched_tokens", "rollout.max_num_seqs", "rollout.tensor_parallel"]
     model = [f"model.{name}" for name in ("hidden_size", "vocab_size", "parameters") if run.model(name) is None]
-    return tuple([*model, *(name for name in wanted if run.number(name) is None)])
+    return (*model, *(name for name in wanted if run.number(name) is None))

@@ -65,7 +65,7 @@ FORMS = (
         rf"available KV cache memory \((?P<free>{SIZE})\)(?:\. Based on the available memory,? ?(?:Based on the available memory, )?the estimated maximum model length is (?P<d_estimated_max_model_len>\d+))?",
     ),
     Form(
-        # vllm/worker/worker.py, raise_if_cache_size_invalid (V0)
+        # raise_if_cache_size_invalid in vllm/worker/worker.py, before V1
         "vllm-kv-blocks", "vLLM's KV cache", "device", "number of tokens that can be stored in kv cache",
         r"The model's max seq len \((?P<d_max_seq_len>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((?P<d_tokens>\d+)\)",
     ),

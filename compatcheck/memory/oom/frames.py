@@ -28,7 +28,9 @@ class Sign(NamedTuple):
     """Pattern of the source line, searched; empty for every line."""
 
 
-_MODEL = r"model(?:ing|s)?[_/]|/model\.py|modular_|unsloth/(?:models|kernels)|compiled_cache|flash_attn|/attention|/layers?/"
+_MODEL = (
+    r"model(?:ing|s)?[_/]|/model\.py|modular_|unsloth/(?:models|kernels)|compiled_cache|flash_attn|/attention|/layers?/"
+)
 SIGNS = (
     # loading and quantising
     Sign(r"modeling_utils\.py|core_model_loading\.py", r"caching_allocator_warmup", "load", "warm_up"),

@@ -47,6 +47,9 @@ class Mentions(NamedTuple):
     """Facts by vocabulary name; one that the log gives two values is left out."""
 
 
+_EDGE = 2 * 2**20
+
+
 def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
     """Read what a log mentions.
 
@@ -54,6 +57,8 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
         log: the log.
         models: names and hub ids of the known models, by short name.
     """
+    if len(log) > 2 * _EDGE:  # configurations are printed at the start, errors at the end
+        log = log[:_EDGE] + "\n" + log[-_EDGE:]
     names = {alias.lower(): short for short, aliases in models.items() for alias in (short, *aliases)}
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}

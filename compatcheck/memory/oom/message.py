@@ -8,7 +8,7 @@ about processes, a limit and private pools. Forks print the same with another de
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.out_of_memory import Frame, Message, Printed
 from compatcheck.memory.oom.forms import FORMS, Form
@@ -24,12 +24,14 @@ _TORCH = re.compile(
 _TAIL_LENGTH = 2500
 """A message with the processes of a whole node stays below this."""
 _OLD = re.compile(
-    rf"\s?\((?:GPU|NPU|MLU|DCU|XPU|GCU|Device)? ?(?P<device>\S*?); (?P<total>{SIZE}) total capacity; (?P<allocated>{SIZE}) already allocated; "
-    rf"(?:{SIZE} current active; )?(?P<free>{SIZE}) free; (?:(?P<allowed>{SIZE}) allowed; )?(?P<reserved>{SIZE}) (?P<word>cached|reserved)",
+    rf"\s?\((?:GPU|NPU|MLU|DCU|XPU|GCU|Device)? ?(?P<device>\S*?); (?P<total>{SIZE}) total capacity; "
+    rf"(?P<allocated>{SIZE}) already allocated; (?:{SIZE} current active; )?(?P<free>{SIZE}) free; "
+    rf"(?:(?P<allowed>{SIZE}) allowed; )?(?P<reserved>{SIZE}) (?P<word>cached|reserved)",
     re.IGNORECASE,
 )
 _NEW = re.compile(
-    rf"\.? ?(?:GPU|NPU|XPU|Device)\s?(?P<device>\S*?)\s?has a total capac(?P<i>i?)ty of (?P<total>{SIZE}) of which (?P<free>{SIZE}) is free",
+    rf"\.? ?(?:GPU|NPU|XPU|Device)\s?(?P<device>\S*?)\s?has a total capac(?P<i>i?)ty of (?P<total>{SIZE}) "
+    rf"of which (?P<free>{SIZE}) is free",
     re.IGNORECASE,
 )
 _PROCESS = re.compile(rf"Process (\d+) has ({SIZE}) memory in use", re.IGNORECASE)
@@ -57,32 +59,47 @@ def read_messages(log: str) -> tuple[Message, ...]:
         kept = first if first.frames or not message.frames else message
         if (kept.total is None) != (first.total is None or message.total is None):
             kept = first if first.total is not None else message._replace(frames=first.frames or message.frames)
-        merged[key] = kept._replace(count=first.count + message.count, line=first.line)
+        merged[key] = kept._replace(times=first.times + message.times, line=first.line)
     return tuple(merged.values())
 
 
 def _read_stream(stream: Stream) -> Iterator[Message]:
-    spans: list[tuple[int, int, re.Match[str], Form | None]] = [
-        (match.start(), match.end(), match, None) for match in _TORCH.finditer(stream.text)
-    ]
+    spans = [_Span(match.start(), match.end(), match, None) for match in _TORCH.finditer(stream.text)]
     lowered = stream.text.lower()
     for form in FORMS:
         if form.needle in lowered:
-            spans.extend((match.start(), match.end(), match, form) for match in _pattern(form).finditer(stream.text))
-    spans.sort(key=lambda span: (span[0], -span[1]))
-    kept: list[tuple[int, int, re.Match[str], Form | None]] = []
-    for span in spans:
-        if not kept or span[0] >= kept[-1][1]:
+            found = _pattern(form).finditer(stream.text)
+            spans.extend(_Span(match.start(), match.end(), match, form) for match in found)
+    kept: list[_Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if not kept or span.start >= kept[-1].end:
             kept.append(span)
-    before = windows(stream.text, [span[0] for span in kept], [span[1] for span in kept])
-    for index, (start, end, match, form) in enumerate(kept):
-        frames = find_frames(before[index])
-        if form is None:
-            limit = kept[index + 1][0] if index + 1 < len(kept) else len(stream.text)
-            tail = stream.text[end : min(limit, end + _TAIL_LENGTH)]
-            yield _torch_message(match, tail, stream, stream.line_at(start), frames)
+    before = windows(stream.text, [span.start for span in kept], [span.end for span in kept])
+    for index, span in enumerate(kept):
+        place = _Found(stream.name, stream.line_at(span.start), find_frames(before[index]))
+        if span.form is None:
+            limit = kept[index + 1].start if index + 1 < len(kept) else len(stream.text)
+            yield _torch_message(span.match, stream.text[span.end : min(limit, span.end + _TAIL_LENGTH)], place)
         else:
-            yield _other_message(form, match, stream, stream.line_at(start), frames)
+            yield _other_message(span.form, span.match, place)
+
+
+class _Span(NamedTuple):
+    """One match in a stream."""
+
+    start: int
+    end: int
+    match: re.Match[str]
+    form: Form | None
+    """None for torch's caching allocator."""
+
+
+class _Found(NamedTuple):
+    """Where a message was found."""
+
+    stream: str
+    line: int
+    frames: tuple[Frame, ...]
 
 
 def _pattern(form: Form) -> re.Pattern[str]:
@@ -91,38 +108,46 @@ def _pattern(form: Form) -> re.Pattern[str]:
     return _COMPILED[form.name]
 
 
-def _torch_message(match: re.Match[str], tail: str, stream: Stream, line: int, frames: tuple[Frame, ...]) -> Message:
+def _torch_message(match: re.Match[str], tail: str, found: _Found) -> Message:
     asked = parse_size(match.group("asked"))
-    fields: dict[str, Printed | None] = {}
     old, new = _OLD.match(tail), _NEW.match(tail)
     head = old or new
     device = head.group("device") if head is not None else ""
-    others: tuple[tuple[int, Printed], ...] = ()
-    if head is not None:
-        names = ("total", "free", "allocated", "allowed", "reserved") if old else ("total", "free")
-        fields = {name: parse_size(head.group(name) or "") for name in names}
-    if new is not None:
-        cut = tail.find("Traceback (most")
-        clauses = tail[: cut if cut >= 0 else None]
-        for name, clause in _CLAUSES.items():
-            value = clause.search(clauses)
-            fields[name] = None if value is None else parse_size(value.group(1))
-        sizes = ((int(number), parse_size(text)) for number, text in _PROCESS.findall(clauses))
-        others = tuple((number, size) for number, size in sizes if size is not None)
-    return Message(
+    message = Message(
         form="torch",
         allocator=match.group("allocator") or "CUDA or another device",
         memory="device",
         releases=_releases(old, new, device, tail),
-        line=line,
-        stream=stream.name,
+        line=found.line,
+        stream=found.stream,
         asked=asked,
         rounding="unknown" if asked is None else tell_rounding(asked),
         device=int(device) if device.isdigit() else None,
-        others=others,
-        frames=frames,
-        **fields,
+        frames=found.frames,
     )
+    if head is not None:
+        message = message._replace(total=_size(head, "total"), free=_size(head, "free"))
+    if old is not None:
+        reserved, allowed = _size(old, "reserved"), _size(old, "allowed")
+        return message._replace(allocated=_size(old, "allocated"), reserved=reserved, allowed=allowed)
+    if new is None:
+        return message
+    clauses, _, _ = tail.partition("Traceback (most")
+    said = {name: clause.search(clauses) for name, clause in _CLAUSES.items()}
+    sizes = {name: None if value is None else parse_size(value.group(1)) for name, value in said.items()}
+    listed = ((int(number), parse_size(text)) for number, text in _PROCESS.findall(clauses))
+    return message._replace(
+        process=sizes["process"],
+        allowed=sizes["allowed"],
+        allocated=sizes["allocated"],
+        private_pools=sizes["private_pools"],
+        unallocated=sizes["unallocated"],
+        others=tuple((number, size) for number, size in listed if size is not None),
+    )
+
+
+def _size(match: re.Match[str], name: str) -> Printed | None:
+    return parse_size(match.groupdict().get(name) or "")
 
 
 def _releases(old: re.Match[str] | None, new: re.Match[str] | None, device: str, tail: str) -> str | None:
@@ -144,22 +169,23 @@ def _releases(old: re.Match[str] | None, new: re.Match[str] | None, device: str,
     return "torch 2.2–2.9" if "PYTORCH_CUDA_ALLOC_CONF" in tail else "torch 2.2 or later, cut off"
 
 
-def _other_message(form: Form, match: re.Match[str], stream: Stream, line: int, frames: tuple[Frame, ...]) -> Message:
+def _other_message(form: Form, match: re.Match[str], found: _Found) -> Message:
     groups = {name: value for name, value in match.groupdict().items() if value}
-    asked = parse_size(groups.get("asked", ""))
-    device = groups.pop("device", "")
-    sizes = {name: parse_size(groups[name]) for name in ("total", "free", "allocated") if name in groups}
+    device = groups.get("device", "")
+    asked = _size(match, "asked")
     return Message(
         form=form.name,
         allocator=form.allocator,
         memory=form.memory,
         releases=form.releases,
-        line=line,
-        stream=stream.name,
+        line=found.line,
+        stream=found.stream,
         asked=asked,
         rounding=form.rounding if asked is not None else "unknown",
         device=int(device) if device.isdigit() else None,
+        total=_size(match, "total"),
+        free=_size(match, "free"),
+        allocated=_size(match, "allocated"),
         details=tuple((name[2:], value) for name, value in groups.items() if name.startswith("d_")),
-        frames=frames,
-        **sizes,
+        frames=found.frames,
     )

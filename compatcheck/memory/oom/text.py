@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.out_of_memory import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _CONTROL = re.compile(
     r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|␛\[[0-9;]*m|\[(?:0|1|\d\d)(?:;\d+)*m"
@@ -38,6 +41,12 @@ _DECORATION = re.compile(
     )""",
     re.VERBOSE,
 )
+_WORDS = re.compile(
+    r"memory|MEMORY|alloc|ALLOC|OOM|KILL|[Ee]xit|return code|died|1EB|resource|worker|Worker|mmap|CUDA|Kill"
+)
+"""One of these stands on some line of every message, wherever it was broken."""
+_BEFORE, _AFTER = 800, 60
+"""Lines of a traceback (of several ranks, at that) and of a message broken into short lines."""
 _LAYERS = 8
 """Prefixes taken off one line at most: quote, container, time, level, place, rank, …"""
 _FRAME = re.compile(
@@ -73,11 +82,21 @@ class Stream(NamedTuple):
 def split_streams(log: str) -> tuple[Stream, ...]:
     """Split a log into streams, the one whose first line comes first at the front."""
     pieces: dict[str, list[tuple[int, str]]] = {}
-    for number, line in enumerate(log.splitlines(), 1):
-        name, rest = _strip(line)
+    lines = log.splitlines()
+    for number in _near(lines):
+        name, rest = _strip(lines[number - 1])
         if rest:
             pieces.setdefault(name, []).append((number, rest))
     return tuple(_join(name, parts) for name, parts in pieces.items())
+
+
+def _near(lines: list[str]) -> Iterator[int]:
+    """Yield the numbers of the lines around those with a word that every message has, so that long logs are read fast."""
+    until = 0
+    for index, line in enumerate(lines):
+        if _WORDS.search(line) is not None:
+            yield from range(max(until, index - _BEFORE) + 1, min(len(lines), index + _AFTER) + 1)
+            until = max(until, min(len(lines), index + _AFTER))
 
 
 def _strip(line: str) -> tuple[str, str]:

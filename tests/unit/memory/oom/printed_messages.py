@@ -46,16 +46,26 @@ def print_message(era: str, sizes: dict[str, Any], device: int = 0, allocator: s
         text += f"{sizes['allowed']} allowed; "
     if "allocated" not in sizes:
         return text
-    pools = f"with {sizes['private_pools']} allocated in private pools (e.g., CUDA Graphs), " if "private_pools" in sizes else ""
+    pools = (
+        f"with {sizes['private_pools']} allocated in private pools (e.g., CUDA Graphs), "
+        if "private_pools" in sizes
+        else ""
+    )
     text += (
         f"Of the allocated memory {sizes['allocated']} is allocated by PyTorch, {pools}and {sizes['unallocated']} "
         "is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
     )
     if era == "2.1":
-        return text + "max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
+        return (
+            text
+            + "max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
+        )
     variable = "PYTORCH_ALLOC_CONF" if era == "2.10" else "PYTORCH_CUDA_ALLOC_CONF"
     place = SINCE_2_13 if era == "2.13" else DOCUMENTATION
-    return text + f"{variable}=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  ({place})"
+    return (
+        text
+        + f"{variable}=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  ({place})"
+    )
 
 
 def print_other(form: str, values: dict[str, Any]) -> str:

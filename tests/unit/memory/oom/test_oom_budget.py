@@ -27,12 +27,20 @@ def cause(asked: str, era: str = "2.2", **sizes):
         ("10.00 GiB", {"allocated": "30.00 GiB", "unallocated": "48.00 GiB", "process": "79.00 GiB"}, "fragmentation"),
         ("60.00 GiB", {"allocated": "30.00 GiB", "unallocated": "20.00 GiB"}, "need"),
         ("10.00 GiB", {"allocated": "30.00 GiB", "unallocated": "20.00 GiB", "process": "0 bytes"}, "other_processes"),
-        ("10.00 GiB", {"allocated": "50.00 GiB", "unallocated": "28.00 GiB", "process": "17179869184.00 GiB"}, "fragmentation"),
+        (
+            "10.00 GiB",
+            {"allocated": "50.00 GiB", "unallocated": "28.00 GiB", "process": "17179869184.00 GiB"},
+            "fragmentation",
+        ),
         ("90.00 GiB", {}, "larger_than_device"),
         ("0.50 GiB", {}, "refused_with_free_memory"),
         ("10.00 GiB", {"allocated": "90.00 GiB"}, "unclear"),
         ("10.00 GiB", {"allowed": "70.00 GiB"}, "memory_limit"),
-        ("10.00 GiB", {"allowed": "79.99 GiB", "allocated": "60.00 GiB", "unallocated": "1.00 GiB", "free": "18.00 GiB"}, "refused_with_free_memory"),
+        (
+            "10.00 GiB",
+            {"allowed": "79.99 GiB", "allocated": "60.00 GiB", "unallocated": "1.00 GiB", "free": "18.00 GiB"},
+            "refused_with_free_memory",
+        ),
     ],
 )
 def test_causes(asked, sizes, expected) -> None:
@@ -41,7 +49,12 @@ def test_causes(asked, sizes, expected) -> None:
 
 
 def test_what_was_ruled_out_is_said() -> None:
-    assert cause("20.00 GiB").ruled_out == ("larger than the device", "refused although free", "memory of others", "fragmentation")
+    assert cause("20.00 GiB").ruled_out == (
+        "larger than the device",
+        "refused although free",
+        "memory of others",
+        "fragmentation",
+    )
 
 
 def test_old_messages_print_the_sum() -> None:

@@ -79,8 +79,20 @@ def write() -> None:
     for case in CASES:
         reading = explain_case(case)
         thread = case["url"].removeprefix("https://github.com/").replace("/issues/", "#").replace("/pull/", "#")
-        era = f"torch {case['era']}" if case.get("era", "npu") != "npu" else "torch_npu" if "era" in case else case["form"]
-        named = reading.matches[0].name if reading.outcome in {"named", "tied"} else "not derivable" if reading.outcome != "no_size" else "no size"
+        era = (
+            f"torch {case['era']}"
+            if case.get("era", "npu") != "npu"
+            else "torch_npu"
+            if "era" in case
+            else case["form"]
+        )
+        named = (
+            reading.matches[0].name
+            if reading.outcome in {"named", "tied"}
+            else "not derivable"
+            if reading.outcome != "no_size"
+            else "no size"
+        )
         cause = "" if reading.budget is None else reading.budget.cause.replace("_", " ")
         asked = "" if reading.message.asked is None else reading.message.asked.text
         print(f"| [{thread}]({case['url']}) | {era} | {asked} | {named} | {cause} | {case['judged']} |")

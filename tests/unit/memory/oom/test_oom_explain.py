@@ -25,7 +25,10 @@ FLOAT = [(LLAMA, 1213, "forward", "logits = logits.float()")]
 def facts_of(name: str, **stated) -> dict[str, Fact]:
     document = model.read(name, RULES, {})
     facts = {statement.fact: Fact(statement.fact, statement.value, "model") for statement in document.statements}
-    return {**facts, **{key.replace("__", "."): Fact(key.replace("__", "."), value, "set") for key, value in stated.items()}}
+    return {
+        **facts,
+        **{key.replace("__", "."): Fact(key.replace("__", "."), value, "set") for key, value in stated.items()},
+    }
 
 
 def read(asked: str, facts, frames=(), **sizes):
@@ -118,7 +121,11 @@ def test_partitions_are_solved_for_in_an_optimizer_only() -> None:
 
 @pytest.mark.parametrize(
     ("allocated", "asked", "words"),
-    [("58.15 GiB", "23.26 GiB", "2.5 times"), ("77.65 GiB", "12.94 GiB", "6 times"), ("62.79 GiB", "25.10 GiB", "2.5 times")],
+    [
+        ("58.15 GiB", "23.26 GiB", "2.5 times"),
+        ("77.65 GiB", "12.94 GiB", "6 times"),
+        ("62.79 GiB", "25.10 GiB", "2.5 times"),
+    ],
 )
 def test_copies_already_made_are_pointed_out(allocated, asked, words) -> None:
     sizes = {"total": "79.15 GiB", "free": "1.00 GiB", "allocated": allocated, "unallocated": "12.00 MiB"}
@@ -126,7 +133,9 @@ def test_copies_already_made_are_pointed_out(allocated, asked, words) -> None:
     assert read("13.37 GiB", {}, **sizes).remarks == ()
 
 
-@pytest.mark.parametrize("name", ["llama-2-7b", "llama-3-70b", "qwen2.5-7b", "mixtral-8x7b", "qwen3-30b-a3b", "gemma-2-9b", "gpt2-xl"])
+@pytest.mark.parametrize(
+    "name", ["llama-2-7b", "llama-3-70b", "qwen2.5-7b", "mixtral-8x7b", "qwen3-30b-a3b", "gemma-2-9b", "gpt2-xl"]
+)
 def test_a_random_size_is_seldom_named(name) -> None:
     facts = facts_of(name, training__micro_batch_size=2, training__sequence_length=4096, hardware__world_size=8)
     draw = random.Random(7)
@@ -139,7 +148,11 @@ def test_a_random_size_is_seldom_named(name) -> None:
 def test_every_candidate_is_found_again_by_its_own_size(name) -> None:
     facts = facts_of(name, training__micro_batch_size=2, training__sequence_length=4096, hardware__world_size=8)
     run = Dimensions(facts)
-    tensors = [*weights(run, serving=False), *buffers(run, deepspeed=False, solve_ranks=False), *activations(run, serving=False)]
+    tensors = [
+        *weights(run, serving=False),
+        *buffers(run, deepspeed=False, solve_ranks=False),
+        *activations(run, serving=False),
+    ]
     for match in (match for tensor in tensors for match in tensor.matches()):
         reading = read(format_size(segment_size(match.size_bytes)), facts)
         if reading.outcome in {"named", "tied"}:
@@ -151,7 +164,11 @@ def test_every_candidate_is_found_again_by_its_own_size(name) -> None:
 
 
 def test_candidates_are_those_of_the_architecture() -> None:
-    run = Dimensions(facts_of("qwen2.5-7b", rollout__tensor_parallel=4, rollout__max_num_seqs=256, rollout__max_num_batched_tokens=8192))
+    run = Dimensions(
+        facts_of(
+            "qwen2.5-7b", rollout__tensor_parallel=4, rollout__max_num_seqs=256, rollout__max_num_batched_tokens=8192
+        )
+    )
     shapes = {(tensor.name, tensor.shape) for tensor in weights(run, serving=True)}
     assert ("fused query, key and value weight", (4608, 3584)) in shapes
     assert ("fused query, key and value weight", (1152, 3584)) in shapes
@@ -160,7 +177,12 @@ def test_candidates_are_those_of_the_architecture() -> None:
     forward = {(tensor.name, tensor.shape) for tensor in activations(run, serving=True)}
     assert ("logits", (256, 152064)) in forward
     assert ("fused gate and up activation", (8192, 2 * 18944 // 4)) in forward
-    assert {kind.name for kind in per_token(run, serving=False)} == {"logits", "hidden states", "MLP activation", "keys or values"}
+    assert {kind.name for kind in per_token(run, serving=False)} == {
+        "logits",
+        "hidden states",
+        "MLP activation",
+        "keys or values",
+    }
 
 
 def test_simple_numbers() -> None:

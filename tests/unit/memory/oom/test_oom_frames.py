@@ -43,7 +43,7 @@ LLAMA = ENV + "transformers/models/llama/modeling_llama.py"
           (ENV + "verl/utils/torch_functional.py", 60, "logprobs_from_logits_v2", "logits_labels = torch.gather(")], "forward/log_probabilities"),
         ([(ENV + "transformers/generation/utils.py", 3200, "generate", "result = self._sample("), (LLAMA, 240, "forward", "hidden_states = self.mlp(hidden_states)")], "rollout/mlp"),
         ([(ENV + "transformers/trainer.py", 4100, "evaluate", "output = eval_loop("), (ENV + "transformers/trainer_pt_utils.py", 100, "nested_concat", "torch.cat(")], "evaluation/gathered_logits"),
-        ([(ENV + "deepspeed/runtime/engine.py", 3000, "save_checkpoint", "self._save_zero_checkpoint("),], "save/state"),
+        ([(ENV + "deepspeed/runtime/engine.py", 3000, "save_checkpoint", "self._save_zero_checkpoint(")], "save/state"),
     ],
 )  # fmt: skip
 def test_frames_tell_phase_and_part(frames, place) -> None:
@@ -67,7 +67,10 @@ def test_frames_that_tell_nothing(frames) -> None:
 )
 def test_tracebacks_of_every_program_are_read(text) -> None:
     frames = find_frames(text)
-    assert [(frame.file, frame.line, frame.function) for frame in frames] == [("/env/a.py", 7, "train"), ("/env/torch/optim/adam.py", 9, "step")]
+    assert [(frame.file, frame.line, frame.function) for frame in frames] == [
+        ("/env/a.py", 7, "train"),
+        ("/env/torch/optim/adam.py", 9, "step"),
+    ]
     assert [frame.code for frame in frames] == ["step(batch)", "adam("]
 
 

@@ -22,7 +22,14 @@ SIZES = st.one_of(st.integers(0, 2 * KIB), st.integers(0, 4 * MIB), st.integers(
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 bytes"), (1024, "1024 bytes"), (1025, "1.00 KiB"), (MIB, "1024.00 KiB"), (GIB, "1024.00 MiB"), (2**64, "17179869184.00 GiB")],
+    [
+        (0, "0 bytes"),
+        (1024, "1024 bytes"),
+        (1025, "1.00 KiB"),
+        (MIB, "1024.00 KiB"),
+        (GIB, "1024.00 MiB"),
+        (2**64, "17179869184.00 GiB"),
+    ],
 )
 def test_sizes_print_as_public_messages_show_them(size, text) -> None:
     assert format_size(size) == text
@@ -38,7 +45,14 @@ def test_a_printed_size_reads_back_as_the_sizes_that_print_so(size, other) -> No
 
 @pytest.mark.parametrize(
     ("request_bytes", "segment"),
-    [(1, 2 * MIB), (MIB, 2 * MIB), (MIB + 1, 20 * MIB), (10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB), (443023360, 424 * MIB)],
+    [
+        (1, 2 * MIB),
+        (MIB, 2 * MIB),
+        (MIB + 1, 20 * MIB),
+        (10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB),
+        (443023360, 424 * MIB),
+    ],
 )
 def test_requests_become_segments(request_bytes, segment) -> None:
     assert segment_size(request_bytes) == segment
@@ -58,7 +72,7 @@ def test_no_request_beyond_the_range_prints_so(size, rounding) -> None:
     asked = parse_size(format_size(segment_size(size) if rounding == "segment" else size))
     low, high = request_range(asked, rounding)
     assert prints_as(low, asked, rounding)
-    assert prints_as(high, asked, rounding) or rounding == "segment" and round_request(high) > high
+    assert prints_as(high, asked, rounding) or (rounding == "segment" and round_request(high) > high)
     assert not prints_as(low - 513, asked, rounding)
     assert not prints_as(high + 513, asked, rounding)
 
