@@ -22,6 +22,8 @@ _CAUSES = {
     "memory_limit": "a memory limit of the process",
     "refused_with_free_memory": "refused although enough was free",
     "other_processes": "other processes hold the memory",
+    "outside_allocator": "this process holds memory outside PyTorch's allocator",
+    "foreign_memory": "memory is held outside this process's allocator",
     "fragmentation": "fragmentation of the allocator's memory",
     "unclear": "not clear from the message",
 }

@@ -22,6 +22,9 @@ CONTEXT_BYTES = 3 * GIB // 2
 fixtures/oom/cases.yaml from devices that one process has for itself it is 0.3 to 1.4 GiB."""
 SLACK = 1.001
 """What else may be allocated beside such copies: a thousandth."""
+MARGIN = 0.02
+"""Share of the card that must be free beyond the request before the driver is blamed: it cannot hand out the last of it."""
+_HALVES = 12
 SHARE = 0.05
 """Share of the card from which unused memory of the allocator counts as fragmentation, and foreign memory as a cause."""
 
@@ -52,16 +55,43 @@ def _outside(message: Message, asked: Printed, total: Printed, free: Printed, he
             reason = f"PyTorch may use {message.allowed.text}, holds {format_bytes(held)} and asked for {asked.text}"
             return Budget("memory_limit", reason, out)
         out = (*out, "a memory limit of this process")
-    if free.low_bytes >= asked.high_bytes:
+    if free.low_bytes >= asked.high_bytes + MARGIN * _middle(total):
         blame = "the driver, a limit of the machine (WSL, MIG) or a process that came between"
         return Budget(
             "refused_with_free_memory", f"{free.text} was free and {asked.text} refused: {blame}", out, foreign
         )
-    others = _others(message, foreign)
-    if others is not None and others >= SHARE * _middle(total) and _middle(free) + others >= asked.low_bytes:
-        reason = f"{format_bytes(others)} of the device is held by others; with it, {asked.text} would have fitted"
-        return Budget("other_processes", reason, (*out, "refused although free"), foreign)
+    out = (*out, "refused although free")
+    for cause, count, holder in _holders(message, total, free, held):
+        if count >= SHARE * _middle(total) and _middle(free) + count >= asked.low_bytes:
+            reason = f"{format_bytes(count)} of the device is held by {holder}; with it, {asked.text} would have fitted"
+            return Budget(cause, reason, out, foreign)
     return None
+
+
+def _holders(message: Message, total: Printed, free: Printed, held: int | None) -> Iterator[tuple[str, int, str]]:
+    """Yield who holds memory outside this process's allocator: (cause, bytes, in words)."""
+    if held is None:
+        return
+    own = _own(message, held)
+    if own is None:  # an allowance for the context of this process is left to it
+        count = _middle(total) - _middle(free) - held - CONTEXT_BYTES
+        yield "foreign_memory", count, "other processes, or by other libraries of this one"
+        return
+    yield "other_processes", _middle(total) - _middle(free) - _middle(own), "other processes"
+    libraries = "this process outside PyTorch's allocator (NCCL, CUDA graphs, other libraries)"
+    yield "outside_allocator", _middle(own) - held - CONTEXT_BYTES, libraries
+
+
+def _own(message: Message, held: int) -> Printed | None:
+    """Return what this process holds on the device, context and libraries included.
+
+    In a container the driver lists it under its number outside; then it is the one that holds at least what the allocator
+    does. A driver that does not know prints 0 bytes, or -1 as 2**64.
+    """
+    sizes = [size for size in (message.process, *(size for _, size in message.others)) if size is not None]
+    limit = None if message.total is None else message.total.high_bytes
+    fitting = [size for size in sizes if size.high_bytes >= held and (limit is None or size.low_bytes <= limit)]
+    return min(fitting, key=lambda size: size.low_bytes, default=None)
 
 
 def _inside(message: Message, asked: Printed, total: Printed, free: Printed, held: int | None) -> Budget:
@@ -116,25 +146,31 @@ def _held(message: Message) -> int | None:
     return None if message.allocated is None else _middle(message.allocated)
 
 
-def _others(message: Message, foreign: int | None) -> int | None:
-    """Return what other processes hold: as listed, less what is this very process under another number, else by subtraction."""
-    process, total, free = message.process, message.total, message.free
-    if process is not None and total is not None and free is not None:
-        held = _held(message) or 0
-        if held <= process.high_bytes <= total.high_bytes:  # else the driver did not know: 0 bytes, or -1 as 2**64
-            return max(0, _middle(total) - _middle(free) - _middle(process))
-    return None if foreign is None else max(0, foreign - CONTEXT_BYTES)
-
-
-def multiples(message: Message) -> Iterator[str]:
-    """Yield what is remarkable about the memory already allocated: halves and wholes of the size asked for.
+def count_halves(message: Message) -> tuple[int, ...]:
+    """Return how many halves of the size asked for are already allocated, where that is a whole number.
 
     A mixed-precision optimizer copies the flat parameters: before the n-th fp32 copy of 4 bytes an element is asked for,
-    n - 1 of them and the 16-bit parameters (one half) are allocated.
+    n - 1 of them and the 16-bit parameters (one half) are allocated; so an odd number speaks for an fp32 copy.
     """
     asked, held = message.asked, message.allocated
     if message.form != "torch" or asked is None or held is None or asked.low_bytes < GIB // 2:
-        return
-    for halves in range(1, 13):
-        if halves * asked.low_bytes <= 2 * held.high_bytes and halves * asked.high_bytes * SLACK >= 2 * held.low_bytes:
-            yield f"the {held.text} already allocated are {halves / 2:g} times the size asked for"
+        return ()
+    return tuple(
+        halves
+        for halves in range(1, _HALVES + 1)
+        if halves * asked.low_bytes <= 2 * held.high_bytes and halves * asked.high_bytes * SLACK >= 2 * held.low_bytes
+    )
+
+
+def remark(message: Message) -> Iterator[str]:
+    """Yield what else is remarkable about the numbers of a message."""
+    if message.allocated is not None:
+        for halves in count_halves(message):
+            yield f"the {message.allocated.text} already allocated are {halves / 2:g} times the size asked for"
+    pools, total = message.private_pools, message.total
+    if pools is not None and total is not None and pools.low_bytes >= SHARE * _middle(total):
+        yield f"{pools.text} lie in private pools (CUDA graphs), which nothing else can use"
+    details = dict(message.details)
+    if message.form == "vllm-utilization":
+        held = float(details["total_gib"]) - float(details["free_gib"])
+        yield f"{held:.2f} GiB of the device were held before vLLM started, its own context included"

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.out_of_memory import Match, Message, Place, Printed, Reading
-from compatcheck.memory.oom.budget import multiples, weigh
+from compatcheck.memory.oom.budget import count_halves, remark, weigh
 from compatcheck.memory.oom.candidates import activations, buffers, weights
 from compatcheck.memory.oom.dimensions import Dimensions
 from compatcheck.memory.oom.frames import find_place
@@ -38,6 +38,8 @@ _HINTS = {
 _HINT_FRAMES = 8
 _SAYS_LOGITS = {"loss", "logits", "log_probabilities", "gathered_logits"}
 _SAYS_FLOAT = re.compile(r"\.float\(\)|float32")
+_CASTS_TO_FLOAT = (r"transformers/loss/loss_utils\.py", "ForCausalLMLoss")
+"""A frame whose function casts the logits to float32 before anything else: transformers 4.46 and later, src/transformers/loss."""
 _BUFFER_PARTS = {"optimizer_state", "flat_parameters", "optimizer", "gradients", "buckets", "warm_up"}
 _LOOK_ALIKES = {
     "triton-shared-memory": "a kernel wants more {resource} than a multiprocessor has; no device memory is short",
@@ -74,7 +76,7 @@ def explain(message: Message, facts: Mapping[str, Fact]) -> Reading:
     """
     place = find_place(message.frames)
     budget = weigh(message)
-    remarks = tuple(multiples(message))
+    remarks = tuple(remark(message))
     base = Reading(message, place, "no_size", (), 0, None, "", (), budget, remarks)
     if message.memory == "none":
         words = _LOOK_ALIKES[message.form].format(**dict(message.details))
@@ -138,7 +140,7 @@ def _enumerate(
     files = " ".join(frame.file for frame in message.frames)
     serving = "vllm/" in files or "sglang/" in files or run.text("rollout.engine") in {"vllm", "sglang"}
     deepspeed = "deepspeed/" in files or run.number("training.zero_stage") is not None
-    solve_ranks = place is not None and place.part in _BUFFER_PARTS
+    solve_ranks = bool(count_halves(message)) if place is None else place.part in _BUFFER_PARTS
     tensors = [
         *weights(run, serving=serving),
         *buffers(run, deepspeed=deepspeed, solve_ranks=solve_ranks),
@@ -192,7 +194,7 @@ def _judge(base: Reading, found: list[Match], chance: float) -> Reading:
     if chance > limit:
         reason = f"{text} matches, but so would {chance:.0%} of all sizes near it"
         return base._replace(outcome="not_derivable", matches=tuple(found), reason=reason)
-    float_only = _fold(_narrow(found, base.place))
+    float_only = _fold(_narrow(found, base.message, base.place))
     if len(float_only) == 1:
         reason = f"the only one of {base.tried} candidates that prints as {text}"
         return base._replace(outcome="named", matches=tuple(float_only), reason=reason)
@@ -211,11 +213,18 @@ def _fold(found: list[Match]) -> list[Match]:
     return list(folded.values())
 
 
-def _narrow(found: list[Match], place: Place | None) -> list[Match]:
+def _narrow(found: list[Match], message: Message, place: Place | None) -> list[Match]:
     """Keep the fp32 ones where the source line casts to float32."""
-    if place is None or place.part not in _SAYS_LOGITS or not _SAYS_FLOAT.search(place.frame.code):
+    if place is None or place.part not in _SAYS_LOGITS or not _says_float(message, place):
         return found
     return [match for match in found if match.dtype == "fp32"] or found
+
+
+def _says_float(message: Message, place: Place) -> bool:
+    """Tell whether the traceback says that the logits are in float32 where it points."""
+    file, function = _CASTS_TO_FLOAT
+    cast = any(re.search(file, frame.file) and frame.function == function for frame in message.frames)
+    return cast or _SAYS_FLOAT.search(place.frame.code) is not None
 
 
 def _infer(base: Reading, asked: Printed, run: Dimensions, inferred: list[tuple[Tensor, Match]]) -> Reading | None:
@@ -224,7 +233,9 @@ def _infer(base: Reading, asked: Printed, run: Dimensions, inferred: list[tuple[
     found = _matching(inferred, asked, message.rounding)
     if found:
         chance = _chance([match for _, match in inferred], asked, message.rounding)
-        if chance <= CHANCE_IN_PLACE and (place is not None or base.remarks):
+        if any(halves % 2 for halves in count_halves(message)):  # the 16-bit parameters are the odd half
+            found = [match for match in found if match.dtype == "fp32"] or found
+        if chance <= CHANCE:
             return _judge(base._replace(chance=chance), found, chance)
     serving = any("vllm/" in frame.file or "sglang/" in frame.file for frame in message.frames)
     parts = None if place is None else {place.part}
@@ -250,7 +261,7 @@ def _from_place(
 ) -> Reading | None:
     """Name the logits that the traceback says it was about, with the tokens the size tells."""
     logits = [solution for solution in solutions if solution.kind.name == "logits"]
-    if _SAYS_FLOAT.search(place.frame.code):
+    if _says_float(base.message, place):
         logits = [solution for solution in logits if solution.dtype == "fp32"]
     if not logits:
         return None

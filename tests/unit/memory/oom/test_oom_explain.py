@@ -203,3 +203,30 @@ def test_host_and_library_allocations_are_exact() -> None:
     reading = explain(message, facts)
     assert (reading.outcome, reading.matches[0].name) == ("named", "fp32 logits of the evaluation set")
     assert reading.place.part == "gathered_logits"
+
+
+def test_half_a_copy_tells_the_dtype_of_a_partition() -> None:
+    facts = facts_of("llama-3-70b")
+    part = 70553706496 // 16
+    asked, allocated = format_size(segment_size(4 * part)), format_size(2 * part + 2 * 4 * part)
+    sizes = {"total": "79.15 GiB", "free": "1.00 GiB", "unallocated": "12.00 MiB", "allocated": allocated}
+    reading = read(asked, facts, **sizes)
+    assert (reading.outcome, reading.matches[0].name) == ("named", "fp32 partition of all parameters over 16 ranks")
+    assert reading.matches[0].inferred == ("16 data-parallel ranks",)
+    assert read(asked, facts, **{**sizes, "allocated": "31.00 GiB"}).outcome == "not_derivable"
+
+
+def test_private_pools_and_what_was_held_before_are_pointed_out() -> None:
+    sizes = {
+        "total": "80.00 GiB",
+        "free": "1.00 GiB",
+        "allocated": "70.00 GiB",
+        "unallocated": "1.00 GiB",
+        "private_pools": "9.00 GiB",
+    }
+    assert "9.00 GiB lie in private pools" in read("3.00 GiB", {}, **sizes).remarks[0]
+    assert read("3.00 GiB", {}, **{**sizes, "private_pools": "46.00 MiB"}).remarks == ()
+    (message,) = read_messages(
+        "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization (0.95, 45.01 GiB)"
+    )
+    assert "15.94 GiB" in explain(message, {}).remarks[0]
