@@ -56,6 +56,7 @@ _NO_SIZE = {
     "cublas": "a library's handle or workspace is allocated outside PyTorch's allocator: the device was full already",
     "bitsandbytes": "bitsandbytes allocates outside PyTorch's allocator: the device was full already",
     "cuda-error": "allocated outside the caching allocator (context, kernel, library): the device was full already",
+    "nvml-assert": "memory ran out, and the driver's library (NVML) could not tell who holds it (Jetson, WSL, containers)",
     "triton-cuda": "a kernel was loaded outside the caching allocator: the device was full already",
     "ray-memory-monitor": "Ray kills what it thinks will exhaust the host; the device is not involved",
     "ray-workers-killed": "Ray kills what it thinks will exhaust the host; the device is not involved",

@@ -81,8 +81,8 @@ FORMS = (
     ),
     Form(
         # vllm/v1/worker/gpu_model_runner.py, _dummy_sampler_run
-        "vllm-sampler", "vLLM's sampler warm-up", "device", "warming up sampler",
-        r"CUDA out of memory occurred when warming up (?:the )?sampler with (?P<d_requests>\d+) dummy requests",
+        "vllm-sampler", "vLLM's sampler warm-up", "device", "when warming up",
+        r"CUDA out of memory occurred when warming up (?:sampler|pooler(?: \([^)]*\))?) with (?P<d_requests>\d+) dummy requests",
     ),
     Form(
         # csrc/cumem_allocator.cpp of vLLM, CUDA_CHECK
@@ -112,6 +112,20 @@ FORMS = (
     Form(
         "triton-shared-memory", "shared memory of a kernel", "none", "out of resource",
         r"out of resource: (?P<d_resource>shared memory|threads|registers|tensor memory), Required: (?P<d_required>\d+), Hardware limit: (?P<d_limit>\d+)",
+    ),
+    Form(
+        # reportProcessMemoryInfo in c10/cuda/CUDACachingAllocator.cpp: fails while the message about exhausted memory is written
+        "nvml-assert", "CUDA", "device", "internal assert failed",
+        r"(?:NVML_SUCCESS == \S.{0,80}?|handle_\d) INTERNAL ASSERT FAILED",
+    ),
+    Form(
+        # aten/src/ATen/mps/MPSAllocator.mm: larger than one Metal buffer may be
+        "mps-buffer", "MPS", "device", "invalid buffer size", rf"Invalid buffer size: (?P<asked>{SIZE})", "unknown",
+    ),
+    Form(
+        # ggml/src/ggml-cuda/ggml-cuda.cu, ggml_backend_cuda_buffer_type_alloc_buffer
+        "ggml", "CUDA, through ggml (llama.cpp, ollama)", "device", "cudamalloc failed",
+        rf"allocating (?P<asked>{SIZE}) on device (?P<device>\d+): cudaMalloc failed: out of memory",
     ),
     Form("triton-cuda", "CUDA, through Triton", "device", "triton error", r"Triton Error \[CUDA\]: out of memory"),
     Form(

@@ -111,5 +111,9 @@ FORMATS = {
         "where the task (actor ID: cd, name=f, pid=7, memory used=1.00GB) was running was {free} / {total} ({share}), which exceeds the "
         "memory usage threshold of 0.95. Ray killed this worker (ID: ef) because it was the most recently scheduled task"
     ),
+    "nvml-assert": 'RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":{line}, please report a bug to PyTorch.',
+    "nvml-handle": 'RuntimeError: handle_0 INTERNAL ASSERT FAILED at "../c10/cuda/driver_api.cpp":{line}, please report a bug to PyTorch.',
+    "mps-buffer": "RuntimeError: Invalid buffer size: {asked}",
+    "ggml": "ggml_backend_cuda_buffer_type_alloc_buffer: allocating {asked} on device {device}: cudaMalloc failed: out of memory",
     "killed": "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: exitcode  : -9 (pid: 3)",
 }  # fmt: skip
