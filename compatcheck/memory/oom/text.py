@@ -42,7 +42,7 @@ _DECORATION = re.compile(
     re.VERBOSE,
 )
 _WORDS = re.compile(
-    r"memory|MEMORY|alloc|ALLOC|OOM|KILL|[Ee]xit|return code|died|1EB|resource|worker|Worker|mmap|CUDA|Kill"
+    r"memory|MEMORY|alloc|ALLOC|OOM|KILL|[Ee]xit|return code|died|1EB|resource|worker|Worker|mmap|CUDA|Kill|buffer|ASSERT"
 )
 """One of these stands on some line of every message, wherever it was broken."""
 _BEFORE, _AFTER = 800, 60
