@@ -179,7 +179,12 @@ def _add_settings(subject: Subject, mentions: Mentions, path: str) -> dict[str, 
     """Return the facts of the run, with what the log writes of them where no input tells."""
     from compatcheck.core.facts import Fact  # noqa: PLC0415 (beside its use)
 
-    facts = dict(next(iter(subject.roles.values())))
+    facts: dict[str, Fact] = {}
+    for (
+        role
+    ) in subject.roles.values():  # what only another role states, such as the rollout's limits, holds for the run
+        for name, fact in role.items():
+            facts.setdefault(name, fact)
     for name, value in mentions.settings.items():
         facts.setdefault(name, Fact(name, value, "declared", (Source(path),), "as the log writes it"))
     return facts

@@ -25,9 +25,15 @@ class Amount(NamedTuple):
 class Dimensions:
     """Numbers by name; a name that is not known gives None."""
 
-    def __init__(self, facts: Mapping[str, Fact]) -> None:
-        """Take the facts of one role."""
+    def __init__(self, facts: Mapping[str, Fact], *, serving: bool | None = None) -> None:
+        """Take the facts of a run.
+
+        Args:
+            facts: by name.
+            serving: whether it happened inside a serving engine, which shards as the rollout does; None when nothing tells.
+        """
         self.facts = facts
+        self.serving = serving
 
     def number(self, name: str) -> int | None:
         """Return a positive whole number, None when it is unknown or zero."""
@@ -85,7 +91,8 @@ class Dimensions:
 
     def tensor_parallel(self) -> list[int]:
         """Return the numbers of ranks a tensor may be split over, 1 first."""
-        ranks = {self.number("training.tensor_parallel"), self.number("rollout.tensor_parallel")}
+        names = ("training", "rollout") if self.serving is None else ("rollout",) if self.serving else ("training",)
+        ranks = {self.number(f"{name}.tensor_parallel") for name in names}
         return [1, *sorted(count for count in ranks if count is not None and count > 1)]
 
     @property

@@ -94,7 +94,14 @@ def explain(message: Message, facts: Mapping[str, Fact]) -> Reading:
         detail = dict(message.details)
         words = f"an array of the host with shape {detail['shape']} of {detail['dtype']}, as the message says itself"
         return base._replace(reason=words)
-    return _find(base, message.asked, Dimensions(facts))
+    return _find(base, message.asked, Dimensions(facts, serving=_in_engine(message)))
+
+
+def _in_engine(message: Message) -> bool | None:
+    """Tell from the traceback whether a serving engine asked; None without one."""
+    if not message.frames:
+        return None
+    return any(re.search(r"(?:vllm|sglang|lmdeploy)/", frame.file) for frame in message.frames)
 
 
 def _find(base: Reading, asked: Printed, run: Dimensions) -> Reading:
@@ -139,7 +146,7 @@ def _enumerate(
     run: Dimensions, message: Message, place: Place | None
 ) -> tuple[list[tuple[Tensor, Match]], list[tuple[Tensor, Match]]]:
     files = " ".join(frame.file for frame in message.frames)
-    serving = "vllm/" in files or "sglang/" in files or run.text("rollout.engine") in {"vllm", "sglang"}
+    serving = run.text("rollout.engine") in {"vllm", "sglang"} if run.serving is None else run.serving
     deepspeed = "deepspeed/" in files or run.number("training.zero_stage") is not None
     solve_ranks = bool(count_halves(message)) if place is None else place.part in _BUFFER_PARTS
     tensors = [
@@ -238,9 +245,8 @@ def _infer(base: Reading, asked: Printed, run: Dimensions, inferred: list[tuple[
             found = [match for match in found if match.dtype == "fp32"] or found
         if chance <= CHANCE:
             return _judge(base._replace(chance=chance), found, chance)
-    serving = any("vllm/" in frame.file or "sglang/" in frame.file for frame in message.frames)
     parts = None if place is None else {place.part}
-    solutions = list(solve(run, asked, message.rounding, serving=serving, parts=parts))
+    solutions = list(solve(run, asked, message.rounding, serving=bool(run.serving), parts=parts))
     if not solutions:
         return None
     base = base._replace(tried=base.tried + len(solutions))
@@ -271,7 +277,7 @@ def _from_place(
     reason = f"the traceback says logits; {asked.text} then tells the tokens"
     if len(matches) == 1:
         return base._replace(outcome="named", reason=reason)
-    return base._replace(outcome="tied", reason=f"{reason}, but not the dtype")
+    return base._replace(outcome="tied", reason=f"{reason}, but not which of {len(matches)}")
 
 
 def _missing(run: Dimensions, place: Place | None) -> tuple[str, ...]:

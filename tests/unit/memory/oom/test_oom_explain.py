@@ -230,3 +230,11 @@ def test_private_pools_and_what_was_held_before_are_pointed_out() -> None:
         "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization (0.95, 45.01 GiB)"
     )
     assert "15.94 GiB" in explain(message, {}).remarks[0]
+
+
+def test_a_shard_is_one_of_the_program_that_asked() -> None:
+    facts = facts_of("qwen2.5-7b", rollout__tensor_parallel=2, training__tensor_parallel=4)
+    assert Dimensions(facts).tensor_parallel() == [1, 2, 4]
+    assert Dimensions(facts, serving=True).tensor_parallel() == [1, 2]
+    assert Dimensions(facts, serving=False).tensor_parallel() == [1, 4]
+    assert read("9.28 GiB", facts_of("qwen2.5-7b", rollout__tensor_parallel=2), FLOAT).outcome == "named"
