@@ -99,7 +99,7 @@ FORMATS = {
         "GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
     ),
     "vllm-sampler": "RuntimeError: CUDA out of memory occurred when warming up sampler with {requests} dummy requests. Please try lowering `max_num_seqs`",
-    "vllm-cumem": "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:{line}",
+    "vllm-cumem": "CUDA Error: out of memory at /build/csrc/cumem_allocator.cpp:{line}",
     "nccl": "node:1:2 [3] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'",
     "nccl-calloc": "node:1:2 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc {asked}",
     "bitsandbytes": "Error out of memory at line {line} in file /src/csrc/pythonInterface.c",
