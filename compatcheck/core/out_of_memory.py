@@ -56,7 +56,7 @@ class Message(NamedTuple):
     allocated: Printed | None = None
     reserved: Printed | None = None
     unallocated: Printed | None = None
-    """Reserved and not allocated; printed since torch 2.1, before that the difference of two printed numbers."""
+    """Reserved and not allocated; printed since torch 2.1, and until 1.3 as "cached"; else the difference of two numbers."""
     private_pools: Printed | None = None
     allowed: Printed | None = None
     """Limit set by ``set_per_process_memory_fraction``."""

@@ -26,7 +26,9 @@ MARGIN = 0.02
 """Share of the card that must be free beyond the request before the driver is blamed: it cannot hand out the last of it."""
 _HALVES = 12
 SHARE = 0.05
-"""Share of the card from which unused memory of the allocator counts as fragmentation, and foreign memory as a cause."""
+"""Share of the card from which foreign memory counts as a cause."""
+FRAGMENTED = 0.10
+"""Share of the card from which unused memory of the allocator counts as fragmentation; less is left over in any run."""
 
 
 def weigh(message: Message) -> Budget | None:
@@ -100,7 +102,7 @@ def _inside(message: Message, asked: Printed, total: Printed, free: Printed, hel
     if message.allowed is not None:
         out.insert(1, "a memory limit of this process")
     foreign, unused = _foreign(total, free, held), _unused(message)
-    worth = unused is not None and unused.low_bytes >= SHARE * _middle(total)
+    worth = unused is not None and unused.low_bytes >= FRAGMENTED * _middle(total)
     if unused is not None and worth and unused.low_bytes + free.low_bytes >= asked.high_bytes:
         reason = (
             f"{unused.text} is reserved and unused, {free.text} free: together {asked.text} and more, but in pieces"
@@ -113,7 +115,8 @@ def _inside(message: Message, asked: Printed, total: Printed, free: Printed, hel
         reason = f"free and unused memory together are {format_bytes(short)} short of {asked.text}"
     else:
         allocated = "a part" if message.allocated is None else message.allocated.text
-        reason = f"PyTorch has allocated {allocated} of {total.text}; little of what it keeps is unused"
+        left = "nothing" if unused is None else unused.text
+        reason = f"PyTorch has allocated {allocated} of {total.text}; the {left} it keeps unused is under {FRAGMENTED:.0%} of it"
     return Budget("need", reason, (*out, "fragmentation"), foreign)
 
 

@@ -128,8 +128,11 @@ def _torch_message(match: re.Match[str], tail: str, found: _Found) -> Message:
     if head is not None:
         message = message._replace(total=_size(head, "total"), free=_size(head, "free"))
     if old is not None:
-        reserved, allowed = _size(old, "reserved"), _size(old, "allowed")
-        return message._replace(allocated=_size(old, "allocated"), reserved=reserved, allowed=allowed)
+        message = message._replace(allocated=_size(old, "allocated"), allowed=_size(old, "allowed"))
+        kept = _size(old, "reserved")
+        if old.group("word").lower() == "cached":  # amount_cached - amount_allocated, until 1.3
+            return message._replace(unallocated=kept)
+        return message._replace(reserved=kept)
     if new is None:
         return message
     clauses, _, _ = tail.partition("Traceback (most")

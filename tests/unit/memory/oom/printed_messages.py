@@ -30,11 +30,12 @@ def print_message(era: str, sizes: dict[str, Any], device: int = 0, allocator: s
         active = f"{sizes['allocated']} current active; " if era == "npu" else ""
         allowed = f"{sizes['allowed']} allowed; " if "allowed" in sizes else ""
         kept = "cached" if era == "1.3" else "reserved in total by PyTorch"
-        if "reserved" not in sizes:
+        last = sizes.get("unallocated" if era == "1.3" else "reserved")
+        if last is None:
             return f"{head} ({unit} {device}; {sizes['total']} total capacity; {sizes['allocated']} already allocated;"
         text = (
             f"{head} ({unit} {device}; {sizes['total']} total capacity; {sizes['allocated']} already allocated; {active}"
-            f"{sizes['free']} free; {allowed}{sizes['reserved']} {kept})"
+            f"{sizes['free']} free; {allowed}{last} {kept})"
         )
         return text + (_OLD_HINT if era in {"1.11", "npu"} else "")
     index = "\x00" if era == "2.3" else str(device)

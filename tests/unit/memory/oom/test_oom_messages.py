@@ -40,7 +40,7 @@ def only(log: str):
 def check(message, era: str, sizes: dict) -> None:
     new = era in {"2.1", "2.2", "2.3", "2.10", "2.13"}
     names = ["asked", "total", "free", "allocated", "allowed"]
-    names += ["unallocated", "process", "private_pools"] if new else ["reserved"]
+    names += ["unallocated", "process", "private_pools"] if new else ["unallocated" if era == "1.3" else "reserved"]
     for name in names:
         value = getattr(message, name)
         assert (None if value is None else value.text) == sizes.get(name), name
