@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from compatcheck.core.out_of_memory import Explained, Match, Message, OutOfMemoryReport, Printed, Reading
 
 SCHEMA_VERSION = "1"
-_WIDTH = 100
+_WIDTH = 80
 _INDENT = 14
 _CAUSES = {
     "need": "the run needs more than the device has",
