@@ -158,8 +158,6 @@ class Run(NamedTuple):
     compiled: bool
     expandable: bool
     """The allocator uses expandable segments."""
-    framework: str
-    """The program that trains; empty when not known."""
     sequence_parallel: bool
     """Tensor-parallel ranks split norms and residual stream along the sequence, as Megatron and torchtitan do."""
     outputs_kept: bool
@@ -346,7 +344,6 @@ def read_run(
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
         expandable=source.flag("allocator.expandable_segments", default=False),
-        framework=str(source.get("training.framework") or ""),
         sequence_parallel=source.get("training.framework") in {"megatron", "torchtitan", "nemo-rl"},
         outputs_kept=source.flag("run.outputs_kept", False),
         use_cache=source.flag("model.use_cache", False),
