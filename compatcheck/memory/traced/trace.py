@@ -311,7 +311,8 @@ def _judge(
     It fits when nothing is in want with the largest CUDA context, does not when something is with the smallest, and is marginal
     in between, or when the cache has to be emptied.
     """
-    verdict = judge(phases, limit)
+    # Reserved memory stays from phase to phase: the first of those that judge finds equal is the one that needs most.
+    verdict = judge(tuple(sorted(phases, key=lambda phase: -phase.need.expected)), limit)
     if limit is None:
         return verdict
     outside = total(part.size for part in phases[-1].components if part.kind in {"context", "other"})
