@@ -3,7 +3,7 @@
     python benchmarks/launch_scripts.py DIRECTORY [--arguments 2 4 8] [--show 20]
 
 DIRECTORY has one directory per framework with its public scripts, fetched and not committed. Every script is run by bash in a
-root directory of its own that holds bash and nine plain text tools, as a user without rights, without a network, without an
+root directory of its own that holds bash and a few plain tools, as a user without rights, without a network, without an
 environment, for six seconds at most: every other command is recorded with its words and its environment instead of being run
 (needs Linux, root for ``chroot`` and ``unshare``). Then every recorded command is looked for among those compatcheck reads:
 a word is *equal*, or *unresolved* (compatcheck says that it does not know it), or *wrong*. A Markdown table goes to standard
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.command import Command, Word
 
-TOOLS = ("bash", "basename", "cat", "cut", "dirname", "expr", "head", "seq", "tail", "tee", "tr", "wc")
+TOOLS = ("bash", "basename", "cat", "cut", "dirname", "expr", "head", "mkdir", "seq", "tail", "tee", "tr", "wc")
 PRELUDE = r"""
 command_not_found_handle() {
   local out=/recorded/$EPOCHREALTIME.$BASHPID
@@ -46,6 +46,7 @@ popd() { command_not_found_handle popd "$@"; }
 source() { :; }
 .() { :; }
 ulimit() { :; }
+trap wait EXIT
 exec() { if [ $# -gt 0 ]; then command_not_found_handle "$@"; builtin exit 0; fi; }
 """
 """Read by bash before the script; the recorder is what bash calls for a program it does not find."""
@@ -89,7 +90,7 @@ class Sandbox:
             (self.root / name).chmod(0o1777)
         (self.root / "script").write_bytes(text)
         chroot = shutil.which("chroot") or "/usr/sbin/chroot"
-        command = ["unshare", "-n", "-m", "--propagation", "private", "env", "-i", chroot, "--userspec=65534:65534"]
+        command = ["unshare", "-n", "-m", "-p", "-f", "--kill-child", "--propagation", "private", "env", "-i", chroot, "--userspec=65534:65534"]
         command += [str(self.root), "/bin/bash", "-c", START, "bash", *arguments]
         try:
             subprocess.run(
@@ -192,22 +193,30 @@ def _comparable(command: Command) -> bool:
 
 
 def _find(one: Recorded, left: list[Command | None], counts: Counter[str], differences: list[str]) -> None:
+    """Look a recorded command up: the one with most words known among those that agree, else the nearest."""
+    best: tuple[int, int, Command, list[tuple[Word, str | None]]] | None = None
     nearest: tuple[int, int, Command] | None = None
     for n, command in enumerate(left):
         if command is None:
             continue
         pairs = align(command.words, one.words)
         if pairs is not None:
-            left[n] = None
-            counts["equal"] += sum(found is not None for _, found in pairs)
-            counts["unresolved"] += sum(found is None for _, found in pairs)
-            _compare_environment(command, one, counts, differences)
-            return
-        if command.words and command.words[0].text == one.words[0]:
+            known = sum(found is not None for _, found in pairs)
+            if best is None or known > best[0]:
+                best = (known, n, command, pairs)
+        elif command.words and command.words[0].text == one.words[0] and command.certain:
             shared = len({word.text for word in command.words} & set(one.words))
             if nearest is None or shared > nearest[0]:
                 nearest = (shared, n, command)
-    if nearest is None:
+    if best is not None:
+        known, n, command, pairs = best
+        if command.certain:
+            left[n] = None  # in a loop of unknown length one command stands for all rounds
+        counts["equal"] += known
+        counts["unresolved"] += len(pairs) - known
+        _compare_environment(command, one, counts, differences)
+        return
+    if nearest is None or nearest[0] < len(one.words) / 2:
         counts["missing"] += 1
         differences.append(f"missing: {' '.join(one.words)[:200]}")
         return
@@ -230,13 +239,21 @@ def _compare_environment(command: Command, one: Recorded, counts: Counter[str], 
             counts["environment equal"] += 1
         else:
             counts["environment wrong"] += 1
-            differences.append(f"environment: line {word.source.line}: {name}={word.text!r}, bash: {one.environment.get(name)!r}")
+            differences.append(
+                f"environment: line {word.source.line}: {name}={word.text!r}, bash: {one.environment.get(name)!r}"
+            )
 
 
 def _compare_files(script: Script, files: dict[str, str], counts: Counter[str], differences: list[str]) -> None:
     for name, word in script.files.items():
         if name in files:
-            kind = "files unresolved" if word.text is None else "files equal" if word.text == files[name] else "files wrong"
+            kind = (
+                "files unresolved"
+                if word.text is None
+                else "files equal"
+                if word.text == files[name]
+                else "files wrong"
+            )
             counts[kind] += 1
             if kind == "files wrong":
                 differences.append(f"file {name}: {word.text!r}, bash: {files[name]!r}")
