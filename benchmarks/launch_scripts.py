@@ -34,10 +34,10 @@ TOOLS = ("bash", "basename", "cat", "cut", "dirname", "expr", "head", "mkdir", "
 PRELUDE = r"""
 command_not_found_handle() {
   local out=/recorded/$EPOCHREALTIME.$BASHPID
-  printf '%s\0' "$@" > $out
-  local -; set +x
+  local -; set +xu
   local name
   for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name}"; done > $out.environment
+  printf '%s\0' "$@" > $out
   return 0
 }
 cd() { command_not_found_handle cd "$@"; }
