@@ -32,7 +32,9 @@ def _expand(word: str, kind: type[Lexer], depth: int) -> list[str]:
             found = _alternatives(word, lexer, i)
             if found is not None and depth < _MAX_DEPTH:
                 parts, end = found
-                inner = [one for part in parts for one in ([part] if len(parts) == 1 else _expand(part, kind, depth + 1))]
+                inner = [
+                    one for part in parts for one in ([part] if len(parts) == 1 else _expand(part, kind, depth + 1))
+                ]
                 rests = _expand(word[end:], kind, depth + 1)
                 if len(inner) * len(rests) > MAX_WORDS:
                     raise LimitError(f"braces stand for more than {MAX_WORDS} words")

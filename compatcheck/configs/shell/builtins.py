@@ -27,16 +27,38 @@ if TYPE_CHECKING:
     from compatcheck.configs.shell.evaluate import Evaluator
     from compatcheck.configs.shell.words import Raw
 
-TRUSTED = frozenset(
-    {"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"}
-)
+TRUSTED = frozenset({"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"})
 """Commands whose failure is an accident rather than an answer: after ``cd x && …`` the script is read as if it went on."""
 
 _ACTIVATION = re.compile(r"(^|/)(activate|conda\.sh|\.?bashrc|\.bash_profile|\.?profile|setvars\.sh|modules?\.sh)$")
 _QUIET = (
-    ": alias bg bind caller complete compgen compopt disown enable fg hash help history jobs logout suspend times trap true "
-    "type ulimit umask unalias wait shopt"
-).split()
+    ":",
+    "alias",
+    "bg",
+    "bind",
+    "caller",
+    "complete",
+    "compgen",
+    "compopt",
+    "disown",
+    "enable",
+    "fg",
+    "hash",
+    "help",
+    "history",
+    "jobs",
+    "logout",
+    "suspend",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "ulimit",
+    "umask",
+    "unalias",
+    "wait",
+    "shopt",
+)
 
 
 def _succeed(_evaluator: Evaluator, _arguments: list[Value], _line: int) -> Flow:
@@ -91,9 +113,9 @@ def _shift(evaluator: Evaluator, arguments: list[Value], line: int) -> Flow:
     return _finish(evaluator, status=False)
 
 
-def _finish(evaluator: Evaluator, status: bool | None, flow: Flow = Flow.NEXT) -> Flow:
+def _finish(evaluator: Evaluator, status: bool | None) -> Flow:  # noqa: FBT001 (three values)
     evaluator.state.status = status
-    return flow
+    return Flow.NEXT
 
 
 def _number(evaluator: Evaluator, arguments: list[Value], line: int, default: int) -> int | None:
@@ -169,7 +191,9 @@ def _source(evaluator: Evaluator, arguments: list[Value], line: int) -> Flow:
     path = show(arguments[0]) if arguments else ""
     if not _ACTIVATION.search(path):
         evaluator.state.foreign = path
-    evaluator.skip(line, f"sources {path}, which is not read: variables that it sets are not known", "give their values")
+    evaluator.skip(
+        line, f"sources {path}, which is not read: variables that it sets are not known", "give their values"
+    )
     return _finish(evaluator, status=True)
 
 
@@ -221,7 +245,10 @@ def _pwd(evaluator: Evaluator, _arguments: list[Value], line: int) -> Flow:
 
 def _read(evaluator: Evaluator, arguments: list[Value], line: int) -> Flow:
     """``read``: known where its input is a here-string, a here-document or known output."""
-    delimiter, array, names, raw = "\n", None, [], False
+    delimiter: str | None = "\n"
+    array: str | None = None
+    names: list[str | None] = []
+    raw = False
     rest = [text_of(value) for value in arguments]
     while rest:
         word = rest.pop(0)
@@ -275,7 +302,10 @@ def _split(text: str, separators: str) -> list[str]:
     if spaces:
         text = re.sub(rf"^[{spaces}]+|[{spaces}]+$", "", text)
     pattern = "|".join(
-        [*([rf"[{spaces}]*[{others}][{spaces}]*" if spaces else f"[{others}]"] if others else []), *([f"[{spaces}]+"] if spaces else [])]
+        [
+            *([rf"[{spaces}]*[{others}][{spaces}]*" if spaces else f"[{others}]"] if others else []),
+            *([f"[{spaces}]+"] if spaces else []),
+        ]
     )
     parts = re.split(pattern, text) if text else []
     return parts[:-1] if parts and not parts[-1] else parts
@@ -288,9 +318,7 @@ def _assign_parts(text: str, separators: str, count: int) -> list[str]:
     text = text.strip(spaces) if spaces else text
     parts: list[str] = []
     while len(parts) < count - 1:
-        match = separators and re.match(
-            rf"([^{re.escape(separators)}]*)([{re.escape(spaces + others)}]?)", text
-        )
+        match = separators and re.match(rf"([^{re.escape(separators)}]*)([{re.escape(spaces + others)}]?)", text)
         if not match:
             break
         parts.append(match[1])
@@ -346,10 +374,10 @@ def _getopts(evaluator: Evaluator, arguments: list[Value], line: int) -> Flow:
         assign(name, None, from_text("?", line), line)
         return _finish(evaluator, status=False)
     letter = word[offset]
-    place = options.find(letter) if letter != ":" else -1
+    known = options.find(letter) if letter != ":" else -1
     value: Value | None = None
     offset += 1
-    if place >= 0 and options[place + 1 : place + 2] == ":":
+    if known >= 0 and options[known + 1 : known + 2] == ":":
         if offset < len(word):
             value = from_text(word[offset:], line)
         elif index < len(words):
@@ -360,7 +388,7 @@ def _getopts(evaluator: Evaluator, arguments: list[Value], line: int) -> Flow:
         index, offset = index + 1, 1
     elif offset >= len(word):
         index, offset = index + 1, 1
-    if place < 0:
+    if known < 0:
         value, letter = from_text(letter, line) if options.startswith(":") else None, "?"
     assign(name, None, from_text(letter, line), line)
     assign("OPTIND", None, from_text(str(index), line), line)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from compatcheck.configs.shell.expand import Expander
 
-_FILES = frozenset("-a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -R -o".split())
+_FILES = frozenset(f"-{letter}" for letter in "abcdefghkprstuwxGLNOSRo")
 _TEXTS = {"=", "==", "!=", "<", ">"}
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b,
@@ -38,17 +38,17 @@ _MAX_REGEX = 500
 _MAX_DEPTH = 30
 
 
-def negate(answer: bool | None) -> bool | None:
+def negate(answer: bool | None) -> bool | None:  # noqa: FBT001 (three values)
     """Return the opposite."""
     return None if answer is None else not answer
 
 
-def both(one: bool | None, two: bool | None) -> bool | None:
+def both(one: bool | None, two: bool | None) -> bool | None:  # noqa: FBT001
     """Return whether both hold."""
     return False if one is False or two is False else None if one is None or two is None else True
 
 
-def either(one: bool | None, two: bool | None) -> bool | None:
+def either(one: bool | None, two: bool | None) -> bool | None:  # noqa: FBT001
     """Return whether one of two holds."""
     return negate(both(negate(one), negate(two)))
 
@@ -156,7 +156,12 @@ class Conditions:
         if first == "(" and left > 2:
             answer, i = self._or(words, i + 1, line, depth + 1)
             return (answer, i + 1) if i < len(words) and text_of(words[i]) == ")" else (None, i)
-        if first is not None and left > 1 and (first in {"-z", "-n", "-v"} or first in _FILES) and second not in {"-a", "-o"}:
+        if (
+            first is not None
+            and left > 1
+            and (first in {"-z", "-n", "-v"} or first in _FILES)
+            and second not in {"-a", "-o"}
+        ):
             return self.unary(first, words[i + 1], line), i + 2
         return negate(self.is_empty(words[i])), i + 1
 
@@ -185,19 +190,19 @@ class Conditions:
     def _term(self, tokens: list[str], i: int, line: int, depth: int) -> tuple[bool | None, int]:
         if i >= len(tokens) or depth > _MAX_DEPTH:
             return None, i + 1
-        token, following = tokens[i], tokens[i + 1] if i + 1 < len(tokens) else ""
-        if token == "!":
+        word, following = tokens[i], tokens[i + 1] if i + 1 < len(tokens) else ""
+        if word == "!":
             answer, i = self._term(tokens, i + 1, line, depth + 1)
             return negate(answer), i
-        if token == "(":
+        if word == "(":
             answer, i = self._disjunction(tokens, i + 1, line, depth + 1)
             return answer, i + 1
         if following in _BINARY or following == "=~":
             right = tokens[i + 2] if i + 2 < len(tokens) else ""
-            return self._binary(token, following, right, line), i + 3
-        if (token in {"-z", "-n", "-v"} or token in _FILES) and following not in {"", "&&", "||", ")"}:
-            return self.unary(token, self.expander.one(following, line), line), i + 2
-        return negate(self.is_empty(self.expander.one(token, line))), i + 1
+            return self._binary(word, following, right, line), i + 3
+        if (word in {"-z", "-n", "-v"} or word in _FILES) and following not in {"", "&&", "||", ")"}:
+            return self.unary(word, self.expander.one(following, line), line), i + 2
+        return negate(self.is_empty(self.expander.one(word, line))), i + 1
 
     def _binary(self, left: str, operator: str, right: str, line: int) -> bool | None:
         value = self.expander.one(left, line)
@@ -230,8 +235,12 @@ class Conditions:
         self.expander.assumed.extend((*assumptions_of(value), *assumes))
         return number
 
-    def _search(self, text: str | None, parts: list[tuple[str, bool]], names: tuple[str, ...], line: int) -> bool | None:
-        source = "".join(re.escape(part) if quoted else _CLASS.sub(lambda m: _CLASSES[m[1]], part) for part, quoted in parts)
+    def _search(
+        self, text: str | None, parts: list[tuple[str, bool]], names: tuple[str, ...], line: int
+    ) -> bool | None:
+        source = "".join(
+            re.escape(part) if quoted else _CLASS.sub(lambda m: _CLASSES[m[1]], part) for part, quoted in parts
+        )
         match: re.Match[str] | None = None
         known = text is not None and not names and len(source) + len(text) < _MAX_REGEX and source.count("(") < 9
         if known and not re.search(r"\[:|\\[^.\[\](){}*+?^$|/-]|[*+?}][*+?{]|\)[*+{]", source):
@@ -300,5 +309,3 @@ def _token_end(raw: str, i: int, lexer: Lexer, *, pattern: bool) -> int:
         else:
             i += 1
     return min(max(i, start + 1), len(raw))
-
-

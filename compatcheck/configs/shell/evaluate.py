@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.configs.shell.builtins import BUILTINS, TRUSTED, assign_words
 from compatcheck.configs.shell.conditions import Conditions
 from compatcheck.configs.shell.expand import Expander, compact
-from compatcheck.configs.shell.flow import Flow
 from compatcheck.configs.shell.filters import FILTERS, run_filter
+from compatcheck.configs.shell.flow import Flow
 from compatcheck.configs.shell.grammar import Unit
 from compatcheck.configs.shell.lexical import ASSIGNMENT, Lexer, UnclosedError
 from compatcheck.configs.shell.limits import MAX_CALLS, MAX_COMMANDS, MAX_ITERATIONS, MAX_STEPS, MAX_WORDS, LimitError
@@ -63,7 +63,9 @@ _SHOWN = 120
 class Evaluator:
     """Read one script."""
 
-    def __init__(self, path: str, variables: Mapping[str, str], arguments: Iterable[str] | None, *, slurm: bool) -> None:
+    def __init__(
+        self, path: str, variables: Mapping[str, str], arguments: Iterable[str] | None, *, slurm: bool
+    ) -> None:
         """Start in the environment and with the arguments that are given."""
         self.path = path
         self.state = State(
@@ -204,7 +206,12 @@ class Evaluator:
         return self.decide(status, mark, lambda: self.statement(unit, right), leave, condition)
 
     def decide(
-        self, status: bool | None, mark: int, yes: Callable[[], Flow], no: Callable[[], Flow], condition: tuple[str, str]
+        self,
+        status: bool | None,  # noqa: FBT001 (three values)
+        mark: int,
+        yes: Callable[[], Flow],
+        no: Callable[[], Flow],
+        condition: tuple[str, str],
     ) -> Flow:
         """Go the way a condition leads, or both where it is not known.
 
@@ -461,7 +468,10 @@ class Evaluator:
     def _widen(self, read: Callable[[], Flow], condition: str, keep: str = "") -> Flow:
         """Read a loop's body once for any of its rounds: what a round changes is unknown before it and after."""
         for _ in range(_TRIALS):
-            trial, counts = self.state.copy(), (len(self.commands), len(self.queries), len(self.jumps), len(self.doubts))
+            trial, counts = (
+                self.state.copy(),
+                (len(self.commands), len(self.queries), len(self.jumps), len(self.doubts)),
+            )
             before, muted, self._muted = self.state, self._muted, True
             self.state = trial
             flow = self._round(read, counts[2])
@@ -471,7 +481,9 @@ class Evaluator:
             self.state, self._muted = before, muted
             del self.commands[counts[0] :], self.queries[counts[1] :], self.jumps[counts[2] :], self.doubts[counts[3] :]
             changed = [
-                name for name, variable in after.variables.items() if before.variables.get(name) != variable and name != keep
+                name
+                for name, variable in after.variables.items()
+                if before.variables.get(name) != variable and name != keep
             ]
             if before.arguments != after.arguments:
                 changed.append("@")
@@ -520,7 +532,7 @@ class Evaluator:
             branches.append((f"case {shown} in something else", self._nothing))
         if len(branches) > 1:
             return self.fork(branches)
-        return self.decide(True, mark, branches[0][1], lambda: Flow.NEXT, (branches[0][0], f"not ({branches[0][0]})"))  # noqa: FBT003
+        return self.decide(True, mark, branches[0][1], lambda: Flow.NEXT, (branches[0][0], f"not ({branches[0][0]})"))
 
     def _nothing(self) -> Flow:
         self.state.status = True
@@ -605,7 +617,7 @@ class Evaluator:
                 self.assign(word)
             return Flow.NEXT
         extra: dict[str, Variable] = {}
-        hidden = {}
+        hidden: dict[str, Variable | None] = {}
         for word in assignments:
             name = (ASSIGNMENT.match(word.text) or [""])[0].split("=")[0].split("[")[0].rstrip("+")
             hidden.setdefault(name, self.state.variables.get(name))
@@ -620,18 +632,26 @@ class Evaluator:
                 else:
                     self.state.variables[name] = variable
 
-    def _dispatch(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], raw: str, line: int, streams: Streams) -> Flow:  # noqa: PLR0913
+    def _dispatch(
+        self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], raw: str, line: int, streams: Streams
+    ) -> Flow:
         name = text_of(values[0][0])
-        if name in {"command", "builtin", "time", "-p"} and len(values) > 1 and not (text_of(values[1][0]) or "").startswith("-"):
+        if (
+            name in {"command", "builtin", "time", "-p"}
+            and len(values) > 1
+            and not (text_of(values[1][0]) or "").startswith("-")
+        ):
             return self._dispatch(values[1:], extra, raw, line, streams)
         functions = self.state.functions.get(name or "")
         if functions:
             branches: list[_Branch] = [
                 (
                     f"{name} is defined so",
-                    lambda function=function: self._call(function, values, line)  # type: ignore[misc]
-                    if function
-                    else self._record(values, extra, raw, line),
+                    lambda function=function: (
+                        self._call(function, values, line)  # type: ignore[misc]
+                        if function
+                        else self._record(values, extra, raw, line)
+                    ),
                 )
                 for function in functions
             ]
@@ -690,7 +710,9 @@ class Evaluator:
         value = self.expander.one(rest, word.line)
         key = self._key(name, subscript, word.line)
         if subscript is not None and key is None:
-            self.expander.parameters.replace_array(name, {0: unknown(f"${{{name}[@]}}", word.line, many=True)}, word.line)
+            self.expander.parameters.replace_array(
+                name, {0: unknown(f"${{{name}[@]}}", word.line, many=True)}, word.line
+            )
             return
         old = self.state.variables.get(name)
         integer = old is not None and old.integer
@@ -892,7 +914,12 @@ class Evaluator:
         text = text_of(value)
         written = raw.text if raw is not None and text is not None else show(value)
         return Word(
-            text, Source(self.path, None, line_of(value, line)), written, names_of(value), is_many(value), assumptions_of(value)
+            text,
+            Source(self.path, None, line_of(value, line)),
+            written,
+            names_of(value),
+            is_many(value),
+            assumptions_of(value),
         )
 
     def _exported(self, extra: dict[str, Variable]) -> dict[str, Word]:

@@ -57,7 +57,9 @@ _BORDER = Segment(None, quoted=True)
 class Expander:
     """Expand words in the state the script has reached."""
 
-    def __init__(self, get_state: Callable[[], State], substitute: Callable[[str, int, int], Value], *, slurm: bool) -> None:
+    def __init__(
+        self, get_state: Callable[[], State], substitute: Callable[[str, int, int], Value], *, slurm: bool
+    ) -> None:
         """Take where to look things up.
 
         Args:
@@ -149,7 +151,7 @@ class Expander:
 
     # Segments ----------------------------------------------------------------------------------------------------
 
-    def segments(
+    def segments(  # noqa: PLR0913 (what surrounds a text, by keyword)
         self,
         text: str,
         line: int,
@@ -184,7 +186,7 @@ class Expander:
                     continue
                 if not following:
                     continue  # bash drops a backslash at the end of the file
-                plain = '$`\\}' if expanded else '$`\\' if heredoc else '$`"\\'
+                plain = "$`\\}" if expanded else "$`\\" if heredoc else '$`"\\'
                 keeps = quoted and following not in plain
                 result.append(Segment(Piece("\\" + following if keeps else following, here), quoted=True))
             elif char in "$`":
@@ -196,7 +198,8 @@ class Expander:
                 # A piece ends with its line, so that every word split from it knows its own.
                 lines = text[i + 1 : end - 1].split("\n")
                 result.extend(
-                    Segment(Piece(part + "\n" * (n + 1 < len(lines)), here + n), quoted=True) for n, part in enumerate(lines)
+                    Segment(Piece(part + "\n" * (n + 1 < len(lines)), here + n), quoted=True)
+                    for n, part in enumerate(lines)
                 )
                 i = end
             elif char == '"' and not (quoted and heredoc):
@@ -270,7 +273,7 @@ class Expander:
 
     # Parameters --------------------------------------------------------------------------------------------------
 
-    def _braced(self, text: str, line: int, *, quoted: bool) -> list[Segment]:  # noqa: C901, PLR0911, PLR0912 (one branch per operator)
+    def _braced(self, text: str, line: int, *, quoted: bool) -> list[Segment]:
         inside = text[2:-1]
         if inside == "#":
             return self._mark_found(self.parameters.find("#", None, line), quoted=quoted)
@@ -309,7 +312,9 @@ class Expander:
             return Found([unknown(f"${{{name}[{subscript}]}}", line)])
         return self.parameters.find(name, key, line)
 
-    def _indirect(self, name: str, subscript: str | None, rest: str, text: str, line: int, *, quoted: bool) -> list[Segment]:  # noqa: PLR0913
+    def _indirect(
+        self, name: str, subscript: str | None, rest: str, text: str, line: int, *, quoted: bool
+    ) -> list[Segment]:
         if subscript in {"@", "*"} and not rest:
             return self._mark_found(self.parameters.keys(name, line, star=subscript == "*"), quoted=quoted)
         found = self._find(name, subscript, line)
@@ -348,7 +353,7 @@ class Expander:
 
     def _change(self, text: str, operator: str, operand: str, line: int) -> str | None:
         """Apply an operator on text; None where a pattern is unknown."""
-        replacement: str | None = ""
+        replacement = ""
         if operator[0] == "/":
             cut = self._slash(operand, start=operator == "//" and operand.startswith("/"))
             operand, replaced = operand[:cut], operand[cut + 1 :]
@@ -413,7 +418,9 @@ class Expander:
         if found.several and found.open and found.values:
             return is_empty(value)
         if not colon:
-            implicit = bool(value) and all(piece.text is None and piece.implicit for piece in value) and not found.is_set
+            implicit = (
+                bool(value) and all(piece.text is None and piece.implicit for piece in value) and not found.is_set
+            )
             return (True, tuple(absence(piece.name) for piece in value)) if implicit else (not found.values, ())
         return is_empty(value)
 
@@ -523,7 +530,9 @@ class Expander:
             return value
         if "=" in text or not ("*" in bare or "?" in bare):
             # `data.files=[a,b]` is a pattern too, and no file is named like that.
-            return from_text(text, next((piece.line for piece in value), line), (*assumptions_of(value), f"no file matches {text}"))
+            return from_text(
+                text, next((piece.line for piece in value), line), (*assumptions_of(value), f"no file matches {text}")
+            )
         return unknown(text, next((piece.line for piece in value), line), many=True)
 
 

@@ -101,7 +101,11 @@ def _tr(arguments: list[str], stdin: str | None) -> str | None:
 
 
 def _tr_set(text: str) -> str | None:
-    classes = {"[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "[:lower:]": "abcdefghijklmnopqrstuvwxyz", "[:digit:]": "0123456789"}
+    classes = {
+        "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        "[:lower:]": "abcdefghijklmnopqrstuvwxyz",
+        "[:digit:]": "0123456789",
+    }
     if text in classes:
         return classes[text]
     if "[" in text or not text.isascii():

@@ -48,7 +48,9 @@ class Parameters:
         """Look a parameter up; the subscript is ``@``, ``*``, an index or a key."""
         state = self.get_state()
         if name in {"@", "*"}:
-            several = state.arguments if state.arguments is not None else (unknown("$@", line, many=True, implicit=True),)
+            several = (
+                state.arguments if state.arguments is not None else (unknown("$@", line, many=True, implicit=True),)
+            )
             return Found(list(several), several=True, star=name == "*", name=name, is_set=True, line=line)
         if name == "#":
             if state.arguments is None:
@@ -91,7 +93,9 @@ class Parameters:
     def _element(self, name: str, variable: Variable, subscript: str | None, line: int) -> Found:
         if variable.elements is None:
             same = subscript is None or (subscript == "0" and variable.value is not None)
-            return Found([variable.value or ()] if same or subscript == "-1" else [], name=name, is_set=True, line=variable.line)
+            return Found(
+                [variable.value or ()] if same or subscript == "-1" else [], name=name, is_set=True, line=variable.line
+            )
         if variable.has_unknown_places:
             written = f"${{{name}[{subscript or 0}]}}"
             first = next(iter(variable.elements.values()), None)
@@ -149,14 +153,13 @@ class Parameters:
             raise LimitError(f"an array has more than {MAX_WORDS} elements")
         state.variables[name] = old._replace(value=None, elements=elements, line=line)
 
-
     def replace_array(self, name: str, elements: Mapping[int, Value] | Mapping[int | str, Value], line: int) -> None:
         """Set a whole array."""
         if len(elements) > MAX_WORDS:
             raise LimitError(f"an array has more than {MAX_WORDS} elements")
         state = self.get_state()
         old = state.variables.get(name) or Variable(exported="a" in state.options)
-        copied: dict[int | str, Value] = dict(elements.items())
+        copied: dict[int | str, Value] = {key: elements[key] for key in elements}  # type: ignore[index]
         state.variables[name] = old._replace(value=None, elements=copied, line=line)
 
 

@@ -86,7 +86,8 @@ def _bracket(chars: list[tuple[str, bool]], i: int) -> tuple[str, int] | None:
     i += 1
     negated = i < len(chars) and chars[i] in {("!", False), ("^", False)}
     i += negated
-    result, first = [], True
+    result: list[str] = []
+    first = True
     while i < len(chars):
         char, quoted = chars[i]
         rest = "".join(one for one, _ in chars[i : i + 12])

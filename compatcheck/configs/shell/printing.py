@@ -58,7 +58,8 @@ def format_printf(arguments: list[Value], line: int) -> Value:
     if re.search(r"\\[c'\"?]", template):
         return hidden
     parts = list(_FORMAT.finditer(template))
-    rest, result = list(arguments[1:]), []
+    rest = list(arguments[1:])
+    result: list[Piece] = []
     if any(match.group() == "%" for match in parts):
         return hidden
     takes = any(match["kind"] and match["kind"] != "%" for match in parts)

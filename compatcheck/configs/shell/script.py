@@ -114,7 +114,11 @@ def read_script(
         path,
         tuple(evaluator.commands),
         tuple(evaluator.queries),
-        {name: evaluator.word(value, None, 1) for name, value in state.files.items() if any(piece.text for piece in value)},
+        {
+            name: evaluator.word(value, None, 1)
+            for name, value in state.files.items()
+            if any(piece.text for piece in value)
+        },
         scheduler,
         {
             name: evaluator.word(one.value, None, one.line)

@@ -13,8 +13,37 @@ if TYPE_CHECKING:
     from compatcheck.configs.shell.grammar import Unit
 
 ALWAYS_SET = frozenset(
-    "BASH BASHPID BASH_SOURCE BASH_VERSION BASH_VERSINFO EPOCHSECONDS EUID FUNCNAME GROUPS HOME HOSTNAME HOSTTYPE LANG LINENO "
-    "LOGNAME MACHTYPE OLDPWD OSTYPE PATH PIPESTATUS PPID PWD RANDOM SECONDS SHELL SHLVL TERM UID USER".split()
+    {
+        "BASH",
+        "BASHPID",
+        "BASH_SOURCE",
+        "BASH_VERSION",
+        "BASH_VERSINFO",
+        "EPOCHSECONDS",
+        "EUID",
+        "FUNCNAME",
+        "GROUPS",
+        "HOME",
+        "HOSTNAME",
+        "HOSTTYPE",
+        "LANG",
+        "LINENO",
+        "LOGNAME",
+        "MACHTYPE",
+        "OLDPWD",
+        "OSTYPE",
+        "PATH",
+        "PIPESTATUS",
+        "PPID",
+        "PWD",
+        "RANDOM",
+        "SECONDS",
+        "SHELL",
+        "SHLVL",
+        "TERM",
+        "UID",
+        "USER",
+    }
 )
 """Variables that bash, the login or the last command sets: never taken as unset, never known."""
 

@@ -1,5 +1,7 @@
 """What a script does not tell stays unknown and named; what is assumed instead is said."""
 
+# ruff: noqa: E501 (a snippet is one line)
+
 from __future__ import annotations
 
 import pytest
@@ -69,7 +71,9 @@ def test_a_default_is_taken_and_its_assumption_said(word: str, text: str, assume
     assert set(found.assumes) == set(assumes)
 
 
-@pytest.mark.parametrize("word", ["${HOME:-/root}", "${HOSTNAME:-x}", "${RANDOM:-1}", "${X:?must be set}", "$0", "$RANDOM", "$$"])
+@pytest.mark.parametrize(
+    "word", ["${HOME:-/root}", "${HOSTNAME:-x}", "${RANDOM:-1}", "${X:?must be set}", "$0", "$RANDOM", "$$"]
+)
 def test_what_is_surely_set_elsewhere_never_takes_its_default(word: str) -> None:
     assert only(f"run {word}")[0].text is None
 
@@ -82,7 +86,14 @@ def test_variables_of_a_batch_job_never_take_their_default() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["$(hostname)", "$(nvidia-smi -L | wc -l)", "`date +%s`", "$(python -c 'print(1)')", "$(nproc)", "$(cat /etc/hostname)"],
+    [
+        "$(hostname)",
+        "$(nvidia-smi -L | wc -l)",
+        "`date +%s`",
+        "$(python -c 'print(1)')",
+        "$(nproc)",
+        "$(cat /etc/hostname)",
+    ],
 )
 def test_what_a_program_prints_is_unknown_and_the_program_is_a_query(value: str) -> None:
     script = read(f'X={value}; run "$X" "${{X:-d}}" $((X+1))')
@@ -135,7 +146,7 @@ def test_a_variable_set_in_one_way_is_unknown_afterwards() -> None:
 
 
 def test_a_way_that_ends_the_script_leaves_nothing_behind() -> None:
-    (command,) = runs(read('X=1; if [ ! -f model ]; then X=2; exit 1; fi; run $X; [ -d x ] || exit'))
+    (command,) = runs(read("X=1; if [ ! -f model ]; then X=2; exit 1; fi; run $X; [ -d x ] || exit"))
     assert command.certain
     assert command.words[1].text == "1"
 
@@ -149,7 +160,9 @@ def test_a_missing_argument_does_not_end_the_reading() -> None:
 
 
 def test_loops_over_unknown_arguments_leave_the_defaults() -> None:
-    script = read('A=1\nwhile [[ $# -gt 0 ]]; do case $1 in --a) A=$2; shift 2;; esac; done\nfor x in "$@"; do A=3; done\nrun $A "$@"')
+    script = read(
+        'A=1\nwhile [[ $# -gt 0 ]]; do case $1 in --a) A=$2; shift 2;; esac; done\nfor x in "$@"; do A=3; done\nrun $A "$@"'
+    )
     (command,) = runs(script)
     assert command.words[1].text == "1"
     assert (command.words[2].text, command.words[2].many, command.words[2].unresolved) == (None, True, ("$@",))
@@ -177,7 +190,11 @@ def test_a_waiting_loop_does_not_make_the_rest_uncertain() -> None:
 
 
 def test_a_loop_left_by_an_unknown_condition() -> None:
-    commands = runs(read("for i in 1 2; do if [ -f $i ]; then break; fi; run $i; done; run end; while true; do run x; [ -f y ] && break; done; run last"))
+    commands = runs(
+        read(
+            "for i in 1 2; do if [ -f $i ]; then break; fi; run $i; done; run end; while true; do run x; [ -f y ] && break; done; run last"
+        )
+    )
     assert [(command.words[1].text, command.certain) for command in commands] == [
         ("1", False),
         ("2", False),
@@ -235,7 +252,9 @@ def test_eval_keeps_unknown_parts_apart() -> None:
 
 
 def test_exported_variables_go_with_a_command() -> None:
-    script = read("export A=1 B\nC=2\nB=3\nD=4 run x\nunset A\nexport E=$HOST; PATH=$PATH:/x\nrun y\nset -a; F=1; set +a; run z")
+    script = read(
+        "export A=1 B\nC=2\nB=3\nD=4 run x\nunset A\nexport E=$HOST; PATH=$PATH:/x\nrun y\nset -a; F=1; set +a; run z"
+    )
     first, second, third = runs(script)
     assert {name: word.text for name, word in first.variables.items()} == {"A": "1", "B": "3", "D": "4"}
     assert {name: word.text for name, word in second.variables.items()} == {"B": "3", "E": None, "PATH": None}
