@@ -139,7 +139,8 @@ class Parameters:
         if key is None and old.elements is None:
             state.variables[name] = old._replace(value=single(value), line=line)
             return
-        elements = dict(old.elements or ({} if old.value is None else {0: old.value}))
+        elements: dict[int | str, Value] = {} if old.value is None else {0: old.value}
+        elements.update(old.elements or {})
         if old.has_unknown_places and not old.associative:
             elements = {0: unknown(f"${{{name}[@]}}", line, many=True)}
         else:
@@ -159,7 +160,7 @@ class Parameters:
             raise LimitError(f"an array has more than {MAX_WORDS} elements")
         state = self.get_state()
         old = state.variables.get(name) or Variable(exported="a" in state.options)
-        copied: dict[int | str, Value] = {key: elements[key] for key in elements}  # type: ignore[index]
+        copied: dict[int | str, Value] = {**elements}  # type: ignore[dict-item]
         state.variables[name] = old._replace(value=None, elements=copied, line=line)
 
 
