@@ -118,9 +118,10 @@ class Sandbox:
             return [], {}
         commands = []
         for file in sorted(self.root.joinpath("recorded").iterdir()):
-            if not file.name.endswith(".environment"):
+            words = () if file.name.endswith(".environment") else tuple(_fields(file))
+            if words:  # else it was stopped while it was recorded
                 pairs = _fields(file.with_name(file.name + ".environment"))
-                commands.append(Recorded(tuple(_fields(file)), dict(pair.partition("=")[::2] for pair in pairs)))
+                commands.append(Recorded(words, dict(pair.partition("=")[::2] for pair in pairs)))
         files = {}
         for directory in ("work", "tmp"):
             for file in (self.root / directory).rglob("*"):
@@ -245,6 +246,8 @@ def _find(one: Recorded, left: list[Command | None], counts: Counter[str], diffe
 
 
 def _compare_environment(command: Command, one: Recorded, counts: Counter[str], differences: list[str]) -> None:
+    if not one.environment:
+        return  # stopped before it was recorded
     for name, word in command.variables.items():
         if word.text is None:
             counts["environment unresolved"] += 1
