@@ -1,4 +1,6 @@
-"""Whatever an unknown condition turns out to be, what bash runs is what was read: random scripts, run with several environments."""
+"""Whatever an unknown condition turns out to be, bash runs what was read: random scripts, run with several environments."""
+
+# ruff: noqa: E501 (a snippet is one line)
 
 from __future__ import annotations
 
@@ -11,7 +13,18 @@ from compatcheck.configs.shell import read_script
 from compatcheck.core.command import Command
 
 CONDITIONS = st.sampled_from(
-    ['[ "$U" = x ]', "probe", "! probe", '[[ $U == y* ]]', '[ "$A" = 1 ]', "true", "false", "((C > 2))", '[ "$B" = b ] && probe', "f"],
+    [
+        '[ "$U" = x ]',
+        "probe",
+        "! probe",
+        "[[ $U == y* ]]",
+        '[ "$A" = 1 ]',
+        "true",
+        "false",
+        "((C > 2))",
+        '[ "$B" = b ] && probe',
+        "f",
+    ],
 )
 SIMPLE = st.sampled_from(
     [
@@ -33,7 +46,19 @@ SIMPLE = st.sampled_from(
     ],
 )
 RUN = st.just('run % "$A" "$B" "$C" "${#L[@]}" "${L[*]}" "$#" "$D" "${V:-d}" "$E" "$(cat file 2>/dev/null)"')
-JUMPS = st.sampled_from(["break", "continue", "return", "exit", "probe && break", "probe || continue", "probe && return", "probe && exit", "f"])
+JUMPS = st.sampled_from(
+    [
+        "break",
+        "continue",
+        "return",
+        "exit",
+        "probe && break",
+        "probe || continue",
+        "probe && return",
+        "probe && exit",
+        "f",
+    ]
+)
 
 
 def block(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -64,10 +89,14 @@ SCRIPTS = st.lists(st.one_of(STATEMENTS, RUN), min_size=2, max_size=6).map("\n".
 
 def agrees(command: Command, words: tuple[str, ...]) -> bool:
     found = [word.text for word in command.words[1:]]
-    return len(found) == len(words) and all(one is None or one == other for one, other in zip(found, words, strict=True))
+    return len(found) == len(words) and all(
+        one is None or one == other for one, other in zip(found, words, strict=True)
+    )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(SCRIPTS)
 def test_what_bash_runs_was_read(bash, text) -> None:
     numbers = itertools.count()
