@@ -84,7 +84,7 @@ model.output_attentions | bool | | attention weights are returned
 model.output_hidden_states | bool | | all hidden states are returned
 model.trust_remote_code | bool | | the model class comes from the hub repository
 model.device_map | str? | | device_map given to from_pretrained
-training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, ms_swift, axolotl, torchtune, torchtitan, search-r1, logic-rl, megatron, nemo-rl, lightning, custom | the program that runs the training loop
+training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, ms_swift, axolotl, torchtune, torchtitan, search-r1, logic-rl, tinyzero, easy-r1, megatron, nemo-rl, lightning, custom | the program that runs the training loop
 training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain | the training algorithm
 training.sharding | str | none, ddp, zero, fsdp, megatron | how state is spread over ranks
 training.fsdp_version | int? | 1, 2 | FSDP generation; None when FSDP does not shard the state
