@@ -161,7 +161,7 @@ def leave_out_models(documents: Iterable[Document], *, facts: bool) -> tuple[Doc
     return tuple(
         document._replace(
             statements=tuple(statement for statement in document.statements if is_kept(document, statement)),
-            references=tuple(reference for reference in document.references if reference[0] != "model"),
+            references=tuple(reference for reference in document.references if not reference[0].startswith("model")),
         )
         for document in documents
         if document.reader != "model"
@@ -181,6 +181,7 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         damage=(*base.damage, *declared.damage),
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),
+        facts={**base.facts, **declared.facts},
     )
 
 
@@ -227,12 +228,28 @@ def _read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -
 
 
 def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
-    from compatcheck.configs.recognise import read_configuration  # noqa: PLC0415 (only with configurations)
+    from compatcheck.configs.recognise import read_configurations  # noqa: PLC0415 (only with configurations)
 
-    reading = read_configuration(path, named=True)
-    if reading is None:
-        return (), ()
-    return reading.documents, () if reading.environment is None else (reading.environment,)
+    readings = read_configurations(path, named=True)
+    if len(readings) > 1:
+        msg = f"starts {len(readings)} trainings ({', '.join(reading.label or '' for reading in readings)})"
+        raise InputError(
+            msg, source=Source(path), hint="`compatcheck check` reads them all; or name one, as train.sh:12"
+        )
+    environments = tuple(
+        found
+        for reading in readings
+        for found in (environment_of(reading.environment, reading.variables, path),)
+        if found is not None
+    )
+    return tuple(document for reading in readings for document in reading.documents), environments
+
+
+def environment_of(declared: Environment | None, variables: Mapping[str, str], path: str) -> Environment | None:
+    """Return what a file says about the environment: what it declares, and the variables a launch script sets."""
+    if not variables:
+        return declared
+    return with_variables(declared or Environment(path, {}, complete=False), variables, Source(path), complete=False)
 
 
 def mark_named(documents: Iterable[Document]) -> tuple[Document, ...]:

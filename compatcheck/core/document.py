@@ -71,5 +71,9 @@ class Document(NamedTuple):
     """Keys whose value depends on what the file does not tell; no default applies to them."""
 
     def place(self, key: str) -> Source:
-        """Return where a key stands."""
-        return self.source._replace(key=key, line=self.lines.get(key, self.source.line))
+        """Return where a key stands; a key inside another one stands where that does."""
+        line, outer = self.lines.get(key), key
+        while line is None and "." in outer:
+            outer = outer.rpartition(".")[0]
+            line = self.lines.get(outer)
+        return self.source._replace(key=key, line=self.source.line if line is None else line)

@@ -63,7 +63,11 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
         role: whose facts are wanted; what a document says about this role alone replaces what it says about all of them.
     """
     claims: dict[str, list[Claim]] = {}
+    documents = tuple(documents)
+    has_model = any(document.reader == "model" and _is_about(document, role) for document in documents)
     for document in documents:
+        if document.reader == "model" and has_model and not _is_about(document, role):
+            continue
         rank = _rank(document)
         own = {statement.fact for statement in document.statements if role is not None and statement.role == role}
         for statement in document.statements:
@@ -72,6 +76,11 @@ def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[st
                 source = document.place(statement.key)
                 claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, statement.value, source))
     return claims
+
+
+def _is_about(document: Document, role: str | None) -> bool:
+    """Tell whether a document says something about one role alone."""
+    return role is not None and any(statement.role == role for statement in document.statements)
 
 
 def withdraw(claims: dict[str, list[Claim]], documents: Iterable[Document], role: str | None = None) -> None:

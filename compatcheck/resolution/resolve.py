@@ -53,6 +53,9 @@ _FRAMEWORKS = {
 }
 """Readers of a framework's own configuration; a DeepSpeed or accelerate file does not tell which program reads it."""
 
+_NO_PROGRAMS = {"native", "model", "script", "launcher", "deepspeed_chat"}
+"""Readers whose documents leave no key to a default."""
+
 _ROUNDS = 3
 """Derived facts open defaults and defaults open derived facts; longer chains than this do not exist."""
 
@@ -80,6 +83,7 @@ def resolve(
     stated = {statement.role for document in documents for statement in document.statements}
     inputs = Inputs(rules, environment, documents, hardware, settings or {})
     resolved = {role: _resolve_role(role, inputs) for role in ([name for name in ROLES if name in stated] or [TRAIN])}
+    _drop_reference(resolved)
     conflicts: dict[Conflict, None] = {}
     unresolved: dict[tuple[str, Source, str], None] = {}
     skipped: dict[Skipped, None] = {}
@@ -102,6 +106,13 @@ def resolve(
             *(skipped for device, _ in hardware for skipped in device.skipped),
         ),
     )
+
+
+def _drop_reference(resolved: dict[str, Resolved]) -> None:
+    """Leave out the reference model where the trained model's facts say that there is none."""
+    first = next(iter(resolved.values())).facts.get("training.reference_model")
+    if "reference" in resolved and len(resolved) > 1 and first is not None and first.value is False:
+        del resolved["reference"]
 
 
 class Inputs(NamedTuple):
@@ -197,7 +208,7 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     stage = facts.get("training.zero_stage")
     if stage is not None and stage.value and "deepspeed" not in readers:
         readers.append("deepspeed")
-    return [reader for reader in readers if reader not in {"native", "model", "script"}]
+    return [reader for reader in readers if reader not in _NO_PROGRAMS]
 
 
 def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:

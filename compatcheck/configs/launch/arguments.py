@@ -38,6 +38,8 @@ class Beyond(NamedTuple):
     references: tuple[Reference, ...] = ()
     """Other files the command names."""
     skipped: tuple[Skipped, ...] = ()
+    unknown: tuple[Word, ...] = ()
+    """Words that may hold any option: ``$EXTRA``."""
 
 
 def make_command_document(
@@ -53,12 +55,13 @@ def make_command_document(
         argument = options.get(key)
         if argument is not None and argument.why is None and isinstance(argument.value, str) and argument.value:
             found.append((kind, argument.value, key))
-    lines = {key: argument.line for key, argument in options.items() if argument.line is not None}
+    lines = {word.written: word.source.line for word in beyond.unknown if word.source.line is not None}
+    lines |= {key: argument.line for key, argument in options.items() if argument.line is not None}
     return Document(
         program.reader,
         source,
         (*translation.statements, *beyond.known),
-        translation.unread,
+        (*translation.unread, *((word.written, None) for word in beyond.unknown)),
         tuple(
             entry._replace(source=_located(entry.source, lines)) for entry in (*translation.skipped, *beyond.skipped)
         ),
@@ -91,14 +94,6 @@ def unresolved_options(
             yield Unresolved(None, key, argument.why)
         for meaning in meanings:
             yield Unresolved(meaning.fact, key, argument.why, meaning.role)
-
-
-def skip_unknown(words: Iterable[Word], explain: Callable[[Word], str]) -> Iterator[Skipped]:
-    """Say which words may hold options that were not read."""
-    for word in words:
-        yield Skipped(
-            word.source._replace(key=word.written), f"may hold further options: {explain(word)}", "write them out"
-        )
 
 
 def skip_refused(words: Iterable[tuple[Word, str]]) -> Iterator[Skipped]:

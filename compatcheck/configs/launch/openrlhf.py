@@ -13,9 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs.keys import LEAVE, Key
-from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document, skip_unknown
+from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document
 from compatcheck.configs.launch.flags import parse_flags
-from compatcheck.configs.launch.values import explain
 from compatcheck.core.document import Statement
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def read(launch: Launch, program: str) -> tuple[Document, ...]:
     roles = _roles(options) if is_rl else ()
     table, models = _table(options, roles)
     known = tuple(_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
-    beyond = Beyond(known, (), tuple(skip_unknown(flags.unknown, explain)))
+    beyond = Beyond(known, (), (), flags.unknown)
     reader = Program("openrlhf", table, is_plain, models)
     return (make_command_document(reader, launch.command.source, options, beyond),)
 
@@ -221,7 +220,7 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
             table[name] = (*_EVERY[("micro_rollout_batch_size", "rollout.micro_batch_size")], *forward)
     for name in ("bf16", "param_dtype", "ds.param_dtype"):
         entry = table[name]
-        first = entry[0] if isinstance(entry, tuple) else entry
+        first = entry if isinstance(entry, Key) else entry[0]
         table[name] = tuple(first._replace(role=role) for role in roles)
     if "critic" in roles:
         models.update(dict.fromkeys(_CRITIC, "model:critic"))

@@ -12,25 +12,24 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.configs.keys import LEAVE, Key
+from compatcheck.configs.keys import LEAVE, Key, flatten, translate
 from compatcheck.configs.launch.arguments import (
     Beyond,
     Program,
     Table,
     make_command_document,
     skip_refused,
-    skip_unknown,
 )
-from compatcheck.configs.launch.hydra import Overrides, interpolate, parse_overrides
-from compatcheck.configs.launch.values import Argument, explain
-from compatcheck.core.document import Statement
+from compatcheck.configs.launch.hydra import Overrides, interpolate, parse_overrides, parse_value
+from compatcheck.configs.launch.values import Argument
+from compatcheck.core.document import Document, Statement
+from compatcheck.core.source import Source
 from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compatcheck.configs.launch.launchers import Launch
-    from compatcheck.core.document import Document
 
 ACTOR, CRITIC, REFERENCE, REWARD = "actor", "critic", "reference", "reward"
 _A, _M, _R, _F = (
@@ -264,17 +263,17 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch of verl."""
     overrides = parse_overrides(launch.arguments)
     options = {key: interpolate(key, overrides.values) or argument for key, argument in overrides.values.items()}
-    skipped = (*skip_unknown(overrides.unknown, explain), *skip_refused(overrides.refused))
+    skipped = tuple(skip_refused(overrides.refused))
     references = tuple(_configurations(overrides))
     source = launch.command.source
     if kind == "sft":
         program = Program("verl", SFT_TABLE, is_plain, {"model.partial_pretrain": "model"})
         known: tuple[Statement, ...] = (Statement("training.trainer", "(program)", "sft"),)
-        return (make_command_document(program, source, options, Beyond(known, references, skipped)),)
+        return (make_command_document(program, source, options, Beyond(known, references, skipped, overrides.unknown)),)
     table, models = table_for(options)
     program = Program(tell_fork(launch, options), table, is_plain, models)
     known = tuple(infer(options, overrides))
-    return (make_command_document(program, source, options, Beyond(known, references, skipped)),)
+    return (make_command_document(program, source, options, Beyond(known, references, skipped, overrides.unknown)),)
 
 
 def tell_fork(launch: Launch, options: Mapping[str, Argument]) -> str:
@@ -356,6 +355,9 @@ def infer(options: Mapping[str, Argument], overrides: Overrides) -> Iterator[Sta
             yield from _sharded("megatron" if "megatron" in base else "fsdp", key, role)
     if "algorithm.adv_estimator" not in options and base in {"ppo_trainer", "ppo_megatron_trainer"}:
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
+    terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
+    if terms and all(value_of(options, key) is False for key in terms):
+        yield Statement(None, "(no KL term)", True)  # noqa: FBT003 (there to be seen by default rows)
     forward = "(only run forward)"
     frozen = [REFERENCE, *([REWARD] if value_of(options, "reward_model.enable") is True else [])]
     for role in frozen:
@@ -394,8 +396,14 @@ def _configurations(overrides: Overrides) -> Iterator[tuple[str, str, str]]:
     path, name = overrides.config_path, overrides.config_name
     if path is None or name is None or not isinstance(path.value, str) or not isinstance(name.value, str):
         return
+    if name.value.removesuffix(".yaml") in _OWN:
+        return
     file = name.value if name.value.endswith((".yaml", ".yml")) else f"{name.value}.yaml"
     yield "verl", f"{path.value.rstrip('/')}/{file}", "--config-name"
+
+
+_OWN = {"ppo_trainer", "ppo_megatron_trainer", "sft_trainer", "sft_trainer_engine"}
+"""Configurations verl itself brings; their defaults are rows of its table."""
 
 
 @lru_cache(maxsize=1)
@@ -421,3 +429,48 @@ def is_plain(key: str) -> bool:
     if key.rpartition(".")[2] in key_names() or any(part in key for part in _FREE):
         return True
     return not key.startswith(_SECTIONS) and nearest(key, list(TABLE)) is None
+
+
+def recognise_data(data: Mapping[str, Any]) -> bool:
+    """Tell whether parsed data is a configuration of verl."""
+    return "actor_rollout_ref" in data
+
+
+def read_data(data: Mapping[str, Any], path: str) -> Document:
+    """Translate a configuration file of verl: one that a command composes from, or a complete one."""
+    source = Source(path)
+    leaves = {key: value for key, value in flatten(data, stop=_WHOLE) if not key.startswith(("defaults", "hydra."))}
+    options = {key: Argument(_follow(value, leaves), None) for key, value in leaves.items()}
+    table, models = table_for(options)
+    overrides = Overrides(options, {}, {}, None, Argument("", None), (), ())
+    reader = "search-r1" if _SEARCH_R1 & options.keys() else "verl"
+    translation = translate(
+        ((key, argument.value) for key, argument in options.items() if key not in models),
+        table,
+        irrelevant=is_plain,
+        source=source,
+    )
+    references = tuple(
+        (kind, str(options[key].value), key)
+        for key, kind in models.items()
+        if key in options and isinstance(options[key].value, str)
+    )
+    statements = (*translation.statements, *infer(options, overrides))
+    return Document(reader, source, statements, translation.unread, translation.skipped, references)
+
+
+_WHOLE = ("actor_rollout_ref.rollout.engine_kwargs", "actor_rollout_ref.model.override_config.rope_scaling")
+_POINTER = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,\s*([^{}]*))?\}")
+
+
+def _follow(value: object, leaves: Mapping[str, object], depth: int = 0) -> object:
+    """Follow ``${other.key}`` and ``${oc.select:other.key,default}``; what leads nowhere stands for null."""
+    match = _POINTER.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or depth > _MAX_DEPTH:
+        return value
+    if match[1] in leaves:
+        return _follow(leaves[match[1]], leaves, depth + 1)
+    return None if match[2] is None else parse_value(match[2].strip())
+
+
+_MAX_DEPTH = 16
