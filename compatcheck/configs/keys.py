@@ -94,7 +94,7 @@ def translate(
                     statements.append(Statement(None, key, value, meaning.role))
                     continue
                 parsed = parse_value(meaning.fact, converted, source._replace(key=key))
-            except (UsageError, ValueError, TypeError, AttributeError) as error:
+            except (UsageError, ValueError, TypeError, AttributeError, LookupError) as error:
                 hint = error.hint if isinstance(error, UsageError) else str(error) or None
                 skipped.append(
                     Skipped(source._replace(key=key), f"value {_short(value)} of {key} is not understood", hint),

@@ -88,6 +88,7 @@ def read_configurations(path: str, *, named: bool) -> tuple[Reading, ...]:
         readings = tuple(
             Reading(run.documents, None, run.launch.variables, label, is_launch=True)
             for label, run in read_launch_script(path, named=named)
+            if _trains(run.documents)
         )
         if named and not readings:
             msg = "starts no training program this release knows"
@@ -102,6 +103,26 @@ def read_configurations(path: str, *, named: bool) -> tuple[Reading, ...]:
         return (Reading(python_script.read(path)),)
     reading = read_configuration(path, named=named)
     return () if reading is None else (reading,)
+
+
+def _trains(documents: tuple[Document, ...]) -> bool:
+    """Tell whether a command says anything about training; one that only starts a script does where that script does."""
+    first = documents[0]
+    if len(documents) > 1 or first.reader != "script" or first.statements or first.skipped:
+        return True
+    if any(kind != "program" for kind, _, _ in first.references):
+        return True
+    files = (_beside(first.source.path, name) for _, name, _ in first.references)
+    return any(os.path.isfile(file) and _says_something(file) for file in files)
+
+
+def _says_something(file: str) -> bool:
+    from compatcheck.configs import python_script  # noqa: PLC0415 (only for Python scripts)
+
+    try:
+        return bool(python_script.read(file, named=False))
+    except InputError:
+        return False
 
 
 def read_configuration(path: str, *, named: bool) -> Reading | None:

@@ -180,7 +180,7 @@ training.ds3_gather_for_generation | bool | | ZeRO-3 weights are gathered for ge
 training.use_remove_padding | bool | | verl packs sequences
 training.quantize_moe_experts | bool | | axolotl quantises fused experts while loading
 training.auto_find_batch_size | bool | | the trainer retries with smaller batches
-rollout.engine | str | vllm, sglang, hf | generation engine
+rollout.engine | str | vllm, sglang, hf, trtllm | generation engine
 rollout.gpu_memory_utilization | float | fraction | share of the device the engine may use
 rollout.enforce_eager | bool | | no CUDA graphs
 rollout.cuda_graphs | bool | | CUDA graphs are captured

@@ -309,10 +309,26 @@ def _python(state: _Peel) -> tuple[str, str] | None:
         state.words.pop(0)
         if text in _PYTHON_VALUED and state.words:
             state.words.pop(0)
+    if state.words and os.path.basename(state.words[0].text or "") in _SUBMITTERS:
+        _submit(state)
+        return None
     if state.words and state.words[0].text not in (None, "-c", "-"):
         return str(state.words.pop(0).text), "script"
     state.stopped = True
     return None
+
+
+_SUBMITTERS = {"mason.py"}
+"""Scripts that hand the command behind ``--`` to a cluster (open-instruct)."""
+
+
+def _submit(state: _Peel) -> None:
+    places = [place for place, word in enumerate(state.words) if word.text == "--"]
+    if not places:
+        state.stopped = True
+        return
+    state.launchers.append("mason")
+    del state.words[: places[0] + 1]
 
 
 _MODULES_OF_TOOLS = {

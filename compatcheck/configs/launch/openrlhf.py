@@ -112,7 +112,7 @@ _OF_TRAINING: dict[tuple[str, ...], tuple[Key, ...]] = {
     ("lora_dropout", "ds.lora.dropout"): (Key("training.lora_dropout"),),
     ("target_modules", "ds.lora.target_modules"): (Key("training.lora_target_modules", _words),),
     ("load_in_4bit", "ds.load_in_4bit"): (Key("model.quantization", _on("nf4")),),
-    ("optim",): (Key("training.optimizer", _adam),),
+    ("optim", "actor.optim"): (Key("training.optimizer", _adam),),
     ("entropy_loss_coef", "actor.entropy_coef"): (Key("training.entropy_coefficient"),),
     ("init_kl_coef", "algo.kl.init_coef", "beta", "model.beta"): (Key("training.kl_coefficient"),),
 }
@@ -201,6 +201,8 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
             table.update(dict.fromkeys(names, ()))
     if not roles:
         return table, models
+    table["actor.optim"] = Key("training.optimizer", _adam, "actor")
+    table["critic.optim"] = Key("training.optimizer", _adam, "critic") if "critic" in roles else ()
     for role in roles:
         short = _SHORT[role]
         for name in (f"{short}_num_nodes", f"{short}.num_nodes"):
@@ -277,4 +279,8 @@ def option_names() -> frozenset[str]:
 
 def is_plain(key: str) -> bool:
     """Tell whether an option is one of OpenRLHF's."""
-    return key in option_names() or key == "local_rank"
+    return key in option_names() or key == "local_rank" or _OF_OPTIMIZER.match(key) is not None
+
+
+_OF_OPTIMIZER = re.compile(r"(actor|critic)\.(adam|muon)\.|(actor|critic)\.(lr_|min_lr|max_norm)")
+"""Options that ``train_ppo_ray`` adds for both models in a loop (from 0.10.2)."""

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.configs import deepspeed
 from compatcheck.configs.hjson import parse_hjson
-from compatcheck.configs.launch import axolotl, deepspeed_chat, easy_r1, megatron, openrlhf, torchtune, trainers, verl
+from compatcheck.configs.launch import (
+    axolotl,
+    deepspeed_chat,
+    easy_r1,
+    megatron,
+    open_instruct_rl,
+    openrlhf,
+    torchtune,
+    trainers,
+    verl,
+)
 from compatcheck.configs.launch.flags import parse_flags
 from compatcheck.configs.launch.launchers import Launch, peel
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml
@@ -16,11 +26,11 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from compatcheck.core.command import Command
 
-FRAMEWORKS = (verl, easy_r1, openrlhf, deepspeed_chat, torchtune, axolotl, trainers, megatron)
+FRAMEWORKS = (verl, easy_r1, openrlhf, deepspeed_chat, torchtune, axolotl, open_instruct_rl, trainers, megatron)
 """Readers of command lines, the ones with the surest marks first."""
 _MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
 
@@ -73,13 +83,26 @@ def read_launch(launch: Launch) -> tuple[Document, ...]:
     retriever = _retriever(launch)
     if retriever is not None:
         return (retriever,)
-    references = _program_reference(launch)
+    references = (*_program_reference(launch), *_named_files(launch))
     if not _MANY_RANKS & set(launch.launchers):
         return (Document("script", source, (), references=references, is_command=True),) if references else ()
     skip = Skipped(
         source, f"starts {launch.program}, whose options this release does not read", "--set what they decide"
     )
     return (Document("script", source, (), (), (skip,), references, is_command=True), *launch.documents)
+
+
+def _named_files(launch: Launch) -> Iterator[tuple[str, str, str]]:
+    """Name the DeepSpeed file of a program with options of its own, or the file of arguments it is given first."""
+    flags = parse_flags(launch.arguments)
+    for name in ("deepspeed_config", "deepspeed"):
+        value = getattr(flags.options.get(name), "value", None)
+        if isinstance(value, str) and value.endswith((".json", ".hjson")):
+            yield "deepspeed", value, f"--{name}"
+            return
+    first = flags.positional[0].text if flags.positional else None
+    if first is not None and first.endswith((".yaml", ".yml")) and "train" in launch.program:
+        yield "config", first, "(argument)"
 
 
 def _program_reference(launch: Launch) -> tuple[tuple[str, str, str], ...]:

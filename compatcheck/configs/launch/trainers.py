@@ -42,7 +42,7 @@ _STRONG = {
 _ENOUGH = 3
 _OWN_LOOP = {
     "max_train_steps", "checkpointing_steps", "with_tracking", "num_warmup_steps", "use_8bit_adam", "train_batch_size",
-    "lr_warmup_steps", "zero_stage", "micro_batch_size",
+    "lr_warmup_steps", "zero_stage", "micro_batch_size", "deepspeed_config",
 }  # fmt: skip
 """Options of scripts that run a loop of their own; the Trainer has none of them."""
 

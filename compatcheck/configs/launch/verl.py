@@ -357,7 +357,7 @@ def infer(options: Mapping[str, Argument], overrides: Overrides) -> Iterator[Sta
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
     terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
     if terms and all(value_of(options, key) is False for key in terms):
-        yield Statement(None, "(no KL term)", True)  # noqa: FBT003 (there to be seen by default rows)
+        yield Statement(None, "(no KL term)", True)
     forward = "(only run forward)"
     frozen = [REFERENCE, *([REWARD] if value_of(options, "reward_model.enable") is True else [])]
     for role in frozen:
@@ -416,6 +416,9 @@ def key_names() -> frozenset[str]:
 
 _SECTIONS = ("actor_rollout_ref.", "critic.", "reward_model.")
 _FREE = (
+    "reward_model.reward_kwargs.",
+    "reward_model.overlong_buffer",
+    ".override_optimizer_config.",
     ".override_config.",
     ".engine_kwargs.",
     ".override_transformer_config.",
