@@ -98,9 +98,18 @@ def test_many_subjects_are_folded_by_rule(monkeypatch: pytest.MonkeyPatch, capsy
     assert text.startswith("11 configurations and environments; -v reports them one by one")
     heads = [line for line in text.splitlines() if line.startswith(("POSSIBLE", "MEDIUM", "HIGH", "LOW", "CRITICAL"))]
     assert len(heads) == len(set(heads))
+
+
+def test_files_that_are_not_read_are_folded_by_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.8\n")
+    for number in range(5):
+        (tmp_path / f"{number}.yaml").write_text((CONFIGS / "other/llamafactory-v1.yaml").read_text())
+    _, text = check(str(tmp_path), monkeypatch=monkeypatch, capsys=capsys)
     assert "the same for 4 others" in text
-    _, long = check(str(CONFIGS / "project"), "-v", monkeypatch=monkeypatch, capsys=capsys)
-    assert long.count("configuration of torchtune") == 5
+    _, long = check(str(tmp_path), "-v", monkeypatch=monkeypatch, capsys=capsys)
+    assert long.count("configuration of LLaMA-Factory v1") == 5
 
 
 GARBAGE = {
