@@ -178,6 +178,8 @@ class _Peel:
 
     def _may_be_options(self) -> bool:
         """Tell whether an unknown word is followed by what may be a program: then it may hold options."""
+        if self.words[0].written.strip("\"'").endswith(".py"):
+            return False
         rest = [word.text or "" for word in self.words[1:]]
         return any(text.endswith(".py") or text == "-m" for text in rest)
 
@@ -312,10 +314,20 @@ def _python(state: _Peel) -> tuple[str, str] | None:
     if state.words and os.path.basename(state.words[0].text or "") in _SUBMITTERS:
         _submit(state)
         return None
-    if state.words and state.words[0].text not in (None, "-c", "-"):
-        return str(state.words.pop(0).text), "script"
+    program = _program(state.words[0]) if state.words else None
+    if program is not None and program not in {"-c", "-"}:
+        state.words.pop(0)
+        return program, "script"
     state.stopped = True
     return None
+
+
+def _program(word: Word) -> str | None:
+    """Return the path of a program; of one in an unknown directory (``$REPO/examples/run.py``) the part that is known."""
+    if word.text is not None:
+        return word.text
+    known = re.split(r"\$\{[^}]*\}|\$\w+|\$\([^)]*\)", word.written.strip("\"'"))[-1].lstrip("/\"'")
+    return known if known.endswith(".py") and known != ".py" else None
 
 
 _SUBMITTERS = {"mason.py"}
@@ -352,12 +364,13 @@ def _module(module: str, state: _Peel) -> tuple[str, str] | None:
 
 def _next_program(state: _Peel, launcher: str, *, is_module: bool, plain: bool = False) -> tuple[str, str] | None:
     state.launchers.append(launcher)
-    if not state.words or state.words[0].text is None:
+    program = _program(state.words[0]) if state.words else None
+    if program is None:
         state.stopped = True
         return None
     if plain:
         return None
-    program = str(state.words.pop(0).text)
+    state.words.pop(0)
     if is_module:
         return _module(program, state)
     return program, "script"
