@@ -1,0 +1,157 @@
+"""Activations kept for backward, with checkpointing or without, and what one block needs while it is differentiated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.estimate import Component, Size
+from compatcheck.memory.closed_form.adapters import kept_per_token
+from compatcheck.memory.closed_form.experts import routed_width
+from compatcheck.memory.closed_form.layers import DECODER, RECIPES, Recipe, Setting, saved, transient
+from compatcheck.memory.closed_form.logits import sequences
+from compatcheck.memory.closed_form.parallel import held, in_flight
+
+if TYPE_CHECKING:
+    from compatcheck.memory.run import Run
+
+UNKNOWN_TYPE = 0.25
+"""Range of an architecture whose blocks were not read, as a share: known ones of one size differ by so much from llama's."""
+SOURCE = "saved tensors of each operation, docs/memory-model.md; Korthikanti, arXiv 2205.05198"
+
+
+class Activations(NamedTuple):
+    """Bytes of activations on one rank."""
+
+    kept: Size
+    """All blocks, from the end of forward on."""
+    outside: float
+    """Final norm and the input of the head."""
+    block: Size
+    """One block in full, which backward recomputes under checkpointing; nothing without."""
+    transient: Size
+    """Gradients alive inside of one block's backward."""
+    words: str
+
+
+def activations(run: Run) -> Activations:
+    """Return activations of one micro batch."""
+    model, precision = run.model, run.precision
+    recipe = RECIPES.get(model.model_type, DECODER)
+    tokens = run.tokens * sequences(run)
+    layers = held(run).layers
+    at = setting(run)
+    low_at, high_at = _alternatives(run, at)
+    sizes = [_per_token(recipe, variant, run) for variant in (low_at, at, high_at)]
+    spread = 0.0 if model.model_type in RECIPES else UNKNOWN_TYPE
+    low, each, high = sizes[0] * (1 - spread), sizes[1], sizes[2] * (1 + spread)
+    if model.experts:
+        high *= 2 - 1 / model.experts_per_token if model.experts_per_token else 1
+    block = Size(int(low * tokens), int(each * tokens), int(high * tokens))
+    stream = precision.residual * model.hidden / (run.parallel.tensor if run.sequence_parallel else 1)
+    outside = tokens * (saved_outside(recipe, run))
+    moment = transient(recipe, at, run.sequence) * tokens / run.parallel.tensor
+    gradients = Size(int(moment * 0.8), int(moment), int(moment * 1.5))
+    copies = in_flight(run)
+    if run.optimizer is None:
+        return Activations(Size(0, 0, 0), outside, Size(int(low * tokens * 0.3), int(each * tokens * 0.5), block.high),
+                           Size(0, 0, 0), "one block at a time, nothing is kept")  # fmt: skip
+    if run.checkpointing:
+        kept = int(stream * tokens * layers * copies)
+        if run.activation_offloading:
+            kept = int(2 * stream * tokens)
+        words = f"{stream:,.0f} B × {tokens:,} tokens × {layers} block inputs"
+        return Activations(Size(kept, kept, int(kept * 1.02)), outside, block, gradients, words)
+    count = layers * copies
+    if run.activation_offloading:
+        count = 2
+    words = f"{each:,.0f} B × {tokens:,} tokens × {layers} blocks"
+    kept_all = Size(block.low * count, block.expected * count, block.high * count)
+    return Activations(kept_all, outside, Size(0, 0, 0), gradients, words)
+
+
+def setting(run: Run) -> Setting:
+    """Return what decides which tensors of a block are kept."""
+    model, precision = run.model, run.precision
+    full = run.trainable >= model.parameters
+    split = run.parallel.tensor
+    return Setting(
+        hidden=model.hidden,
+        query=model.query_width // split,
+        key=max(model.key_width // split, model.head_dim),
+        heads=max(1, model.heads // split),
+        intermediate=routed_width(run) / split,
+        experts=model.experts_per_token if model.experts else 0,
+        compute=precision.compute,
+        residual=precision.residual,
+        norms_trained=full,
+        linears_trained=full,
+        attention="eager" if model.attention == "eager" else "flash",
+        repeated=_repeats(run),
+    )
+
+
+def _repeats(run: Run) -> bool:
+    """Tell whether keys and values are repeated to all heads.
+
+    transformers repeats them in the eager path always and in its sdpa path until 4.53, from 4.54 only with a mask
+    (integrations/sdpa_attention.py use_gqa_in_sdpa). flash_attention_2 and 3 take fewer heads as they are.
+    """
+    if run.model.attention == "eager":
+        return True
+    if run.model.attention != "sdpa":
+        return False
+    release = run.release("transformers")
+    if release is not None and release < (4, 54):
+        return True
+    return bool(run.padded)
+
+
+def _alternatives(run: Run, at: Setting) -> tuple[Setting, Setting]:
+    """Return the settings that what is not known about the run allows: the leanest and the most wasteful."""
+    low = high = at
+    if run.model.attention == "sdpa" and run.padded is None:
+        high = high._replace(repeated=True)
+    if run.compiled:
+        low = low._replace(norms_trained=False)
+    return low, high
+
+
+def _per_token(recipe: Recipe, at: Setting, run: Run) -> float:
+    """Return bytes one block keeps per token."""
+    parts = saved(recipe, at)
+    split = run.parallel.tensor if run.sequence_parallel else 1
+    whole = (parts.norms + parts.inputs) / split
+    scores = parts.scores * run.sequence
+    return whole + parts.attention + parts.mlp + scores + kept_per_token(run)
+
+
+def saved_outside(recipe: Recipe, run: Run) -> float:
+    """Return bytes per token of the final norm and the head's input."""
+    hidden, residual = run.model.hidden, run.precision.residual
+    if run.optimizer is None:
+        return hidden * run.precision.compute
+    wide = 4 + residual if recipe.norm != "layer" else residual
+    return hidden * (wide + run.precision.compute)
+
+
+def components(run: Run, found: Activations, *, block: bool) -> tuple[Component, ...]:
+    """Return components: what is kept, and with ``block`` what differentiating one block needs.
+
+    Args:
+        run: the run.
+        found: its activations.
+        block: whether a block is being differentiated.
+    """
+    facts = (
+        "training.micro_batch_size", "training.sequence_length", "training.gradient_checkpointing",
+        "model.attn_implementation",
+    )  # fmt: skip
+    outside = int(found.outside)
+    kept = found.kept + Size(outside, outside, outside)
+    name = "checkpointed activations" if run.checkpointing else "activations"
+    parts = [Component(name, "activations", kept, found.words, SOURCE, run.role, facts)]
+    if block:
+        size = found.block + found.transient
+        words = "saved tensors and gradients of one block"
+        parts.append(Component("one block in backward", "activations", size, words, SOURCE, run.role, facts))
+    return tuple(part for part in parts if part.size.high)

@@ -1,0 +1,72 @@
+"""Buffers of collectives: DDP's buckets, DeepSpeed's reduce and all-gather buckets, FSDP's reduce-scatter input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.memory.closed_form.gradients import largest_unsharded, trained_here
+
+if TYPE_CHECKING:
+    from compatcheck.memory.run import Run
+
+MORE_BUCKETS = 2
+"""ZeRO-1 and 2 make a second bucket with ``overlap_comm``; our measurements: probe zero_reduce_buffers."""
+
+
+def lasting_buffers(run: Run) -> tuple[Component, ...]:
+    """Return buffers that stay from one step to the next.
+
+    DDP: all gradients once more, unless they are views into its buckets (reducer.cpp initialize_buckets; probe ddp_buckets).
+    ZeRO-3: one reduce bucket (stage3.py, ``__ipg_bucket_flat_buffer``; probe zero_reduce_buffers).
+    """
+    parallel = run.parallel
+    if run.optimizer is None:
+        return ()
+    each = run.adapter_bytes if run.adapters else run.precision.gradient
+    if parallel.sharding == "ddp" and parallel.data > 1 and not run.bucket_view:
+        trained = trained_here(run)
+        return (
+            Component("DDP buckets", "communication", exactly(each * trained), f"{each:g} B × {trained:,.0f}",
+                      "torch reducer.cpp; probe ddp_buckets", run.role, ("training.gradient_as_bucket_view",)),
+        )  # fmt: skip
+    if parallel.sharding == "zero" and parallel.stage == 3:
+        size = exactly(run.precision.gradient * run.reduce_bucket)
+        return (
+            Component("reduce bucket", "communication", size, f"{run.precision.gradient:g} B × {run.reduce_bucket:,}",
+                      "DeepSpeed stage3.py; probe zero_reduce_buffers", run.role, ("training.reduce_bucket_size",)),
+        )  # fmt: skip
+    return ()
+
+
+def backward_buffers(run: Run) -> tuple[Component, ...]:
+    """Return buffers that live while gradients are reduced."""
+    parallel = run.parallel
+    if parallel.sharding == "zero" and parallel.stage in {1, 2}:
+        count = min(run.reduce_bucket, trained_here(run)) * (MORE_BUCKETS if run.overlap else 1)
+        if parallel.stage == 1 and run.accumulation > 1:
+            count = min(count, run.reduce_bucket)
+        size = run.precision.gradient * count
+        return (
+            Component("reduce buckets", "communication", exactly(size), f"{run.precision.gradient:g} B × {count:,.0f}",
+                      "DeepSpeed stage_1_and_2.py; probe zero_reduce_buffers", run.role,
+                      ("training.reduce_bucket_size", "training.overlap_comm")),
+        )  # fmt: skip
+    if parallel.stage >= 2 and parallel.shard > 1:
+        unsharded = largest_unsharded(run)
+        return (
+            Component("gradients not yet reduced", "communication", unsharded, "one block's, or the head's",
+                      "FSDP _fsdp_collectives.py foreach_reduce; DeepSpeed stage3.py", run.role, ("training.sharding",)),
+        )  # fmt: skip
+    return ()
+
+
+def step_buffers(run: Run) -> tuple[Component, ...]:
+    """Return what gathering updated parameters needs after the step: nothing at ZeRO-1 and 2, which gather in place."""
+    if run.parallel.sharding == "zero" and run.parallel.stage in {1, 2}:
+        size = Size(0, 0, int(run.precision.stored * min(run.gather_bucket, trained_here(run))))
+        return (
+            Component("all-gather bucket", "communication", size, "in place, or one bucket",
+                      "DeepSpeed stage_1_and_2.py all_gather_dp_groups", run.role, ("training.allgather_bucket_size",)),
+        )  # fmt: skip
+    return ()

@@ -1,0 +1,94 @@
+"""Gradients: how many bytes all of them take on a rank, and what of them lives between micro batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.memory.closed_form.parallel import held
+
+if TYPE_CHECKING:
+    from compatcheck.memory.run import Run
+
+SOURCE = "ZeRO, arXiv 1910.02054 section 5.2; DeepSpeed v0.16.4 stage_1_and_2.py, stage3.py; torch FSDP"
+
+
+class Gradients(NamedTuple):
+    """Bytes of gradients on one rank at the instants of a step."""
+
+    complete: float
+    """After the last backward of a step, before the optimizer."""
+    before: float
+    """While the loss of the last micro batch is computed: what earlier micro batches have left."""
+    persistent: float
+    """Allocated for the whole run."""
+
+
+def trained_here(run: Run) -> float:
+    """Return how many trainable parameters this rank has before data-parallel sharding."""
+    split = run.parallel.tensor * run.parallel.pipeline
+    if run.trainable >= run.model.parameters:
+        return held(run).total
+    return run.trainable / split
+
+
+def gradients(run: Run) -> Gradients:
+    """Return bytes of gradients.
+
+    Gradients have the dtype of their parameters. ZeRO-3 keeps a flat buffer of this rank's share from the start; ZeRO-2 and
+    FSDP keep the share from the first backward to the step. Others hold them in full, and set them to None after the step
+    (``zero_grad(set_to_none=True)``, torch's default since 2.0).
+    """
+    trained, parallel = trained_here(run), run.parallel
+    each = run.adapter_bytes if run.adapters else run.precision.gradient
+    full = trained * each
+    earlier = run.accumulation > 1
+    if parallel.sharding == "zero" and parallel.stage >= 2:
+        part = full / parallel.shard
+        if run.offload_optimizer:
+            part = 0.0 if parallel.stage == 2 else part
+        if parallel.stage == 3:
+            return Gradients(part, part, part)
+        return Gradients(part, part if earlier else 0.0, 0.0)
+    if parallel.sharding == "fsdp" and parallel.stage >= 2:
+        part = 0.0 if run.offload_optimizer else full / parallel.shard
+        return Gradients(part, part if earlier else 0.0, 0.0)
+    return Gradients(full, full if earlier else 0.0, 0.0)
+
+
+def of_block_and_embedding(run: Run) -> float:
+    """Return bytes of gradients that do not exist yet while the first block is differentiated: its own and the embedding's."""
+    if run.parallel.stage >= 2 or run.trainable < run.model.parameters or run.accumulation > 1:
+        return 0.0
+    own = held(run)
+    return run.precision.gradient * ((own.blocks + own.experts) / max(1, own.layers) + own.embedding)
+
+
+def component(run: Run, count: float) -> tuple[Component, ...]:
+    """Return the component for gradients of so many bytes."""
+    if count <= 0:
+        return ()
+    facts = ("model.trainable_parameters", "training.sharding", "training.zero_stage")
+    each = run.adapter_bytes if run.adapters else run.precision.gradient
+    whole = trained_here(run) * each
+    share = f" / {run.parallel.shard} ranks" if count < whole and run.parallel.shard > 1 else ""
+    size = exactly(count)
+    return (
+        Component(
+            "gradients", "gradients", size, f"{each:g} B × {trained_here(run):,.0f}{share}", SOURCE, run.role, facts
+        ),
+    )
+
+
+def largest_unsharded(run: Run) -> Size:
+    """Return gradients that live whole for a moment although they are sharded afterwards: one block's, or the head's."""
+    if run.parallel.stage < 2:
+        return exactly(0)
+    own = held(run)
+    if run.adapters:
+        each, block = run.adapter_bytes, run.adapters / run.model.layers
+        return exactly(each * block)
+    each = max(run.precision.compute, run.precision.reduce if run.parallel.sharding == "fsdp" else 0)
+    block = (own.blocks + own.experts) / max(1, own.layers)
+    largest = max(block, own.lm_head or own.embedding)
+    return Size(int(each * block), int(each * largest), int(2 * each * largest))

@@ -1,0 +1,160 @@
+"""What one transformer block keeps for backward, by the architecture's recipe.
+
+A recipe lists the operations of a block that save a tensor for autograd. It was read from transformers' modeling files and
+checked against the tensors that a real forward of each type keeps (release 4.57.6 and 5.23.0, torch 2.13.0 on a CPU; see
+docs/memory-model.md for bytes measured and predicted).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Recipe(NamedTuple):
+    """Which operations one block of an architecture has."""
+
+    norms: int = 2
+    """Norms as wide as the residual stream."""
+    norm: str = "rms"
+    """``rms``: computed in float32, multiplied by the weight in the dtype of the stream (llama). ``rms_float``: in float32 too
+    (gemma, olmo2). ``layer``: torch's LayerNorm. ``centred``: cohere's, with three float32 tensors."""
+    head_norm: str = ""
+    """Norm over queries and keys, in the same words; empty when there is none."""
+    mlp: int = 4
+    """Tensors as wide as the MLP: gate, activated gate, up and their product; 2 for a plain MLP, 5 where tanh-GELU is composed of
+    single operations (``gelu_new``), 1 for ReLU."""
+    gated: bool = True
+    projection: str = "separate"
+    """``separate`` query, key and value projections; ``fused``: all three are slices of one tensor, which stays alive with the
+    values; ``fused_rotated``: the same, and queries and keys are copied by a rotary embedding of their own."""
+    partial_rotary: bool = False
+    """Queries and keys are concatenated from a rotated and a plain part; the attention output is copied once more then."""
+    softcap: bool = False
+    """Logits are capped with tanh."""
+
+
+DECODER = Recipe()
+RECIPES = {
+    **dict.fromkeys(
+        ("llama", "mistral", "qwen2", "mixtral", "qwen2_moe", "granite", "granitemoe", "smollm3", "phimoe", "ministral",
+         "deepseek_v2", "deepseek_v3", "ernie4_5", "seed_oss", "helium", "arcee", "exaone4", "internlm2", "qwen", "yi", "olmoe"),
+        DECODER,
+    ),
+    **dict.fromkeys(("qwen3", "qwen3_moe", "hunyuan_v1_dense"), Recipe(head_norm="rms")),
+    **dict.fromkeys(("gemma",), Recipe(norm="rms_float")),
+    "gemma2": Recipe(norms=4, norm="rms_float", softcap=True),
+    **dict.fromkeys(("gemma3_text", "gemma3"), Recipe(norms=4, norm="rms_float", head_norm="rms_float")),
+    **dict.fromkeys(("olmo2", "olmo3"), Recipe(norm="rms_float", head_norm="rms_float")),
+    **dict.fromkeys(("phi3",), Recipe(projection="fused_rotated")),
+    "glm": DECODER,
+    "glm4": Recipe(norms=4),
+    "cohere": Recipe(norms=1, norm="centred"),
+    "cohere2": Recipe(norms=1, norm="centred"),
+    "phi": Recipe(norms=1, norm="layer", mlp=5, gated=False, partial_rotary=True),
+    "starcoder2": Recipe(norm="layer", mlp=2, gated=False),
+    "gpt_neox": Recipe(norm="layer", mlp=2, gated=False, projection="fused_rotated"),
+    "gpt2": Recipe(norm="layer", mlp=5, gated=False, projection="fused"),
+    "gpt_bigcode": Recipe(norm="layer", mlp=2, gated=False, projection="fused"),
+    "opt": Recipe(norm="layer", mlp=1, gated=False),
+    "falcon": Recipe(norms=1, norm="layer", mlp=2, gated=False, projection="fused_rotated"),
+    "bloom": Recipe(norm="layer", mlp=2, gated=False, projection="fused"),
+    "stablelm": Recipe(norm="layer", partial_rotary=True),
+    "olmo": Recipe(norm="layer"),
+}  # fmt: skip
+
+
+class Saves(NamedTuple):
+    """Bytes per token that one block keeps, by part."""
+
+    norms: float
+    inputs: float
+    """Inputs of linear layers, for the gradient of their weights or adapters."""
+    attention: float
+    mlp: float
+    scores: float
+    """Per token and key: multiplied by the sequence length."""
+
+
+class Setting(NamedTuple):
+    """What decides which of a block's tensors are kept."""
+
+    hidden: int
+    query: int
+    """Width of all query heads together."""
+    key: int
+    """Width of all key heads together."""
+    heads: int
+    intermediate: float
+    """Width of the MLP; of all experts that one token goes through."""
+    experts: int = 0
+    """Experts one token goes through; 0 for a dense MLP."""
+    compute: float = 2
+    residual: float = 2
+    norms_trained: bool = True
+    linears_trained: bool = True
+    attention: str = "flash"
+    """``flash`` (memory-efficient and flash kernels), ``eager``, ``math``."""
+    repeated: bool = False
+    """Keys and values are repeated to as many heads as there are queries."""
+
+
+def saved(recipe: Recipe, at: Setting) -> Saves:
+    """Return what one block keeps per token.
+
+    Source: autograd's saved tensors of each operation (torch derivatives.yaml, 2.13): ``pow`` and ``mul`` keep float32 inputs
+    of an RMS norm, ``mul`` by a trained weight its other factor, ``linear`` its input if its weight is trained, the attention
+    kernels queries, keys, values, output and logsumexp, ``silu`` its input, ``mul`` of gate and up both factors.
+    """
+    c, r = at.compute, at.residual
+    once = r == c
+    norms = recipe.norms * _norm(recipe.norm, at.hidden, r, trained=at.norms_trained)
+    consumers = (1 if once else 1 if recipe.projection != "separate" else 3, 1 if once else 2 if recipe.gated else 1)
+    inputs = 0.0
+    if at.linears_trained:
+        shared = recipe.norms == 1  # parallel blocks feed attention and MLP from one norm
+        inputs = c * at.hidden * ((1 if shared else sum(consumers)) if once else sum(consumers))
+        if at.experts:
+            inputs += c * at.hidden * at.experts
+    attention = _attention(recipe, at)
+    if recipe.head_norm:
+        for width in (at.query, at.key):
+            attention += _norm(recipe.head_norm, width, c, trained=at.norms_trained)
+    kept = recipe.mlp if at.linears_trained else recipe.mlp - 1  # the product is kept only for the gradient of ``down``
+    mlp = c * kept * at.intermediate
+    if at.experts:
+        mlp += c * at.hidden * at.experts  # outputs of the experts, for the gradient of the routing weights
+    scores = {"eager": (4 + c) * at.heads, "math": 2 * c * at.heads}.get(at.attention, 0.0)
+    return Saves(norms, inputs, attention, mlp, scores)
+
+
+def _norm(kind: str, width: int, dtype: float, *, trained: bool) -> float:
+    """Return bytes per token of one norm without its output."""
+    if kind == "layer":
+        return dtype * width + 8
+    wide = {"rms": 4 + (dtype if trained else 0), "rms_float": 4 + (4 if trained else 0), "centred": 12}[kind]
+    return wide * width + 4
+
+
+def _attention(recipe: Recipe, at: Setting) -> float:
+    c = at.compute
+    fused = c * (at.query + 2 * at.key)
+    keys = at.query if at.repeated else at.key
+    if recipe.projection == "fused":
+        before = fused + (2 * c * (keys - at.key) if at.repeated else 0)
+    elif recipe.projection == "fused_rotated":
+        before = fused + c * (at.query + keys)
+    else:
+        before = c * (at.query + 2 * keys)
+    after = c * at.query * (2 if recipe.partial_rotary or recipe.projection == "fused_rotated" else 1)
+    return before + after + 4 * at.heads
+
+
+def transient(recipe: Recipe, at: Setting, sequence: int) -> float:
+    """Return bytes per token that the backward of one block needs beside what forward kept.
+
+    The MLP's: the gradient of the product and the gradients of its two factors are alive together while the product itself is
+    already given back. Eager attention's: gradients of the 16-bit and of the float32 probabilities and of the scores.
+    """
+    mlp = at.compute * ((2 if recipe.gated else 1) * at.intermediate + 2 * at.hidden)
+    scores = (at.compute + 8) * at.heads * sequence if at.attention == "eager" else 0
+    return max(mlp, scores)

@@ -1,0 +1,74 @@
+"""Parameters that ZeRO-3 and FSDP have gathered at one moment, and the 16-bit weights autocast makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.memory.closed_form.parallel import held
+
+if TYPE_CHECKING:
+    from compatcheck.memory.run import Run
+
+
+def live_parameters(run: Run, *, backward: bool = False) -> tuple[Component, ...]:
+    """Return gathered parameters while the model computes.
+
+    FSDP: the unit at work and the one being prefetched (two blocks), and the root unit, which holds embedding, head and
+    final norm and stays gathered from the first forward to the end of backward (torch _fsdp_state.py: the root is not resharded
+    after forward). ZeRO-3: up to ``stage3_max_live_parameters`` elements: a module's parameters are given back after use only if
+    they are not used again within ``max_reuse_distance``, and fetching goes on while fewer are live
+    (partitioned_parameter_coordinator.py fetch_sub_module, v0.16.4); a smaller model stays gathered (our rule
+    deepspeed/zero3-small-model-stays-gathered).
+    """
+    parallel, own = run.parallel, held(run)
+    if parallel.stage == 2 and parallel.sharding == "fsdp":
+        size = exactly(run.precision.compute * own.total)
+        return (_component(run, "gathered parameters", size, f"{run.precision.compute:g} B × {own.total:,.0f}"),)
+    if parallel.stage != 3 or (parallel.shard == 1 and not run.offload_param and parallel.sharding != "zero"):
+        return ()
+    each = run.precision.compute if run.model.quantization is None else _quantised_bytes(run)
+    block = (own.blocks + own.experts) / max(1, own.layers)
+    outside = own.embedding + own.lm_head + own.other
+    if parallel.sharding == "zero":
+        low = max(block, own.lm_head or own.embedding)
+        window = min(own.total, max(run.max_live, 2 * block))
+        expected = max(low, window)
+        high = min(own.total, max(window, low) + run.prefetch_bucket + max(block, own.embedding))
+        words = f"{each:g} B × min(parameters, max_live_parameters {run.max_live:,})"
+        return (
+            _component(run, "live parameters", Size(int(each * low), int(each * expected), int(each * high)), words),
+        )
+    dense = run.precision.compute
+    low = each * block + dense * outside
+    expected = min(each * 2 * block, each * (own.blocks + own.experts)) + dense * outside
+    words = f"two blocks of {block:,.0f} and {outside:,.0f} outside of blocks"
+    high = expected + (each * block if backward else 0)
+    return (_component(run, "gathered parameters", Size(int(low), int(expected), int(high)), words),)
+
+
+def _quantised_bytes(run: Run) -> float:
+    from compatcheck.memory.closed_form.parameters import QUANTISED_BYTES  # noqa: PLC0415 (only for quantised models)
+
+    return QUANTISED_BYTES.get(str(run.model.quantization), run.precision.compute)
+
+
+def _component(run: Run, name: str, size: Size, words: str) -> Component:
+    facts = ("training.sharding", "training.zero_stage", "training.max_live_parameters")
+    return Component(name, "live_parameters", size, words, "torch FSDP; DeepSpeed stage 3", run.role, facts)
+
+
+def autocast_weights(run: Run) -> tuple[Component, ...]:
+    """Return the 16-bit copies of weights that autocast keeps until its context ends.
+
+    A trained float32 weight is cast once and cached (torch autocast_mode.cpp cached_cast); the copies live through forward, and
+    without checkpointing the graph keeps them for backward. Measured: probe autocast_cache.
+    """
+    if not run.precision.autocast or run.optimizer is None:
+        return ()
+    own = held(run)
+    size = exactly(run.precision.compute * own.linear)
+    return (
+        Component("16-bit weights of autocast", "live_parameters", size, f"{run.precision.compute:g} B × {own.linear:,.0f}",
+                  "torch autocast_mode.cpp cached_cast", run.role, ("training.mixed_precision", "training.param_dtype")),
+    )  # fmt: skip

@@ -1,0 +1,139 @@
+"""Logits and loss: bytes per logit by the loss code of the installed release.
+
+Every figure was measured by the probes logits_and_loss, trl_sft_loss, trl_dpo_loss and trl_grpo_loss over all releases
+(docs/sweeps.md) and is derived in their docstrings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.memory.closed_form.layers import DECODER, RECIPES
+from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS, per_policy_logit
+
+if TYPE_CHECKING:
+    from compatcheck.memory.run import Run
+
+
+class PerLogit(NamedTuple):
+    """Bytes per logit of a 16-bit model."""
+
+    forward: float
+    """Peak inside the loss."""
+    backward: float
+    """While the loss is differentiated."""
+
+
+MODERN = PerLogit(10, 12)
+"""From 4.49: logits 2, their float32 copy 4, log-probabilities 4; in backward log-probabilities 4 and two gradients of 4."""
+SHIFTED = PerLogit(14, 12)
+"""4.46 to 4.48: the shifted float32 copy is made contiguous, 4 more."""
+OLD_CAST = PerLogit(12, 12)
+"""Before 4.46, types that cast in their own forward: float32 logits, shifted copy, log-probabilities."""
+SIXTEEN_BIT = PerLogit(6, 6)
+"""Types whose loss stayed in 16 bits: logits, shifted copy, log-probabilities of 2 each."""
+_LATE = frozenset(
+    ("gpt2", "gpt_bigcode", "opt", "bloom", "biogpt", "gpt_neox", "falcon", "mpt", "persimmon", "stablelm", "xglm")
+)
+"""Types that computed their loss in 16 bits until 4.48.3."""
+_CHUNKS = 8
+"""torchtune's CEWithChunkedOutputLoss and trl's chunked loss upcast one of eight chunks at a time."""
+
+
+def per_logit(run: Run) -> PerLogit:
+    """Return bytes per logit for the release of transformers, or the newest where it is not known."""
+    release = run.release("transformers")
+    if release is None or release >= (4, 49):
+        base = MODERN
+    elif run.model.model_type in _LATE and release < (4, 48, 3):
+        base = SIXTEEN_BIT
+    elif release >= (4, 46):
+        base = SHIFTED
+    else:
+        base = OLD_CAST
+    if run.trainer == "dpo":
+        base = _dpo(run.release("trl"))
+    if run.precision.compute >= 4:
+        base = PerLogit(max(8.0, base.forward - 2), base.backward)  # float32 logits are their own copy
+    recipe = RECIPES.get(run.model.model_type, DECODER)
+    if recipe.softcap:
+        return PerLogit(base.forward + run.precision.compute, base.backward + run.precision.compute)
+    return base
+
+
+def _dpo(release: tuple[int, ...] | None) -> PerLogit:
+    """Return DPO's bytes per logit over a step (docs/sweeps.md, trl 0.12.0 to 1.16.0)."""
+    if release is None:
+        return PerLogit(8, 8)
+    steps = (((1, 16), 0), ((1, 14), 7), ((1, 6), 8), ((0, 29), 11), ((0, 15), 5), ((0, 0), 6))
+    each = next(each for since, each in steps if release >= since)
+    return PerLogit(each, each)
+
+
+def sequences(run: Run) -> int:
+    """Return how many sequences one forward takes for each sample: DPO and its kin run chosen and rejected together."""
+    return 2 if run.trainer in {"dpo", "cpo", "orpo", "kto", "bco", "reward"} else 1
+
+
+def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
+    """Return what logits and loss take at their peak.
+
+    Tensor-parallel ranks are taken to split the vocabulary.
+    """
+    tokens = run.tokens * sequences(run)
+    if run.trainer in {"reward", "prm"}:
+        return ()
+    vocab = run.model.vocab / run.parallel.tensor
+    facts = ("model.vocab_size", "training.micro_batch_size", "training.sequence_length")
+    if run.loss == "fused_linear":
+        return _fused(run, tokens, facts)
+    count = tokens * vocab
+    if run.trainer in POLICY_TRAINERS:
+        found = per_policy_logit(run, backward=backward)
+        if found is not None:
+            (low, expected, high), source = found
+            words = f"{expected:g} B × {tokens:,} tokens × {vocab:,.0f}"
+            size = Size(int(low * count), int(expected * count), int(high * count))
+            return (Component("logits and log-probabilities", "logits", size, words, source, run.role, facts),)
+    each = per_logit(run)
+    bytes_each = each.backward if backward else each.forward
+    if run.loss == "chunked":
+        compute = run.precision.compute
+        bytes_each = compute + (compute if backward else 0) + 12 / _CHUNKS
+    if run.outputs_kept and backward:
+        bytes_each += run.precision.compute
+    if run.optimizer is None:
+        bytes_each = run.precision.compute
+    name = "logits and loss" if run.loss == "cross_entropy" else "logits, loss in chunks"
+    size = exactly(bytes_each * count)
+    if run.loss == "cross_entropy" and run.release("transformers") is None and run.optimizer is not None:
+        size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
+    words = f"{bytes_each:g} B × {tokens:,} tokens × {vocab:,.0f}"
+    return (Component(name, "logits", size, words, "measured: probe logits_and_loss, docs/sweeps.md", run.role, facts),)
+
+
+def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ...]:
+    """Return what Liger's fused linear cross-entropy takes.
+
+    As many chunks as the vocabulary is wider than the hidden size, each a power of two of tokens; logits of one chunk in the
+    compute dtype, the gradient of the hidden states and, if the head is trained, of its weight, both made in forward. Source:
+    liger_kernel/ops/fused_linear_cross_entropy.py 0.5.2 (inc_factor, chunk_size).
+    """
+    model, compute = run.model, run.precision.compute
+    factor = -(-model.vocab // model.hidden)
+    chunk = 1 << max(0, (-(-tokens // factor) - 1).bit_length())
+    head = model.vocab * model.hidden if run.trainable >= model.parameters else 0
+    size = compute * (min(chunk, tokens) * model.vocab + tokens * model.hidden + head)
+    words = f"{compute:g} B × ({min(chunk, tokens):,} tokens × {model.vocab:,} + gradients of hidden states and head)"
+    return (
+        Component(
+            "logits, fused loss",
+            "logits",
+            exactly(size),
+            words,
+            "liger_kernel fused_linear_cross_entropy.py",
+            run.role,
+            facts,
+        ),
+    )

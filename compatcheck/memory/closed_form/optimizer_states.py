@@ -1,0 +1,100 @@
+"""Master weights and moments of the optimizer, and what its step needs for a moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.estimate import Component, Size, exactly
+from compatcheck.memory.closed_form.gradients import trained_here
+
+if TYPE_CHECKING:
+    from compatcheck.memory.run import Run
+
+MOMENTS = {
+    "adamw": 2, "adam": 2, "lion": 1, "sgd": 0, "adafactor": 0, "rmsprop": 1, "adagrad": 1, "muon": 1, "lamb": 2, "cpu_adam": 2,
+    "schedule_free": 2, "stable_adamw": 2, "ademamix": 3, "grokadamw": 3, "galore": 2, "apollo": 0, "lomo": 0, "onebit_adam": 3,
+}  # fmt: skip
+"""Tensors of the parameters' shape an optimizer keeps. Adafactor keeps a row and a column for each matrix, sgd none without
+momentum; muon one for matrices (and two for the rest, which are few)."""
+EIGHT_BIT = 1 + 4 / 256
+"""Bytes of one 8-bit moment: a byte, and a float32 maximum for each 256 (bitsandbytes optim/optimizer.py, blockwise)."""
+SUB_GROUP = 1_000_000_000
+"""Elements ZeRO-3 steps at a time: the default of ``sub_group_size`` in every release (deepspeed/runtime/zero/config.py)."""
+
+
+def optimizer_states(run: Run) -> tuple[Component, ...]:
+    """Return what lives between steps: master weights and moments, 1 / ranks of them from ZeRO stage 1 on.
+
+    Source: ZeRO, arXiv 1910.02054 section 3.1 (4 bytes of master weights, 4 + 4 of moments).
+    """
+    if run.optimizer is None:
+        return ()
+    trained = trained_here(run) / (run.parallel.shard if run.parallel.stage else 1)
+    facts = ("training.optimizer", "training.sharding", "model.trainable_parameters")
+    source = "ZeRO, arXiv 1910.02054 section 3.1; torch.optim"
+    parts = []
+    name = run.optimizer
+    share = f" / {run.parallel.shard} ranks" if run.parallel.stage and run.parallel.shard > 1 else ""
+    numbers = f"{trained_here(run):,.0f}{share}"
+    if run.precision.master and not run.offload_optimizer:
+        each = run.precision.master
+        parts.append(
+            Component(
+                "master weights",
+                "optimizer_states",
+                exactly(each * trained),
+                f"{each:g} B × {numbers}",
+                source,
+                run.role,
+                facts,
+            )
+        )
+    each = moment_bytes(run)
+    if each:
+        size = exactly(each * trained)
+        if name.startswith("paged"):
+            size = Size(0, size.expected, size.high)  # pages move to host memory under pressure
+        if run.offload_optimizer:
+            size = exactly(0)
+        parts.append(
+            Component(f"{name} states", "optimizer_states", size, f"{each:g} B × {numbers}", source, run.role, facts)
+        )
+    return tuple(part for part in parts if part.size.high)
+
+
+def moment_bytes(run: Run) -> float:
+    """Return bytes of moments per trained parameter."""
+    name = str(run.optimizer)
+    if "8bit" in name:
+        return 2 * EIGHT_BIT
+    kept = run.adapter_bytes if run.adapters and not run.precision.master else run.precision.moments
+    return MOMENTS.get(name.removeprefix("paged_"), 2) * kept
+
+
+def step_workspace(run: Run) -> tuple[Component, ...]:
+    """Return what the step allocates and gives back.
+
+    torch's ``foreach`` makes one tensor of the size of all parameters (`_foreach_sqrt` of the second moments; "~ sizeof(params)
+    more peak memory" in its documentation), ``for_loop`` three of the largest, ``fused`` none; our measurements: probe
+    optimizer_step. DeepSpeed converts gradients to float32 first: this rank's share at stages 1 and 2, one sub-group of at most
+    a billion at stage 3 (stage_1_and_2.py get_flat_partition / step, stage3.py _prepare_fp32_grad_for_sub_group, v0.16.4).
+    """
+    if run.optimizer is None or run.offload_optimizer:
+        return ()
+    trained = trained_here(run) / (run.parallel.shard if run.parallel.stage else 1)
+    facts = ("training.optimizer_implementation", "training.optimizer")
+    parts = []
+    if run.parallel.sharding == "zero" and run.precision.master > run.precision.gradient:
+        count = min(trained, SUB_GROUP) if run.parallel.stage == 3 else trained
+        size = exactly(run.precision.master * count)
+        words = f"{run.precision.master:g} B × {count:,.0f}"
+        source = "DeepSpeed v0.16.4 stage3.py _prepare_fp32_grad_for_sub_group, stage_1_and_2.py step"
+        parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
+    elif run.implementation == "foreach" and moment_bytes(run) and "8bit" not in str(run.optimizer):
+        each = run.adapter_bytes if run.adapters else run.precision.stored
+        size = exactly(each * trained)
+        words = f"{each:g} B × {trained:,.0f}, one temporary of _foreach_sqrt"
+        parts.append(
+            Component("optimizer step, foreach", "workspace", size, words, "torch.optim foreach", run.role, facts)
+        )
+    return tuple(part for part in parts if part.size.expected)

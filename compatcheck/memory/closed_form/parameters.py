@@ -1,0 +1,83 @@
+"""Working parameters on the device, quantised or not, whole or sharded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.estimate import Component, exactly
+from compatcheck.memory.closed_form.parallel import held
+
+if TYPE_CHECKING:
+    from compatcheck.memory.run import Run
+
+QUANTISED_BYTES = {
+    "nf4": 0.5 + 4 / 64,
+    "fp4": 0.5 + 4 / 64,
+    "int8": 1.0,
+    "gptq": 0.5 + 2 / 128 + 0.5 / 128,
+    "awq": 0.5 + 2 / 128 + 0.5 / 128,
+    "fp8": 1.0,
+    "mxfp4": 0.5 + 1 / 32,
+    "hqq": 0.5 + 4 / 64,
+    "eetq": 1.0,
+}
+"""Bytes per quantised parameter, constants included: bitsandbytes keeps a float32 maximum for each 64 values (functional.py
+quantize_4bit, blocksize 64; with double quantisation, which the facts do not tell, 0.516), gptq and awq a 16-bit scale and a
+4-bit zero for each group of 128, mxfp4 one byte for each 32 (OCP MX 1.0)."""
+
+
+def parameters(run: Run) -> tuple[Component, ...]:
+    """Return what stays on the device between steps.
+
+    ZeRO-3 and FSDP hold 1 / ranks of every parameter (arXiv 1910.02054 section 5.3); parameters that are offloaded hold nothing
+    between uses.
+    """
+    own, precision = held(run), run.precision
+    base_bytes = precision.frozen if run.peft else precision.stored
+    ranks = run.parallel.shard if run.parallel.stage == 3 else 1
+    quantised = own.blocks + own.experts if run.model.quantization in QUANTISED_BYTES else 0.0
+    plain = own.total - quantised
+    parts = []
+    if run.offload_param:
+        ranks_words = ", offloaded"
+        factor = 0.0
+    else:
+        ranks_words = f" / {ranks} ranks" if ranks > 1 else ""
+        factor = 1 / ranks
+    if quantised:
+        each = QUANTISED_BYTES[str(run.model.quantization)]
+        parts.append(
+            Component(
+                f"{run.model.quantization} parameters",
+                "parameters",
+                exactly(quantised * each * factor),
+                f"{each:.3f} B × {quantised:,.0f}{ranks_words}",
+                "bitsandbytes functional.py, blocks of 64; gptq groups of 128",
+                run.role,
+                ("model.quantization", "model.parameters_in_blocks"),
+            )
+        )
+    parts.append(
+        Component(
+            "parameters",
+            "parameters",
+            exactly(plain * base_bytes * factor),
+            f"{base_bytes:g} B × {plain:,.0f}{ranks_words}",
+            "ZeRO, arXiv 1910.02054",
+            run.role,
+            ("model.parameters", "training.param_dtype", "training.sharding"),
+        )
+    )
+    if run.adapters:
+        parts.append(
+            Component(
+                "adapters",
+                "parameters",
+                exactly(run.adapters * run.adapter_bytes * factor / run.parallel.tensor),
+                f"{run.adapter_bytes:g} B × {run.adapters:,}{ranks_words}",
+                "peft tuners/lora/layer.py, cast_adapter_dtype",
+                run.role,
+                ("training.lora_rank", "training.lora_target_modules"),
+            )
+        )
+    return tuple(part for part in parts if part.size.expected)
