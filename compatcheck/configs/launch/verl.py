@@ -339,7 +339,7 @@ def _cut_by_length(table: Table, key: str, role: str) -> None:
 def infer(options: Mapping[str, Argument], overrides: Overrides) -> Iterator[Statement]:
     """Say what follows from several keys, or from a key that is left out where the chosen configuration settles it."""
     name = overrides.config_name
-    base = "ppo_trainer" if name is None else str(name.value)
+    base = "ppo_trainer" if name is None else str(name.value).removesuffix(".yaml")
     engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
     key = "--config-name (left out)" if name is None else "--config-name"
     if engine is not None and engine.value == "megatron":
