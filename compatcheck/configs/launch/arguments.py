@@ -72,6 +72,12 @@ def make_command_document(
     )
 
 
+def name_roles(roles: Iterable[str]) -> Iterator[Statement]:
+    """Say which models a run has, also those of which nothing else is said."""
+    for role in roles:
+        yield Statement(None, "(a model of this run)", True, role)
+
+
 def _located(source: Source, lines: Mapping[str, int]) -> Source:
     line = lines.get(source.key or "")
     return source if line is None else source._replace(line=line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs.keys import LEAVE, Key
-from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document
+from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document, name_roles
 from compatcheck.configs.launch.flags import parse_flags
 from compatcheck.core.document import Statement
 
@@ -156,6 +156,7 @@ def _defaults(options: Mapping[str, Argument], table: Table, *, is_rl: bool) -> 
             yield Statement("training.peft", f"{prefix}lora_dim (left out)", None, role)
     if not is_rl:
         return
+    yield from name_roles(("actor", "critic", "reference", "reward"))
     yield Statement("training.trainer", "(program)", "ppo")
     yield Statement("rollout.engine", "(program)", "hf")
     for role in ("reference", "reward"):

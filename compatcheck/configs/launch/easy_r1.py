@@ -13,6 +13,7 @@ from compatcheck.configs.launch.arguments import (
     Program,
     Table,
     make_command_document,
+    name_roles,
     skip_refused,
 )
 from compatcheck.configs.launch.hydra import parse_overrides
@@ -136,6 +137,7 @@ def read_data(data: Mapping[str, Any], path: str) -> Document:
 
 def _known() -> Iterator[Statement]:
     """Say what EasyR1 does without being asked: FSDP1, vLLM on the trainer's devices."""
+    yield from name_roles(("actor", "reference"))
     yield Statement("training.sharding", "(program)", "fsdp")
     yield Statement("training.fsdp_version", "(program)", 1)
     yield Statement("rollout.engine", "(program)", "vllm")

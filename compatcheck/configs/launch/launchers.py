@@ -325,7 +325,7 @@ def _python(state: _Peel) -> tuple[str, str] | None:
 def _program(word: Word) -> str | None:
     """Return the path of a program; of one in an unknown directory (``$REPO/examples/run.py``) the part that is known."""
     if word.text is not None:
-        return word.text
+        return word.text or None
     known = re.split(r"\$\{[^}]*\}|\$\w+|\$\([^)]*\)", word.written.strip("\"'"))[-1].lstrip("/\"'")
     return known if known.endswith(".py") and known != ".py" else None
 

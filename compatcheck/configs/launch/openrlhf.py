@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.configs.keys import LEAVE, Key
-from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document
+from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document, name_roles
 from compatcheck.configs.launch.flags import parse_flags
 from compatcheck.core.document import Statement
 
@@ -233,6 +233,7 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
 
 def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterator[Statement]:
     """Say what the program does about its models without being asked."""
+    yield from name_roles(roles)
     estimator = _given(options, ("advantage_estimator", "algo.advantage.estimator"))
     if estimator is None:
         yield Statement("training.trainer", "advantage_estimator (left out)", "ppo")

@@ -133,7 +133,7 @@ def _take_written(document: Document, files: Mapping[str, str]) -> tuple[Documen
         if text is None:
             kept.append((kind, name, key))
             continue
-        place = f"{document.source.path} ({name})"
+        place = f"{document.source.path} ({os.path.normpath(name)})"
         try:
             found.append(deepspeed.read_data(_parse(text, place), place))
         except InputError as error:

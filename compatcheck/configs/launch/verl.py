@@ -18,6 +18,7 @@ from compatcheck.configs.launch.arguments import (
     Program,
     Table,
     make_command_document,
+    name_roles,
     skip_refused,
 )
 from compatcheck.configs.launch.hydra import Overrides, interpolate, parse_overrides, parse_value
@@ -345,6 +346,7 @@ def infer(options: Mapping[str, Argument], overrides: Overrides) -> Iterator[Sta
     if engine is not None and engine.value == "megatron":
         base, key = "ppo_megatron_trainer", "model_engine"
     roles = [ACTOR, REFERENCE, *([CRITIC] if has_critic(options) else [])]
+    yield from name_roles(roles)
     strategy = value_of(options, _A + "strategy")
     for role, section in ((ACTOR, _A), (REFERENCE, _F), (CRITIC, "critic.")):
         if role not in roles or section + "strategy" in options:
