@@ -12,7 +12,7 @@ from compatcheck.configs import accelerate, deepspeed, hf_trainer
 from compatcheck.configs.hf_arguments import TRAINER_TABLE, Table
 from compatcheck.configs.keys import Key, translate
 from compatcheck.configs.python_script_calls import Given, Script, parse_script
-from compatcheck.configs.python_script_meanings import Findings, take_call
+from compatcheck.configs.python_script_meanings import ARGUMENTS, Findings, take_call
 from compatcheck.configs.text import read_text
 from compatcheck.core.document import Document, Statement, Unresolved
 from compatcheck.core.errors import InputError
@@ -37,10 +37,14 @@ def read(path: str, *, named: bool = True) -> tuple[Document, ...]:
     found = Findings(source)
     for call in script.calls():
         take_call(call, found)
-    for given, _ in script.assignments("config", "use_cache"):
-        if given.why is None and "use_cache" not in found.values:
+    arguments = script.instances(ARGUMENTS)
+    for name, given in script.assignments():
+        owner, _, attribute = name.rpartition(".")
+        if name.endswith("config.use_cache") and given.why is None and "use_cache" not in found.values:
             found.values["use_cache"] = given
             found.lines["use_cache"] = given.line
+        elif owner in arguments:
+            found.take(attribute, given)
     if not (found.values or found.accelerate or found.statements or found.trainers or found.deepspeed or found.models):
         if named:
             msg = "starts no training this release can see"

@@ -13,7 +13,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 
 class Given(NamedTuple):
@@ -96,9 +96,6 @@ def _bind(target: ast.expr, value: ast.expr | None, scope: _Scope) -> None:
             _bind(item, None, scope)
     elif isinstance(target, ast.Starred):
         _bind(target.value, None, scope)
-    elif isinstance(target, ast.Subscript | ast.Attribute) and isinstance(target.value, ast.Name):
-        scope.assign(target.value.id, None)  # kwargs["x"] = …: what it was assigned is no longer all of it
-        scope.assign(target.value.id, None)
 
 
 def _collect(node: ast.AST, scope: _Scope) -> None:
@@ -128,6 +125,21 @@ def _collect(node: ast.AST, scope: _Scope) -> None:
             _collect(child, scope)
 
 
+_MUTATORS = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+
+
+def _changed(tree: ast.Module) -> Iterator[str]:
+    """Yield the names whose value is changed in place or from inside a function; what they were assigned tells nothing."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                yield from names
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
+                yield name
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute)) if attribute in _MUTATORS:
+                yield name
+
+
 def _inner_scope(node: ast.AST, outer: _Scope) -> _Scope:
     scope = _Scope(outer)
     arguments = getattr(node, "args", None)
@@ -151,6 +163,7 @@ class Script:
                 self.aliases.update({item.asname: item.name for item in node.names if item.asname})
         self.module = _Scope(None)
         _collect(tree, self.module)
+        self.changed = frozenset(_changed(tree))
 
     def names(self) -> set[str]:
         """Return every name and attribute the script mentions."""
@@ -162,13 +175,23 @@ class Script:
         """Yield the calls in the order they are written."""
         yield from sorted(self._visit(self.tree, self.module, None, 0), key=lambda call: call.line)
 
-    def assignments(self, *suffix: str) -> Iterator[tuple[Given, str | None]]:
-        """Yield what attributes with these last names are assigned, as ``model.config.use_cache = False``."""
+    def assignments(self) -> Iterator[tuple[str, Given]]:
+        """Yield what attributes are assigned, by their dotted names: ``model.config.use_cache = False``."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
-                    if _dotted(target).split(".")[-len(suffix) :] == list(suffix) and isinstance(target, ast.Attribute):
-                        yield self.read(node.value, self.module), None
+                    if isinstance(target, ast.Attribute):
+                        yield _dotted(target), self.read(node.value, self.module)
+
+    def instances(self, names: Collection[str]) -> set[str]:
+        """Return the names that are assigned a call of one of these classes."""
+        found = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                name = _dotted(node.value.func).rpartition(".")[2]
+                if self.aliases.get(name, name) in names:
+                    found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        return found
 
     def _visit(self, node: ast.AST, scope: _Scope, condition: str | None, depth: int) -> Iterator[Call]:
         if depth > _MAX_DEPTH * 4:
@@ -230,7 +253,7 @@ class Script:
             case ast.Constant(value=value) if isinstance(value, str | int | float | bool | None):
                 return value
             case ast.Name(id=name):
-                assigned = scope.find(name)
+                assigned = None if name in self.changed else scope.find(name)
                 if assigned is None:
                     raise _NoLiteralError
                 return self._value(assigned, scope, depth + 1)

@@ -77,10 +77,10 @@ class Findings:
         self.is_open = False
         self.has_arguments = False
 
-    def take(self, key: str, given: Given, call: Call, into: dict[str, Given] | None = None) -> None:
+    def take(self, key: str, given: Given, call: Call | None = None, into: dict[str, Given] | None = None) -> None:
         """Take one keyword; a second call that says otherwise, or a branch nobody can decide, makes it unknown."""
         values = self.values if into is None else into
-        if call.condition is not None and given.why is None:
+        if call is not None and call.condition is not None and given.why is None:
             given = given._replace(why=f"is set only if {call.condition}")
         known = values.get(key)
         if known is not None and (known.why, known.value) != (given.why, given.value):

@@ -15,13 +15,34 @@ from compatcheck.configs.launch.hydra import interpolate, parse_overrides, parse
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1", 1), ("-1", -1), ("1e-6", 1e-6), ("1.5", 1.5), (".5", 0.5), ("True", True), ("false", False), ("null", None),
-        ("text", "text"), ("'quoted'", "quoted"), ('"a b"', "a b"), ("[]", []), ("[a,1,true]", ["a", 1, True]),
-        ("['wandb']", ["wandb"]), ("[[1,2],[3]]", [[1, 2], [3]]), ("{a:1,b:[x]}", {"a": 1, "b": ["x"]}), ("{}", {}),
-        ("/data/train.parquet", "/data/train.parquet"), ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B"), ("1_000", 1000), ("007", "007"),
-        ("", ""), ("[ a , b ]", ["a", "b"]), ("${a.b}", "${a.b}"), ("1e3", 1000.0), ("nan_value", "nan_value"),
+        ("1", 1),
+        ("-1", -1),
+        ("1e-6", 1e-6),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("True", True),
+        ("false", False),
+        ("null", None),
+        ("text", "text"),
+        ("'quoted'", "quoted"),
+        ('"a b"', "a b"),
+        ("[]", []),
+        ("[a,1,true]", ["a", 1, True]),
+        ("['wandb']", ["wandb"]),
+        ("[[1,2],[3]]", [[1, 2], [3]]),
+        ("{a:1,b:[x]}", {"a": 1, "b": ["x"]}),
+        ("{}", {}),
+        ("/data/train.parquet", "/data/train.parquet"),
+        ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B"),
+        ("1_000", 1000),
+        ("007", "007"),
+        ("", ""),
+        ("[ a , b ]", ["a", "b"]),
+        ("${a.b}", "${a.b}"),
+        ("1e3", 1000.0),
+        ("nan_value", "nan_value"),
     ],
-)  # fmt: skip
+)
 def test_values(text: str, value: Any) -> None:
     found = parse_value(text)
     assert found == value
@@ -30,7 +51,7 @@ def test_values(text: str, value: Any) -> None:
 
 @pytest.mark.parametrize("text", ["[1,2", "'open", "{a:1", "[1]x", "{a}"])
 def test_values_that_hydra_refuses(text: str) -> None:
-    with pytest.raises(ValueError, match="^(has|is) "):
+    with pytest.raises(ValueError, match=r"^(has|is) "):
         parse_value(text)
 
 

@@ -24,8 +24,18 @@ GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world
         ("torchrun --nproc_per_node $N --nnodes 2 train.py --x", "train.py", "--x", {GPUS: None, NODES: 2}),
         ("torchrun $ARGS train.py --x", "train.py", "--x", {GPUS: None, NODES: None}),
         ("python -m torch.distributed.run --nproc_per_node 2 train.py -x", "train.py", "-x", {GPUS: 2, NODES: 1}),
-        ("python3 -u -m torch.distributed.launch --use_env --nproc_per_node 2 t.py -x", "t.py", "-x", {GPUS: 2, NODES: 1}),
-        ("accelerate launch --num_processes 16 --num_machines 2 t.py --x", "t.py", "--x", {WORLD: 16, NODES: 2, GPUS: 8}),
+        (
+            "python3 -u -m torch.distributed.launch --use_env --nproc_per_node 2 t.py -x",
+            "t.py",
+            "-x",
+            {GPUS: 2, NODES: 1},
+        ),
+        (
+            "accelerate launch --num_processes 16 --num_machines 2 t.py --x",
+            "t.py",
+            "--x",
+            {WORLD: 16, NODES: 2, GPUS: 8},
+        ),
         ("accelerate launch --num_processes 8 t.py --x", "t.py", "--x", {WORLD: 8, NODES: 1, GPUS: 8}),
         ("accelerate launch --config_file a.yaml --num_processes 8 t.py --x", "t.py", "--x", {WORLD: 8}),
         ("accelerate launch t.py --x", "t.py", "--x", {}),
@@ -39,17 +49,37 @@ GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world
         ("deepspeed --include a@b t.py --x", "t.py", "--x", {NODES: 2}),
         ("deepspeed --module pkg.train --x", "pkg.train", "--x", {GPUS: None, NODES: 1}),
         ("srun -N 4 --ntasks-per-node=8 python t.py --x", "t.py", "--x", {NODES: 4, WORLD: 32}),
-        ("srun --nodes 2 --gres=gpu:8 torchrun --nnodes 2 --nproc_per_node 8 t.py --x", "t.py", "--x", {GPUS: 8, NODES: 2}),
+        (
+            "srun --nodes 2 --gres=gpu:8 torchrun --nnodes 2 --nproc_per_node 8 t.py --x",
+            "t.py",
+            "--x",
+            {GPUS: 8, NODES: 2},
+        ),
         ("mpirun --allow-run-as-root -np 8 -x NCCL_DEBUG python t.py --x", "t.py", "--x", {WORLD: 8}),
-        ("ray job submit --no-wait --address=h -- python3 -m verl.trainer.main_ppo a.b=c", "verl.trainer.main_ppo", "a.b=c", {}),
+        (
+            "ray job submit --no-wait --address=h -- python3 -m verl.trainer.main_ppo a.b=c",
+            "verl.trainer.main_ppo",
+            "a.b=c",
+            {},
+        ),
         ("nohup env A=1 uv run --with x python t.py --x", "t.py", "--x", {}),
         ("uv run t.py --x", "t.py", "--x", {}),
         ("conda run -n e python t.py --x", "t.py", "--x", {}),
-        ("python -m accelerate.commands.launch --num_processes 2 t.py --x", "t.py", "--x", {WORLD: 2, NODES: 1, GPUS: 2}),
-        ("python mason.py --cluster c --gpus 8 -- accelerate launch --num_processes 8 t.py --x", "t.py", "--x", {WORLD: 8, NODES: 1, GPUS: 8}),
+        (
+            "python -m accelerate.commands.launch --num_processes 2 t.py --x",
+            "t.py",
+            "--x",
+            {WORLD: 2, NODES: 1, GPUS: 2},
+        ),
+        (
+            "python mason.py --cluster c --gpus 8 -- accelerate launch --num_processes 8 t.py --x",
+            "t.py",
+            "--x",
+            {WORLD: 8, NODES: 1, GPUS: 8},
+        ),
         ("torchrun --nproc_per_node 2 $REPO/examples/t.py --x", "examples/t.py", "--x", {GPUS: 2, NODES: 1}),
     ],
-)  # fmt: skip
+)
 def test_launchers_are_peeled_off(text: str, program: str, first: str, known: dict[str, Any]) -> None:
     launch = peel(command(text))
     assert launch is not None
@@ -106,7 +136,10 @@ def test_ranks_say_where_they_were_written() -> None:
 
 
 def test_options_of_accelerate_replace_those_of_its_file() -> None:
-    text = "accelerate launch --config_file a.yaml --mixed_precision bf16 --use_deepspeed --zero_stage 3 --deepspeed_config_file d.json t.py"
+    text = (
+        "accelerate launch --config_file a.yaml --mixed_precision bf16 "
+        "--use_deepspeed --zero_stage 3 --deepspeed_config_file d.json t.py"
+    )
     launch = peel(command(text))
     assert launch is not None
     settings, launcher = launch.documents
@@ -119,8 +152,39 @@ def test_options_of_accelerate_replace_those_of_its_file() -> None:
     assert launcher.references == (("accelerate", "a.yaml", "--config_file"),)
 
 
-@given(st.lists(st.sampled_from(["torchrun", "accelerate", "launch", "deepspeed", "-m", "--", "--x=1", "-n", "2", "t.py", "$A", "srun",
-                                 "env", "A=1", "ray", "job", "submit", "python", "mpirun", "-np", "tune", "run", "uv", ""]), max_size=12))  # fmt: skip
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "torchrun",
+                "accelerate",
+                "launch",
+                "deepspeed",
+                "-m",
+                "--",
+                "--x=1",
+                "-n",
+                "2",
+                "t.py",
+                "$A",
+                "srun",
+                "env",
+                "A=1",
+                "ray",
+                "job",
+                "submit",
+                "python",
+                "mpirun",
+                "-np",
+                "tune",
+                "run",
+                "uv",
+                "",
+            ]
+        ),
+        max_size=12,
+    )
+)
 def test_any_words_are_peeled_without_an_error(words: list[str]) -> None:
     launch = peel(command(" ".join(f"'{text}'" for text in words)))
     assert launch is None or launch.program

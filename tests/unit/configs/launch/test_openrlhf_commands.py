@@ -10,17 +10,25 @@ from written_commands import documents, facts
 from compatcheck.core.document import Document
 
 OLD = (
-    "--actor_num_nodes 4 --actor_num_gpus_per_node 8 --ref_num_nodes 2 --ref_num_gpus_per_node 8 --pretrain m --zero_stage 3 --bf16 "
-    "--adam_offload --gradient_checkpointing --micro_train_batch_size 1 --train_batch_size 128 --micro_rollout_batch_size 2 "
-    "--prompt_max_len 1024 --generate_max_len 512 --packing_samples --flash_attn --n_samples_per_prompt 4 --vllm_num_engines 1 "
-    "--vllm_tensor_parallel_size 8 --advantage_estimator group_norm --init_kl_coef 0.01 --vllm_enable_sleep --enforce_eager"
+    "--actor_num_nodes 4 --actor_num_gpus_per_node 8 --ref_num_nodes 2 "
+    "--ref_num_gpus_per_node 8 --pretrain m --zero_stage 3 --bf16 "
+)(
+    "--adam_offload --gradient_checkpointing --micro_train_batch_size 1 "
+    "--train_batch_size 128 --micro_rollout_batch_size 2 "
+)(
+    "--prompt_max_len 1024 --generate_max_len 512 --packing_samples "
+    "--flash_attn --n_samples_per_prompt 4 --vllm_num_engines 1 "
+)(
+    "--vllm_tensor_parallel_size 8 --advantage_estimator group_norm "
+    "--init_kl_coef 0.01 --vllm_enable_sleep --enforce_eager"
 )
 NEW = (
     "--actor.num_nodes 4 --actor.num_gpus_per_node 8 --ref.num_nodes 2 --ref.num_gpus_per_node 8 --actor.model_name_or_path m "
     "--ds.zero_stage 3 --ds.param_dtype bf16 --ds.adam_offload --actor.gradient_checkpointing_enable --train.micro_batch_size 1 "
-    "--train.batch_size 128 --rollout.micro_batch_size 2 --rollout.max_new_tokens 512 --ds.packing_samples "
-    "--ds.attn_implementation flash_attention_2 --rollout.n_samples_per_prompt 4 --vllm.num_engines 1 --vllm.tensor_parallel_size 8 "
-    "--algo.advantage.estimator group_norm --algo.kl.init_coef 0.01 --vllm.enable_sleep --vllm.enforce_eager"
+    "--train.batch_size 128 --rollout.micro_batch_size 2 --rollout.max_new_tokens 512 --ds.packing_samples "(
+        "--ds.attn_implementation flash_attention_2 "
+        "--rollout.n_samples_per_prompt 4 --vllm.num_engines 1 --vllm.tensor_parallel_size 8 "
+    )("--algo.advantage.estimator group_norm --algo.kl.init_coef 0.01 --vllm.enable_sleep --vllm.enforce_eager")
 )
 
 
@@ -100,7 +108,10 @@ def test_dynamic_batches_count_tokens() -> None:
     ("program", "trainer"), [("train_sft", "sft"), ("train_dpo", "dpo"), ("train_rm", "reward"), ("train_kto", "kto")]
 )
 def test_programs_with_one_model(program: str, trainer: str) -> None:
-    text = f"deepspeed --num_gpus 8 --module openrlhf.cli.{program} --pretrain m --max_len 2048 --zero_stage 2 --lora_rank 16 --load_in_4bit"
+    text = (
+        f"deepspeed --num_gpus 8 --module openrlhf.cli.{program} --pretrain m "
+        "--max_len 2048 --zero_stage 2 --lora_rank 16 --load_in_4bit"
+    )
     document, launcher = documents(text)
     assert facts(document)["training.trainer"] == trainer
     assert facts(document)["training.peft"] == "lora"

@@ -13,7 +13,10 @@ FULL = Path(__file__).resolve().parents[4] / "fixtures/configs/torchtune/full.ya
 
 
 def test_a_recipe_with_a_file_and_words_over_it() -> None:
-    text = "tune run --nproc_per_node 8 lora_finetune_distributed --config my.yaml batch_size=2 model.lora_rank=8 tokenizer.max_seq_len=$S"
+    text = (
+        "tune run --nproc_per_node 8 lora_finetune_distributed --config my.yaml "
+        "batch_size=2 model.lora_rank=8 tokenizer.max_seq_len=$S"
+    )
     document, launcher = documents(text)
     assert document.reader == "torchtune"
     assert facts(document) == {
@@ -61,7 +64,10 @@ def test_a_configuration_file_of_torchtune() -> None:
 
 
 def test_easy_r1() -> None:
-    words = "config=c.yaml data.max_response_length=2048 worker.actor.model.model_path=m trainer.n_gpus_per_node=8 worker.rollout.n=5"
+    words = (
+        "config=c.yaml data.max_response_length=2048 "
+        "worker.actor.model.model_path=m trainer.n_gpus_per_node=8 worker.rollout.n=5"
+    )
     document = documents(
         f"python3 -m verl.trainer.main {words} worker.actor.micro_batch_size_per_device_for_experience=2"
     )[0]
@@ -85,7 +91,10 @@ def test_axolotl_names_its_file() -> None:
 
 
 def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
-    one = "deepspeed main.py --model_name_or_path m --data_split 2,4,4 --zero_stage 2 --per_device_train_batch_size 4 --offload --lora_dim 128"
+    one = (
+        "deepspeed main.py --model_name_or_path m --data_split 2,4,4 --zero_stage 2 "
+        "--per_device_train_batch_size 4 --offload --lora_dim 128"
+    )
     document = documents(one)[0]
     assert document.reader == "deepspeed_chat"
     found = facts(document)
@@ -99,7 +108,10 @@ def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
         512,
         False,
     )
-    three = "deepspeed main.py --actor_model_name_or_path a --critic_model_name_or_path c --actor_zero_stage 3 --critic_gradient_checkpointing"
+    three = (
+        "deepspeed main.py --actor_model_name_or_path a "
+        "--critic_model_name_or_path c --actor_zero_stage 3 --critic_gradient_checkpointing"
+    )
     document = documents(three)[0]
     actor, critic = facts(document, "actor"), facts(document, "critic")
     assert (actor["training.zero_stage"], critic["training.zero_stage"]) == (3, 0)
@@ -109,8 +121,11 @@ def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
 
 def test_megatron_describes_its_model() -> None:
     text = (
-        "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 4 --num-layers 32 --hidden-size 4096 --bf16 "
-        "--num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 256 --train-iters 10 --recompute-granularity full"
+        "torchrun --nproc_per_node 8 pretrain_gpt.py "
+        "--tensor-model-parallel-size 4 --num-layers 32 --hidden-size 4096 --bf16 "
+    )(
+        "--num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 "
+        "--global-batch-size 256 --train-iters 10 --recompute-granularity full"
     )
     document = documents(text)[0]
     found = facts(document)

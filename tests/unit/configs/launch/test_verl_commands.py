@@ -74,9 +74,14 @@ def test_dynamic_batches_count_tokens_and_not_sequences() -> None:
 
 def test_offload_parallelism_and_adapters() -> None:
     found = read(
-        f"{A}fsdp_config.param_offload=True", f"{A}fsdp_config.optimizer_offload=False", f"{A}strategy=fsdp2", f"{M}lora_rank=32",
-        f"{A}ulysses_sequence_parallel_size=4", f"{M}use_fused_kernels=True", f"{F}fsdp_config.param_offload=True",
-    )  # fmt: skip
+        f"{A}fsdp_config.param_offload=True",
+        f"{A}fsdp_config.optimizer_offload=False",
+        f"{A}strategy=fsdp2",
+        f"{M}lora_rank=32",
+        f"{A}ulysses_sequence_parallel_size=4",
+        f"{M}use_fused_kernels=True",
+        f"{F}fsdp_config.param_offload=True",
+    )
     actor = facts(found, "actor")
     assert actor["training.offload_param"] == "cpu"
     assert actor["training.offload_optimizer"] is None
@@ -181,7 +186,10 @@ def test_the_reference_is_there_as_the_release_has_it(words: list[str], version:
 
 
 def test_supervised_training() -> None:
-    words = "data.micro_batch_size_per_gpu=4 data.max_length=2048 model.partial_pretrain=m model.lora_rank=8 use_remove_padding=true"
+    words = (
+        "data.micro_batch_size_per_gpu=4 data.max_length=2048 "
+        "model.partial_pretrain=m model.lora_rank=8 use_remove_padding=true"
+    )
     document, launcher = documents(f"torchrun --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer {words}")
     assert facts(document)["training.micro_batch_size"] == 4
     assert facts(document)["training.trainer"] == "sft"
