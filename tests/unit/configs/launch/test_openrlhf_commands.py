@@ -12,13 +12,10 @@ from compatcheck.core.document import Document
 OLD = (
     "--actor_num_nodes 4 --actor_num_gpus_per_node 8 --ref_num_nodes 2 "
     "--ref_num_gpus_per_node 8 --pretrain m --zero_stage 3 --bf16 "
-)(
     "--adam_offload --gradient_checkpointing --micro_train_batch_size 1 "
     "--train_batch_size 128 --micro_rollout_batch_size 2 "
-)(
     "--prompt_max_len 1024 --generate_max_len 512 --packing_samples "
     "--flash_attn --n_samples_per_prompt 4 --vllm_num_engines 1 "
-)(
     "--vllm_tensor_parallel_size 8 --advantage_estimator group_norm "
     "--init_kl_coef 0.01 --vllm_enable_sleep --enforce_eager"
 )

@@ -123,7 +123,6 @@ def test_megatron_describes_its_model() -> None:
     text = (
         "torchrun --nproc_per_node 8 pretrain_gpt.py "
         "--tensor-model-parallel-size 4 --num-layers 32 --hidden-size 4096 --bf16 "
-    )(
         "--num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 "
         "--global-batch-size 256 --train-iters 10 --recompute-granularity full"
     )

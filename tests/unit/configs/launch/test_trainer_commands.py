@@ -18,10 +18,8 @@ def read(text: str, **variables: str) -> Document:
 
 def test_a_script_on_the_trainer() -> None:
     found = read(
-
-            f"torchrun --nproc_per_node 8 finetune.py {HF} --bf16 True "
-            "--gradient_checkpointing --deepspeed ds.json --no_full_determinism"
-
+        f"torchrun --nproc_per_node 8 finetune.py {HF} --bf16 True "
+        "--gradient_checkpointing --deepspeed ds.json --no_full_determinism"
     )
     assert (found.reader, found.is_command) == ("hf_trainer", True)
     assert facts(found) == {
@@ -121,10 +119,8 @@ def test_ms_swift_and_open_instruct() -> None:
     assert swift.reader == "ms_swift"
     assert facts(swift)["training.sequence_length"] == 4096
     tulu = read(
-
-            "accelerate launch open_instruct/finetune.py --model_name_or_path m "
-            "--with_tracking --max_seq_length 4096 --use_flash_attn"
-
+        "accelerate launch open_instruct/finetune.py --model_name_or_path m "
+        "--with_tracking --max_seq_length 4096 --use_flash_attn"
     )
     assert tulu.reader == "open_instruct"
     assert facts(tulu)["training.trainer"] == "sft"
