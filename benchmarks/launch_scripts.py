@@ -90,7 +90,20 @@ class Sandbox:
             (self.root / name).chmod(0o1777)
         (self.root / "script").write_bytes(text)
         chroot = shutil.which("chroot") or "/usr/sbin/chroot"
-        command = ["unshare", "-n", "-m", "-p", "-f", "--kill-child", "--propagation", "private", "env", "-i", chroot, "--userspec=65534:65534"]
+        command = [
+            "unshare",
+            "-n",
+            "-m",
+            "-p",
+            "-f",
+            "--kill-child",
+            "--propagation",
+            "private",
+            "env",
+            "-i",
+            chroot,
+            "--userspec=65534:65534",
+        ]
         command += [str(self.root), "/bin/bash", "-c", START, "bash", *arguments]
         try:
             subprocess.run(

@@ -11,20 +11,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-PRELUDE = "run() { printf '%s\\0' \"$#\" \"$@\" >> \"$RECORD\"; }\n"
+PRELUDE = 'run() { printf \'%s\\0\' "$#" "$@" >> "$RECORD"; }\n'
 
 
 @pytest.fixture
 def bash(tmp_path: Path) -> Callable[..., list[tuple[str, ...]]]:
     """Run a script; return the words of every ``run``, in order."""
 
-    def execute(text: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
+    def execute(
+        text: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
+    ) -> list[tuple[str, ...]]:
         record, place = tmp_path / "record", tmp_path / "place"
         record.write_bytes(b"")
         place.mkdir(exist_ok=True)
         (tmp_path / "prelude").write_text(PRELUDE)
         (tmp_path / "script").write_bytes(text.encode("utf-8", "surrogateescape"))
-        environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": str(tmp_path / "prelude"), "RECORD": str(record), "LC_ALL": "C.UTF-8"}
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "BASH_ENV": str(tmp_path / "prelude"),
+            "RECORD": str(record),
+            "LC_ALL": "C.UTF-8",
+        }
         subprocess.run(
             ["bash", str(tmp_path / "script"), *arguments],
             env={**environment, **(variables or {})},

@@ -1,5 +1,7 @@
 """What is read of a script is what bash makes of it, word for word."""
 
+# ruff: noqa: E501 (a snippet is one line)
+
 from __future__ import annotations
 
 import pytest
@@ -25,16 +27,16 @@ EXPANSIONS = {
     "prefix of a variable": 'X=foobar P=foo S="*"; run ${X#$P} ${X%"$S"} ${X%$S} ${X##$P*}',
     "replacements": 'X=a.b.a.c; run ${X/a/z} ${X//a/z} ${X//.} ${X/#a/z} ${X/%c/z} ${X//[ab]/_} ${X/a./} ${X//\\./\\/} "${X//a/ }"',
     "replacement with a slash": 'X=a/b/c; run ${X//\\//-} "${X//\\//-}" ${X/b/"/"} ${X////_}',
-    "lengths": 'unset U; X=hello E=; A=(a bb ccc); run ${#X} ${#E} ${#A[@]} ${#A[2]} ${#A} ${#U}; set -- 1 2; run ${#} ${#@} $#',
-    "slices": 'X=0123456789; N=3; run ${X:2} ${X:2:3} ${X: -3} ${X: -3:2} ${X:$N} ${X:N+1:N} ${X:2:-2} ${X:20} ${X:(-2)}',
-    "case": 'X=hELLO; run ${X^} ${X^^} ${X,} ${X,,}',
+    "lengths": "unset U; X=hello E=; A=(a bb ccc); run ${#X} ${#E} ${#A[@]} ${#A[2]} ${#A} ${#U}; set -- 1 2; run ${#} ${#@} $#",
+    "slices": "X=0123456789; N=3; run ${X:2} ${X:2:3} ${X: -3} ${X: -3:2} ${X:$N} ${X:N+1:N} ${X:2:-2} ${X:20} ${X:(-2)}",
+    "case": "X=hELLO; run ${X^} ${X^^} ${X,} ${X,,}",
     "indirection": 'A=B B=c; D=(x y); E="D[1]"; run ${!A} ${!E}; N=2; set -- p q r; run ${!N}',
     "arrays": 'A=(1 "2 3" $(echo 4 5)); A+=(6 7); A[9]=z; run "${A[@]}" ${A[1]} "${A[1]}" $A ${A[-1]} "${A[*]}" ${A[@]}',
     "array of lines": 'A=(\n  --a 1 # one\n  # --b 2\n  --c "x y"\n)\nA+=(--d)\nrun "${A[@]}"',
     "array slices": 'A=(a b c d); run "${A[@]:1:2}" ${A[@]:2} "${!A[@]}" "${A[@]/#/x}" "${A[@]: -1}" "${A[@]#a}"',
     "array with places": 'A=([2]=c [0]=a d); run "${A[@]}" "${!A[@]}" "${A[1]}"; unset A; run "${A[@]}" x',
     "array in words": 'A=(1 2); E=(); run "a${A[@]}b" "${E[@]}" "x${E[@]}y" a"${A[*]}" ${E[@]} "${E[*]}"',
-    "array sizes in arithmetic": 'A=(4 5 6); i=1; run $((A[0]+A[i])) ${A[i+1]} ${A[$i]} $((${#A[@]}*2))',
+    "array sizes in arithmetic": "A=(4 5 6); i=1; run $((A[0]+A[i])) ${A[i+1]} ${A[$i]} $((${#A[@]}*2))",
     "associative arrays": 'declare -A M=([a]=1 ["b c"]=2); M[d]=3; K=a; run "${M[a]}" "${M[b c]}" "${M[$K]}" ${#M[@]} "${M[none]}"',
     "appending": 'X=a; X+=b; X+=" c"; run "$X"; declare -i N=1; N+=2; N=N*2; run $N; A=(x); A+=y; run "${A[@]}"',
     "arithmetic": "x=5 y=3; run $((x+y*2)) $((x/y)) $((x%y)) $((-7/2)) $((-7%3)) $((2**10)) $((x>y)) $((x>y?1:2)) $((1<<4|3))",
@@ -47,7 +49,7 @@ EXPANSIONS = {
     "globs in quotes": 'P="*.py"; run "$P" "*" \'?\' \\* x\\?',
     "escaped words": r"run \$HOME \"a\" a\ b \\ \# 'it'\''s' \~ \{a,b\} a\=b",
     "json words": 'N=2; run --config \'{"a": 1, "b": [1,2]}\' "{\\"a\\": $N}" --x="{\'a\': ${N}}"',
-    "tilde in the middle": 'run a~b x=a~ "~" \'~/x\' a/~',
+    "tilde in the middle": "run a~b x=a~ \"~\" '~/x' a/~",
     "command substitution": 'X=$(echo a b); run $X "$X" "$(printf "%s-%d" x 3)" $(echo "p  q") "$(echo "p  q")" `echo r` "`echo \\"s t\\"`"',
     "nested substitution": 'run $(basename $(dirname /a/b/c.sh)) "$(basename "/a/b c.sh" .sh)" "$(echo $(echo x; echo y))" $(echo "$(echo "z")")',
     "trailing newlines": 'X=$(printf "a\\n\\n"); run "$X" "$(echo; echo b)" "$(true)"',
@@ -72,14 +74,14 @@ EXPANSIONS = {
     "eval": 'A="run a \\"b c\\""; eval $A; eval "$A d"; X=Y; Y=z; eval run \\$$X; eval "V_$X=3"; run $V_Y',
     "command built as text": 'OPTS="--a 1"; OPTS="$OPTS --b \'x y\'"; CMD="run $OPTS"; $CMD; eval "$CMD"; eval $CMD',
     "command in an array": 'C=(run --a 1); [[ -n x ]] && C+=(--b "2 3"); "${C[@]}" last',
-    "extended patterns": 'shopt -s extglob\nX=aab.py; run ${X%.@(py|sh)} ${X##+(a)} ${X/?(a)a/z}',
+    "extended patterns": "shopt -s extglob\nX=aab.py; run ${X%.@(py|sh)} ${X##+(a)} ${X/?(a)a/z}",
 }
 
 STATEMENTS = {
     "if": 'X=a; if [ "$X" = a ]; then run 1; elif [ "$X" = b ]; then run 2; else run 3; fi; if false; then run 4; fi; run $?',
-    "elif": 'X=c; if [ $X = a ]; then run 1; elif [ $X = b ]; then run 2; elif [ $X == c ]; then run 3; else run 4; fi',
+    "elif": "X=c; if [ $X = a ]; then run 1; elif [ $X = b ]; then run 2; elif [ $X == c ]; then run 3; else run 4; fi",
     "tests": 'x=5; e=; [ $x -gt 3 ] && run a; [ -z "$e" ] && run b; [ -n "$e" ] || run c; [ ! -z "$x" ] && run d; test 1 -eq 1 && run e; [ "$e" ] || run f',
-    "test with and": 'x=5; [ $x -gt 3 -a $x -lt 9 ] && run a; [ $x -gt 9 -o $x = 5 ] && run b; [ \\( $x = 5 \\) ] && run c; [ ! $x = 5 ] || run d',
+    "test with and": "x=5; [ $x -gt 3 -a $x -lt 9 ] && run a; [ $x -gt 9 -o $x = 5 ] && run b; [ \\( $x = 5 \\) ] && run c; [ ! $x = 5 ] || run d",
     "double brackets": 'X="a b"; [[ $X == a* ]] && run a; [[ $X == "a*" ]] || run b; [[ $X =~ ^a.b$ ]] && run c; [[ -z $U && -n $X ]] && run d; [[ ! $X == c || 1 -gt 2 ]] && run e',
     "double bracket comparisons": 'N=08; M=5; [[ $M -ge 5 && $M -le 5 ]] && run a; [[ "$M" < "6" ]] && run b; [[ $M != 6 ]] && run c; [[ M -eq 5 ]] && run d; [[ (a == b) || (c == c) ]] && run e',
     "regular expressions": '[[ "7b-x" =~ ^([0-9]+)b-(.*)$ ]] && run "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"; R="^a+$"; [[ aaa =~ $R ]] && run y; [[ a.c =~ a\\.c ]] && run z; [[ abc =~ "a.c" ]] || run q',
@@ -89,15 +91,15 @@ STATEMENTS = {
     "for": 'for i in 1 "2 3" {4..5} $(seq 6 7); do run $i; done; run "$i"; for x in; do run none; done; L="p q"; for y in $L; do run $y; done',
     "c for": "for ((i=0; i<3; i++)); do run $i; done; for ((i=8;i>0;i/=2)) ; do run $i; done; n=2; for (( j = 1; j <= n; j++ )); do run $j; done; run $i",
     "for over arguments": 'set -- a "b c"; for x in "$@"; do run "$x"; done; for y; do run "$y"; done; for z do run $z; done',
-    "while": 'i=0; while [ $i -lt 3 ]; do run $i; i=$((i+1)); done; until [[ $i -eq 0 ]]; do ((i--)); run $i; done; while ((i<2)); do let i++; run $i; done',
-    "break and continue": 'for i in 1 2 3 4; do [ $i = 2 ] && continue; [ $i = 4 ] && break; run $i; done; for a in 1 2; do for b in 1 2; do [ $b = 2 ] && continue 2; run $a$b; done; done; for a in 1 2; do for b in 1 2; do break 2; done; run no; done; while true; do break; done; run end',
+    "while": "i=0; while [ $i -lt 3 ]; do run $i; i=$((i+1)); done; until [[ $i -eq 0 ]]; do ((i--)); run $i; done; while ((i<2)); do let i++; run $i; done",
+    "break and continue": "for i in 1 2 3 4; do [ $i = 2 ] && continue; [ $i = 4 ] && break; run $i; done; for a in 1 2; do for b in 1 2; do [ $b = 2 ] && continue 2; run $a$b; done; done; for a in 1 2; do for b in 1 2; do break 2; done; run no; done; while true; do break; done; run end",
     "functions": 'f() { local x=$1; y=$2; run "$x" "$@" $#; return 0; }; x=o; f a "b c"; run $? $x "$y"; function g { run g $1; }; g 1; g; function h() { f "$@"; }; h p q; run $x',
     "functions return": 'f() { if [ "$1" = a ]; then run a; return; fi; run b; return 1; run never; }; f a; f b || run failed; f a && run ok',
     "function output": 'f() { echo "x-$1"; }; X=$(f 3); run $X "$(f "a b")"; g() { local r; r=$(($1*2)); echo $r; }; run $(g 4)',
     "function scope": 'v=1; f() { local v=2; g; run $v; }; g() { run $v; v=3; }; f; run $v; h() { w=5; unset v; }; h; run $w "${v:-gone}"',
     "shift": 'f() { while [ $# -gt 0 ]; do case $1 in --a) A=$2; shift 2;; --b) B=1; shift;; --c=*) C=${1#*=}; shift;; *) R+=("$1"); shift;; esac; done; run "$A" "$B" "$C" "${R[@]}"; }; R=(); f --a 1 --b x --c=3 y',
     "getopts": 'while getopts "a:bc" o -a 1 -bc x; do run "$o" "$OPTARG"; done; OPTIND=1; set -- -n 4 -v rest; while getopts ":n:v" o; do case $o in n) N=$OPTARG;; v) V=1;; esac; done; shift $((OPTIND-1)); run $N $V "$@"',
-    "subshells": 'X=1; (X=2; run $X; exit; run no); run $X; { X=3; run $X; }; run $X; (cd / && run in)',
+    "subshells": "X=1; (X=2; run $X; exit; run no); run $X; { X=3; run $X; }; run $X; (cd / && run in)",
     "pipes": 'X=1; echo a | { read Y; X=2; run "$X"; }; run $X; echo b | while read l; do run in; done; run "${l:-none}"; true | run x | cat',
     "and or": "true && run a; false && run b; false || run c; true || run d; true && false || run e; ! false && run f; ! true || run g; false || { run h; run i; }; [ 1 = 1 ] && [ 2 = 3 ] || run j",
     "export": 'export A=1 B="x y"; declare -x C=3; run $A "$B" $C; export D; D=4; readonly E=5; run $D $E; declare F=$A G="a b"; run $F "$G"; typeset H=1; run $H; export I=a$A"b c"',
@@ -122,7 +124,9 @@ STATEMENTS = {
 
 
 def words_of(script: Script) -> list[tuple[str | None, ...]]:
-    return [tuple(word.text for word in command.words[1:]) for command in script.commands if command.words[0].text == "run"]
+    return [
+        tuple(word.text for word in command.words[1:]) for command in script.commands if command.words[0].text == "run"
+    ]
 
 
 @pytest.mark.parametrize("name", [*EXPANSIONS, *STATEMENTS])
@@ -133,14 +137,19 @@ def test_every_word_is_bashs(name, bash) -> None:
 
 ARGUMENTS = {
     "parsing loop": (
-        'A=1 B=no\nwhile [[ $# -gt 0 ]]; do\n  case "$1" in\n    --a|-a) A="$2"; shift 2;;\n    --b) B=yes; shift;;\n'
-        '    *) break;;\n  esac\ndone\nrun $A $B "$@"',
+        'A=1 B=no\nwhile [[ $# -gt 0 ]]; do\n  case "$1" in\n    --a|-a) A="$2"; shift 2;;\n    --b) B=yes; shift;;\n    *) break;;\n  esac\ndone\nrun $A $B "$@"',
         ["--a", "7", "--b", "rest", "x y"],
     ),
     "usage": ('if [ $# -lt 2 ]; then echo usage; exit 1; fi\nrun "$1" ${2:-d} ${3:-e} "${@:2}" $#', ["p q", "r"]),
     "usage not met": ('if [ $# -lt 2 ]; then echo usage; exit 1; fi\nrun "$1"', ["p"]),
-    "getopts": ('while getopts "n:v" o; do case $o in n) N=$OPTARG;; v) V=1;; *) exit 1;; esac; done\nrun $N $V', ["-vn3"]),
-    "pairs": ('for a in "$@"; do case $a in *=*) declare "${a%%=*}=${a#*=}";; esac; done; run $X "$Y"', ["X=1", "Y=a b"]),
+    "getopts": (
+        'while getopts "n:v" o; do case $o in n) N=$OPTARG;; v) V=1;; *) exit 1;; esac; done\nrun $N $V',
+        ["-vn3"],
+    ),
+    "pairs": (
+        'for a in "$@"; do case $a in *=*) declare "${a%%=*}=${a#*=}";; esac; done; run $X "$Y"',
+        ["X=1", "Y=a b"],
+    ),
 }
 
 
@@ -169,7 +178,24 @@ PARTS = st.one_of(
     st.builds('"${{{}{}}}"'.format, NAMES, OPERATORS),
     st.builds("${}".format, NAMES),
     st.builds("${{#{}}}".format, NAMES),
-    st.sampled_from(["a", "'b c'", '"d e"', "{1,2}", "x=", "--f", "\\ ", '""', "$((1+2))", '"$@"', "$#", "{1..3}", '"${L[@]}"', "${L[1]}"]),
+    st.sampled_from(
+        [
+            "a",
+            "'b c'",
+            '"d e"',
+            "{1,2}",
+            "x=",
+            "--f",
+            "\\ ",
+            '""',
+            "$((1+2))",
+            '"$@"',
+            "$#",
+            "{1..3}",
+            '"${L[@]}"',
+            "${L[1]}",
+        ]
+    ),
 )
 WORDS = st.lists(st.lists(PARTS, min_size=1, max_size=3).map("".join), min_size=1, max_size=4).map(" ".join)
 
@@ -191,11 +217,41 @@ NUMBERS = st.integers(0, 12).map(str) | st.sampled_from(["n", "m", "0x1f", "010"
 TERMS = st.recursive(
     NUMBERS,
     lambda inner: st.one_of(
-        st.builds("{} {} {}".format, inner, st.sampled_from("+ - * / % ** << >> < > <= >= == != & | ^ && || ,".split()), inner),
+        st.builds(
+            "{} {} {}".format,
+            inner,
+            st.sampled_from(
+                [
+                    "+",
+                    "-",
+                    "*",
+                    "/",
+                    "%",
+                    "**",
+                    "<<",
+                    ">>",
+                    "<",
+                    ">",
+                    "<=",
+                    ">=",
+                    "==",
+                    "!=",
+                    "&",
+                    "|",
+                    "^",
+                    "&&",
+                    "||",
+                    ",",
+                ]
+            ),
+            inner,
+        ),
         st.builds("({})".format, inner),
         st.builds("{} ? {} : {}".format, inner, inner, inner),
         st.builds("{}{}".format, st.sampled_from(["- ", "!", "~", "+ "]), inner),
-        st.builds("{} {} {}".format, st.sampled_from(["n", "m"]), st.sampled_from(["=", "+=", "-=", "*=", "<<="]), inner),
+        st.builds(
+            "{} {} {}".format, st.sampled_from(["n", "m"]), st.sampled_from(["=", "+=", "-=", "*=", "<<="]), inner
+        ),
         st.sampled_from(["n++", "--m", "++n", "m--"]),
     ),
     max_leaves=8,
