@@ -22,10 +22,10 @@ OLD = (
 NEW = (
     "--actor.num_nodes 4 --actor.num_gpus_per_node 8 --ref.num_nodes 2 --ref.num_gpus_per_node 8 --actor.model_name_or_path m "
     "--ds.zero_stage 3 --ds.param_dtype bf16 --ds.adam_offload --actor.gradient_checkpointing_enable --train.micro_batch_size 1 "
-    "--train.batch_size 128 --rollout.micro_batch_size 2 --rollout.max_new_tokens 512 --ds.packing_samples "(
-        "--ds.attn_implementation flash_attention_2 "
-        "--rollout.n_samples_per_prompt 4 --vllm.num_engines 1 --vllm.tensor_parallel_size 8 "
-    )("--algo.advantage.estimator group_norm --algo.kl.init_coef 0.01 --vllm.enable_sleep --vllm.enforce_eager")
+    "--train.batch_size 128 --rollout.micro_batch_size 2 --rollout.max_new_tokens 512 --ds.packing_samples "
+    "--ds.attn_implementation flash_attention_2 "
+    "--rollout.n_samples_per_prompt 4 --vllm.num_engines 1 --vllm.tensor_parallel_size 8 "
+    "--algo.advantage.estimator group_norm --algo.kl.init_coef 0.01 --vllm.enable_sleep --vllm.enforce_eager"
 )
 
 
