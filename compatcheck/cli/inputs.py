@@ -243,23 +243,29 @@ def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...
     environments = tuple(
         found
         for reading in readings
-        for found in (environment_of(reading.environment, reading.variables, path),)
+        for found in (environment_of(reading.environment, reading.variables, path, reading.notes),)
         if found is not None
     )
     return tuple(document for reading in readings for document in reading.documents), environments
 
 
-def environment_of(declared: Environment | None, variables: Mapping[str, str], path: str) -> Environment | None:
+def environment_of(
+    declared: Environment | None, variables: Mapping[str, str], path: str, notes: tuple[str, ...] = ()
+) -> Environment | None:
     """Return what a file says about the environment: what it declares, and the variables a launch script sets."""
-    if not variables:
+    if not variables and not notes:
         return declared
-    return with_variables(declared or Environment(path, {}, complete=False), variables, Source(path), complete=False)
+    base = declared or Environment(path, {}, complete=False)
+    base = base._replace(notes=(*base.notes, *notes))
+    return with_variables(base, variables, Source(path), complete=False) if variables else base
 
 
 def mark_named(documents: Iterable[Document]) -> tuple[Document, ...]:
     """Mark files the person named, and their unreadable parts: what was not understood must not pass as checked."""
     return tuple(
-        document._replace(named=True, skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
+        document
+        if document.reader == "shell"  # what a script sources lies elsewhere
+        else document._replace(named=True, skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
         for document in documents
     )
 

@@ -249,7 +249,7 @@ def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Fo
 def _read_configurations(path: str, *, named: bool, mark: bool) -> Iterator[Found]:
     for reading in read_configurations(path, named=named):
         documents = mark_named(reading.documents) if mark else reading.documents
-        environment = environment_of(reading.environment, reading.variables, path)
+        environment = environment_of(reading.environment, reading.variables, path, reading.notes)
         yield Found(reading.label or path, documents, environment, is_launch=reading.is_launch)
 
 

@@ -68,6 +68,8 @@ class Reading(NamedTuple):
     """Name of this run where one script starts several: ``train.sh:12``."""
     is_launch: bool = False
     """Whether this is a run of its own, a command of a launch script."""
+    notes: tuple[str, ...] = ()
+    """What the reading of a launch script rests on."""
 
 
 def is_script(path: str) -> bool:
@@ -86,7 +88,7 @@ def read_configurations(path: str, *, named: bool) -> tuple[Reading, ...]:
         from compatcheck.configs.launch.script import read_launch_script  # noqa: PLC0415 (only for launch scripts)
 
         readings = tuple(
-            Reading(run.documents, None, run.launch.variables, label, is_launch=True)
+            Reading(run.documents, None, run.launch.variables, label, is_launch=True, notes=run.assumptions)
             for label, run in read_launch_script(path, named=named)
             if _trains(run.documents)
         )

@@ -53,7 +53,7 @@ _FRAMEWORKS = {
 }
 """Readers of a framework's own configuration; a DeepSpeed or accelerate file does not tell which program reads it."""
 
-_NO_PROGRAMS = {"native", "model", "script", "launcher", "deepspeed_chat"}
+_NO_PROGRAMS = {"native", "model", "script", "shell", "launcher", "deepspeed_chat"}
 """Readers whose documents leave no key to a default."""
 
 _ROUNDS = 3

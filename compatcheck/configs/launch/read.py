@@ -43,6 +43,18 @@ class Run(NamedTuple):
     """Its own options first, then what the launchers say."""
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its words rest on: ``$NNODES is not set``."""
+        command = self.launch.command
+        words = (
+            *command.words,
+            *(command.variables[name] for name in self.launch.variables if name in command.variables),
+        )
+        return tuple(
+            dict.fromkeys(f"{command.source.path}: assumed: {text}" for word in words for text in word.assumes)
+        )
+
+    @property
     def line(self) -> int | None:
         """Where the command stands."""
         return self.launch.command.source.line

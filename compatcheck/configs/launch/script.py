@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from compatcheck.configs.launch.read import Run, read_commands
 from compatcheck.configs.text import read_text
+from compatcheck.core.document import Document
+from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,9 +38,11 @@ def read_launch_script(path: str, *, named: bool) -> Iterator[tuple[str, Run]]:
     script = read_script(file, variables=_of_scheduler(file))
     files = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, files)
+    about = Document("shell", Source(file), (), skipped=script.skipped)
     for run in runs:
         if line is None or run.line == line:
-            yield (file if len(runs) == 1 else f"{file}:{run.line}"), run
+            documents = (*run.documents, *([about] if script.skipped else []))
+            yield (file if len(runs) == 1 else f"{file}:{run.line}"), run._replace(documents=documents)
 
 
 def _split_line(path: str) -> tuple[str, int | None]:
