@@ -123,6 +123,7 @@ def apply_defaults(
     scope: FactScope,
     facts: dict[str, Fact],
     role: str = "train",
+    open_facts: frozenset[str] = frozenset(),
 ) -> None:
     """Add the default of every fact that no document states.
 
@@ -132,12 +133,13 @@ def apply_defaults(
         scope: a scope over ``facts``.
         facts: grown in place.
         role: whose facts they are; ``train`` gets the actor's rows too.
+        open_facts: facts that are set to something nobody knows, whatever the key: they get no default.
     """
     readers = tuple(readers)
     chain = reader_chain(readers, documents)
     if LEAVE_THE_MODEL_ALONE.issuperset(readers):
         chain.append("transformers_model")
-    undecided = _left_to_trl(chain, documents, scope)
+    undecided = _left_to_trl(chain, documents, scope) | open_facts
     for reader in chain:
         rows = [row for row in scope.rules.section(f"defaults/{reader}") or () if _concerns(row, role)]
         if rows:

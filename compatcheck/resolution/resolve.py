@@ -153,6 +153,10 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
         _describe_damage(environment, facts)
     scope = FactScope(facts, environment, rules)
     unresolved: dict[str, str] = {}
+    entries = [
+        (document, entry) for document in documents for entry in document.unresolved if entry.role in (None, role)
+    ]
+    open_facts = frozenset(entry.fact for _, entry in entries if entry.fact is not None and entry.fact not in facts)
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -161,15 +165,14 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
                 facts.setdefault(name, fact)
         derive(facts)
         if readers or "model.model_type" in facts:
-            apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role)
+            apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
         if len(facts) == before:
             break
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [
         (entry.fact, document.place(entry.key), entry.why)
-        for document in documents
-        for entry in document.unresolved
-        if entry.fact is not None and entry.fact not in facts and entry.role in (None, role)
+        for document, entry in entries
+        if entry.fact is not None and entry.fact not in facts
     ]
     return Resolved(facts, merged.conflicts, tuple(pending), unknown_device)
 
