@@ -303,7 +303,8 @@ def follow_references(
                 reason = error.message if error.source == place else str(error)
                 counts = document.named and (kind in _FILES or error.source != place or model.is_path(name))
                 skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named=counts))
-        result.append(document._replace(skipped=tuple(skipped)))
+        is_trl = document.reader == "hf_trainer" and any(found.reader == "trl" for found in extra)
+        result.append(document._replace(reader="trl" if is_trl else document.reader, skipped=tuple(skipped)))
         pending[:0] = extra
     return tuple(result)
 
