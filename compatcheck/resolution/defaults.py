@@ -149,7 +149,9 @@ def apply_defaults(
 
 def _concerns(row: Mapping[str, Any], role: str) -> bool:
     wanted = row.get("role")
-    return wanted is None or wanted == ("actor" if role == "train" else role)
+    return wanted is None or ("actor" if role == "train" else role) in (
+        wanted if isinstance(wanted, list) else [wanted]
+    )
 
 
 _SCRIPT_MARKS = {"model_name_or_path", "dataset_name"}

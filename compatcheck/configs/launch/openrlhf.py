@@ -161,10 +161,23 @@ def read(launch: Launch, program: str) -> tuple[Document, ...]:
     is_rl = program in {"ppo", "ppo_ray"}
     roles = _roles(options) if is_rl else ()
     table, models = _table(options, roles)
-    known = tuple(_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
-    beyond = Beyond(known, (), (), flags.unknown)
+    ray = (Statement(None, "(on Ray)", True),) if program == "ppo_ray" else ()
+    known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
+    beyond = Beyond(known, tuple(_critic_model(options, roles)), (), flags.unknown)
     reader = Program("openrlhf", table, is_plain, models)
     return (make_command_document(reader, launch.command.source, options, beyond),)
+
+
+def _critic_model(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Name the critic's model where it is left out: the reward model, else the policy's own (``train_ppo_ray.py``)."""
+    reward = _given(options, _REWARD)
+    if (
+        "critic" in roles
+        and _given(options, _CRITIC) is None
+        and reward is not None
+        and isinstance(reward[1].value, str)
+    ):
+        yield "model:critic", reward[1].value.split(",")[0], reward[0]
 
 
 def _given(options: Mapping[str, Argument], names: tuple[str, ...]) -> tuple[str, Argument] | None:

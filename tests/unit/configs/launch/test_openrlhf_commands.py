@@ -8,6 +8,10 @@ import pytest
 from written_commands import documents, facts
 
 from compatcheck.core.document import Document
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
 
 OLD = (
     "--actor_num_nodes 4 --actor_num_gpus_per_node 8 --ref_num_nodes 2 "
@@ -122,3 +126,24 @@ def test_misspelt_options_are_unread() -> None:
     assert dict(read("--pretrain m --zero_stages 3 --actor.adam.lr 1e-6 --use_wandb $W").unread) == {
         "zero_stages": "zero_stage"
     }
+
+
+def test_devices_that_are_left_out_are_the_programs_own_under_ray() -> None:
+    def world(text: str) -> dict[str, Any]:
+        packages = {"openrlhf": Package("openrlhf", "0.6.1", Source("e"))}
+        environment = Environment("e", packages, complete=False)
+        subject = resolve("s", rules=open_rules(), environment=environment, documents=documents(text))
+        return {
+            role: facts["hardware.world_size"].value
+            for role, facts in subject.roles.items()
+            if "hardware.world_size" in facts
+        }
+
+    ray = "ray job submit -- python -m openrlhf.cli.train_ppo_ray --pretrain m --advantage_estimator rloo"
+    assert world(f"{ray} --actor_num_nodes 4") == {"actor": 32, "reference": 8}
+    assert world("deepspeed --module openrlhf.cli.train_ppo --pretrain m --advantage_estimator rloo") == {}
+
+
+def test_a_critic_starts_from_the_reward_model() -> None:
+    found = read("--pretrain m --reward_pretrain r1,r2")
+    assert ("model:critic", "r1", "reward_pretrain") in found.references

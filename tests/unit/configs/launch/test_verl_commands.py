@@ -219,3 +219,11 @@ def test_a_configuration_file_is_read_like_a_command() -> None:
     assert facts(document, "reference")["training.context_parallel"] == 2
     assert facts(document, "actor")["training.global_batch_size"] == 64
     assert document.references == (("model", "m", "actor_rollout_ref.model.path"),)
+
+
+def test_a_key_that_a_release_does_not_know_counts_for_nothing() -> None:
+    found = subject(read(f"{A}ppo_micro_batch_size_per_gpu=2"), verl="0.1")
+    assert value(found, "actor", "training.micro_batch_size") == 64
+    assert value(found, "actor", "training.micro_batch_is_global") is True
+    (skip,) = found.skipped
+    assert (skip.reason, skip.source.line) == ("unknown to verl 0.1", 7)
