@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatcheck.cli import options, probing
+from compatcheck.cli.progress import Progress
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 from compatcheck.core.markers import canonical_name
 
@@ -80,7 +81,7 @@ def command(
         text = f"releases of {package}: {len(releases)}; tested first: {', '.join(firsts)}"
         click.echo("\n".join(wrap_text(text, "", "  ")))
         return EXIT_CLEAN
-    progress = probing.Progress(None, quiet=settings.quiet)
+    progress = Progress(None, quiet=settings.quiet)
     laboratory = probing.open_laboratory(settings, package, releases, rules, progress=progress)
     measured = {}
 

@@ -8,7 +8,8 @@ import click
 
 from compatcheck.cli import options, probing
 from compatcheck.cli.explain import find_rule
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
+from compatcheck.cli.progress import Progress
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ def command(
     rules = open_rules(rule_directories)
     sizes = probing.parse_one_set(settings.parameters)
     found: list[Confirmation] = []
-    progress = probing.Progress(None, quiet=settings.quiet)
+    progress = Progress(None, quiet=settings.quiet)
     overlays = None
     for rule_id in rule_ids:
         rule = find_rule(rule_id, rules)
@@ -121,10 +122,16 @@ def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
 
 
 def _with_parameters(trial: Trial, given: Mapping[str, Any]) -> Trial:
-    """Change the size of the run."""
-    if not given:
-        return trial
+    """Change the size of the run.
+
+    Raises:
+        UsageError: a parameter that the probe does not have, or in which the two sides differ.
+    """
     trial.probe.complete(given)
+    for name in given:
+        if trial.parameters[name] != trial.baseline_parameters[name]:
+            msg = f"--param {name}: it is what tells the suspect side from the healthy one"
+            raise UsageError(msg, hint="give another parameter, or measure one side with `compatcheck probe run`")
     return trial._replace(
         parameters={**trial.parameters, **given}, baseline_parameters={**trial.baseline_parameters, **given}
     )

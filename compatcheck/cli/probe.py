@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compatcheck.cli import options, probing
+from compatcheck.cli.progress import Progress, find_varying
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def run_command(
     tasks = _choose_all(names, backend, parameters) if everything else _choose(names, backend, parameters)
     overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
     store = probing.open_store(wanted=not no_store)
-    progress = probing.Progress(len(tasks), quiet=not everything, varying=probing.find_varying(tasks))
+    progress = Progress(len(tasks), quiet=not everything, varying=find_varying(tasks))
     judged: list[Judged] = []
 
     def keep(task: Task, measurement: Measurement) -> None:

@@ -8,6 +8,7 @@ import click
 
 from compatcheck.cli import options, probing
 from compatcheck.cli.bisect import choose_releases
+from compatcheck.cli.progress import Progress, find_varying
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def command(
         counts = f"releases of {package}: {len(releases)}, measurements of each: {len(tasks)}"
         click.echo("\n".join([counts, *wrap_text(", ".join(releases), "  ")]))
         return EXIT_CLEAN
-    progress = probing.Progress(len(releases) * len(tasks), quiet=settings.quiet, varying=probing.find_varying(tasks))
+    progress = Progress(len(releases) * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
     laboratory = probing.open_laboratory(settings, package, releases, rules, progress=progress)
     results: dict[str, list[Measurement]] = dict(laboratory.measure_all(releases, tasks))
     progress.close()

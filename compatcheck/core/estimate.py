@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from compatcheck.core.facts import Value
     from compatcheck.core.source import Source
 
 
@@ -95,7 +96,7 @@ class Assumption(NamedTuple):
     """A fact nobody stated, and what was taken for it."""
 
     fact: str
-    value: object
+    value: Value
     reason: str
     source: Source | None = None
 

@@ -155,14 +155,14 @@ def _merge(roles: list[_Role], engine: Engine | None, *, colocated: bool) -> Ite
 
 
 def _complete(name: str, owner: str, parts: tuple[Component, ...], role: _Role) -> Phase:
-    """Make a phase: one CUDA context for the process, and the allocator's cache over all that is in it."""
+    """Make a phase: one CUDA context, and the allocator's cache over all but what the engine takes in one block."""
     seen = {part.name for part in parts if part.kind == "context"}
     around = tuple(
         part
         for part in role.phases[-1].components
         if part.kind in {"context", "other"} and part.name not in seen and part not in parts
     )
-    inside = total(part.size for part in parts if part.kind not in _ENVIRONMENT_KINDS)
+    inside = total(part.size for part in parts if part.kind not in _ENVIRONMENT_KINDS and part.role != "rollout")
     return Phase(name, owner, (*parts, *around, reserve(role.run, inside)))
 
 
@@ -178,8 +178,13 @@ def _notes(
     return tuple(assumptions), tuple(unmodelled)
 
 
-def describe_job(roles: Mapping[str, Facts]) -> str | None:
-    """Return a line that names a job: model, batch, sharding, devices; None where not even the model is known."""
+def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | None:
+    """Return a line that names a job: model, batch, sharding, devices; None where nothing of it is known.
+
+    Args:
+        roles: facts by role.
+        model: what the person calls the model.
+    """
     first = next((roles[name] for name in TRAINED if name in roles), None)
     if first is None:
         return None
@@ -188,10 +193,10 @@ def describe_job(roles: Mapping[str, Facts]) -> str | None:
         fact = first.get(name) if first is not None else None
         return None if fact is None else fact.value
 
-    parts = [str(get("model.name") or get("model.model_type") or "")]
+    parts = [str(model or get("model.name") or get("model.model_type") or "")]
     micro, length = get("training.micro_batch_size"), get("training.sequence_length")
     if isinstance(length, int):
-        parts.append(f"{micro if isinstance(micro, int) else '?'} × {length:,} tokens")
+        parts.append(f"{micro} × {length:,} tokens" if isinstance(micro, int) else f"{length:,} tokens")
     sharding, stage = get("training.sharding"), get("training.zero_stage")
     if sharding == "zero":
         parts.append(f"ZeRO-{stage}")
@@ -200,8 +205,7 @@ def describe_job(roles: Mapping[str, Facts]) -> str | None:
     if isinstance(get("training.peft"), str):
         parts.append(str(get("training.peft")))
     gpu, world, memory = get("hardware.gpu"), get("hardware.world_size"), get("hardware.memory_bytes")
-    if isinstance(gpu, str):
-        parts.append(f"{world if isinstance(world, int) else '?'} × {gpu}")
-    elif isinstance(memory, int):
-        parts.append(f"{world if isinstance(world, int) else '?'} × {format_bytes(memory)}")
+    device = gpu if isinstance(gpu, str) else format_bytes(memory) if isinstance(memory, int) else None
+    if device is not None:
+        parts.append(f"{world} × {device}" if isinstance(world, int) else device)
     return ", ".join(part for part in parts if part) or None

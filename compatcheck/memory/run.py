@@ -261,6 +261,10 @@ def read_run(
     sequence = source.positive("training.sequence_length")
     if source.needs:
         return Reading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
+    positions = source.integer("model.max_position_embeddings", 0)
+    if positions and sequence > positions:
+        reason = f"taken as stated, though the model was built for {positions:,} positions"
+        source.assumptions["training.sequence_length"] = Assumption("training.sequence_length", sequence, reason)
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
     precision = _read_precision(source, parallel, peft)
@@ -347,8 +351,8 @@ def _read_model(source: _Facts) -> Model:
     heads = source.positive("model.num_attention_heads")
     vocab = source.positive("model.vocab_size")
     intermediate = source.integer("model.intermediate_size", 4 * hidden, "four times the hidden size")
-    kv_heads = source.positive("model.num_key_value_heads", heads or None)
-    head_dim = source.positive("model.head_dim", hidden // heads if heads else None)
+    kv_heads = source.positive("model.num_key_value_heads", heads or 1)
+    head_dim = source.positive("model.head_dim", hidden // heads if hidden and heads else 1)
     tied = source.flag("model.tie_word_embeddings", False)
     experts = source.integer("model.num_experts", 0)
     width = source.integer("model.moe_intermediate_size", intermediate)

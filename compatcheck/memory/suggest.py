@@ -125,7 +125,7 @@ def _smaller_batch(values: Mapping[str, Value]) -> Iterator[Change]:
 
 
 def _checkpointing(values: Mapping[str, Value]) -> Iterator[Change]:
-    if values.get("training.gradient_checkpointing") is False:
+    if not values.get("training.gradient_checkpointing"):
         changed: dict[str, Value] = {"training.gradient_checkpointing": True}
         if "training.use_reentrant" not in values:
             changed["training.use_reentrant"] = False
@@ -169,7 +169,7 @@ def _offload(values: Mapping[str, Value]) -> Iterator[Change]:
 
 
 def _optimizer(values: Mapping[str, Value]) -> Iterator[Change]:
-    if values.get("training.optimizer") == "adamw":
+    if values.get("training.optimizer", "adamw") == "adamw":
         if values.get("training.optimizer_implementation") == "foreach":
             yield Change("fused AdamW", {"training.optimizer_implementation": "fused"}, SAME_RESULT)
         if values.get("training.sharding") in {"none", "ddp", "fsdp"}:

@@ -49,6 +49,9 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
         msg = f"{name!r} cannot be swept"
         raise UsageError(msg, hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(AXES)}")
     fact, step = AXES[name]
+    if fact == "training.lora_rank" and not any(_holds(facts, "training.peft") for facts in roles.values()):
+        msg = "the run has no adapters whose rank could be swept"
+        raise UsageError(msg, hint="--set training.peft=lora")
     priced: dict[int, Estimate] = {}
 
     def price(value: int) -> Estimate:
@@ -76,6 +79,11 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
         price(max(step, top * index // _POINTS))
     points = tuple((value, priced[value].device.expected) for value in sorted(priced) if value <= 2 * top)
     return Wall(fact, current, low, high, step, cost, points)
+
+
+def _holds(facts: Facts, name: str) -> bool:
+    fact = facts.get(name)
+    return fact is not None and fact.value is not None
 
 
 def _bracket(start: int, step: int, fits: Callable[[int], bool]) -> tuple[int | None, int | None]:

@@ -7,7 +7,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.estimate import KINDS, Size, total
-from compatcheck.core.units import GIB, format_bytes
+from compatcheck.core.summary import value_text
+from compatcheck.core.units import GIB, TIB, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,6 +44,10 @@ class EstimateReport:
         self.suggestions = tuple(suggestions)
         self.walls = tuple(walls)
         self.placements = tuple(placements)
+        self.details: tuple[str, ...] = ()
+        """Sentences about how it became known."""
+        self.timeline: tuple[tuple[int, int, int], ...] = ()
+        """Event, allocated bytes and reserved bytes of a traced run."""
 
 
 def format_text(report: EstimateReport, *, verbose: int = 0) -> str:
@@ -55,8 +60,12 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield report.subject
     if not estimate.phases:
         yield "  no estimate: it needs"
+        model = [name for name in estimate.needs if name.startswith("model.")]
+        if len(model) > 1:
+            yield "    the model   (name it: --model CONFIG.JSON, a directory or a known id)"
         for name in estimate.needs:
-            yield f"    {name}   (state it: --set {name}=…)"
+            if len(model) <= 1 or name not in model:
+                yield f"    {name}   (state it: --set {name}=…)"
         return
     yield ""
     yield from _verdict(estimate)
@@ -66,8 +75,10 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _phase(peak, verbose)
     yield ""
     yield from _instants(estimate, peak)
+    for detail in report.details:
+        yield from wrap(detail, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     yield from _reasons(estimate)
-    yield from _unknowns(estimate, verbose)
+    yield from _unknowns(estimate)
     for lines in (_suggestions(report.suggestions), _walls(report.walls), _placements(report.placements)):
         yield from lines
 
@@ -80,13 +91,16 @@ def _verdict(estimate: Estimate) -> Iterator[str]:
         rest = f"{format_bytes(margin)} left" if margin >= 0 else f"{format_bytes(-margin)} too much"
         text += f" of {format_bytes(verdict.limit_bytes)}, {rest}"
     yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    yield f"  allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}"
+    text = f"allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}"
+    yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     yield f"  estimated, {'in closed form' if estimate.method == 'closed_form' else 'traced on fake tensors'}; not measured"
 
 
 def _range(size: Size) -> str:
     if size.low == size.high:
         return format_bytes(size.expected)
+    if size.high >= TIB:
+        return f"{format_bytes(size.expected)} ({format_bytes(size.low)} to {format_bytes(size.high)})"
     return f"{format_bytes(size.expected)} ({size.low / GIB:.1f} to {size.high / GIB:.1f})"
 
 
@@ -121,7 +135,8 @@ def _instants(estimate: Estimate, peak: Phase) -> Iterator[str]:
 def _reasons(estimate: Estimate) -> Iterator[str]:
     verdict = estimate.verdict
     if verdict.primary:
-        yield from wrap(f"cause: {verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        heading = "cause" if verdict.outcome in {"does_not_fit", "marginal"} else "largest"
+        yield from wrap(f"{heading}: {verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
     for heading, texts in (("contributing", verdict.contributing), ("ruled out", verdict.ruled_out)):
         if texts:
             yield from wrap(f"{heading}: {'; '.join(texts)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -129,12 +144,12 @@ def _reasons(estimate: Estimate) -> Iterator[str]:
         yield from wrap(f"verify: {verdict.verify}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def _unknowns(estimate: Estimate, verbose: int) -> Iterator[str]:
+def _unknowns(estimate: Estimate) -> Iterator[str]:
     if estimate.assumptions:
         yield ""
         yield "  assumed"
         for entry in estimate.assumptions:
-            text = f"{entry.fact} = {entry.value}" + (f": {entry.reason}" if verbose or entry.reason else "")
+            text = f"{entry.fact} = {value_text(entry.value)}" + (f": {entry.reason}" if entry.reason else "")
             yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
     if estimate.unmodelled:
         yield ""
@@ -233,6 +248,7 @@ def describe(report: EstimateReport) -> dict[str, Any]:
     estimate = report.estimate
     return {
         "id": report.subject,
+        "details": list(report.details),
         "estimate": describe_estimate(estimate),
         "suggestions": [
             {

@@ -24,6 +24,22 @@ _COLOURS = {
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
+def check_plot(path: str) -> None:
+    """Check that a picture can be drawn into this file, before anything is computed.
+
+    Raises:
+        UsageError: its suffix says another format, or matplotlib is missing.
+    """
+    if os.path.splitext(path)[1].lower() not in SUFFIXES:
+        msg = f"--plot writes {', '.join(SUFFIXES)}, not {os.path.basename(path)!r}"
+        raise UsageError(msg, hint="name a file such as memory.png")
+    from importlib.util import find_spec  # noqa: PLC0415 (only with --plot)
+
+    if find_spec("matplotlib") is None:
+        msg = "--plot needs matplotlib"
+        raise UsageError(msg, hint="pip install 'compatcheck[plot]'")
+
+
 def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, int, int]] = ()) -> None:
     """Draw an estimate into a file.
 
@@ -38,14 +54,9 @@ def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, 
     Raises:
         UsageError: another suffix, or matplotlib is missing.
     """
-    if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        msg = f"--plot writes {', '.join(SUFFIXES)}, not {os.path.basename(path)!r}"
-        raise UsageError(msg, hint="name a file such as memory.png")
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 (heavy, and an extra)
-    except ImportError as error:
-        msg = "--plot needs matplotlib"
-        raise UsageError(msg, hint="pip install 'compatcheck[plot]'") from error
+    check_plot(path)
+    from matplotlib.figure import Figure  # noqa: PLC0415 (heavy, and an extra)
+
     rows = 1 + len(report.walls) + bool(timeline)
     figure = Figure(figsize=(9, 4.2 * rows), layout="constrained")
     axes = figure.subplots(rows, 1, squeeze=False)[:, 0]

@@ -11,6 +11,7 @@ import pytest
 from run_cli import run
 
 from compatcheck.cli import probing
+from compatcheck.cli.progress import Progress, find_varying
 from compatcheck.core.measurement import Measurement
 from compatcheck.core.process import Completed
 from compatcheck.probes.environments.installer import UnbuildableError, explain_failure
@@ -57,6 +58,11 @@ BISECT = ("bisect", "zero3_release", "--package", "deepspeed")
             ("confirm", "deepspeed/zero3-params-kept-in-backward", "--param", "layers=4,6"),
             "--param layers has 2 values",
         ),
+        (
+            ("confirm", "accelerate/outputs-cast-to-float32", "--param", "keep_fp32_outputs=true"),
+            "what tells the suspect",
+        ),
+        (("confirm", "accelerate/outputs-cast-to-float32", "--param", "of=keep"), "cannot be keep"),
         (("probe", "show", "masks", "--script", "--param", "layers=4,6"), "--param layers has 2 values"),
         (("probe", "run", "masks", "--param", "mask=padded"), "parameter 'mask' of probe masks cannot be padded"),
     ],
@@ -131,7 +137,7 @@ def test_a_plan_to_confirm_shows_both_sides_and_what_differs() -> None:
 def test_progress_shows_the_parameters_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
     probe = find_probe("masks")
     tasks = [make_task(probe, {"mask": mask}) for mask in ("none", "padding")]
-    progress = probing.Progress(2, quiet=False, varying=probing.find_varying(tasks))
+    progress = Progress(2, quiet=False, varying=find_varying(tasks))
     measurement: dict[str, Any] = {
         "versions": {},
         "device": "a CPU",
@@ -209,3 +215,11 @@ def test_what_releases_are_measured_with_reaches_the_laboratory(unchanging: list
     assert settings[4:] == ("never", None, (), 7.0, True, True, True, 3)
     assert "no change found" in ran.out
     assert "Memory by phase" not in ran.out
+
+
+@pytest.mark.usefixtures("unbuildable")
+def test_a_confirmation_that_cannot_be_built_decides_nothing() -> None:
+    ran = run("confirm", "accelerate/outputs-cast-to-float32", "--no-store", "--quiet", "--exclude-newer", "never")
+    assert ran.code == 3
+    assert "inconclusive" in ran.out
+    assert "could not be installed: No solution found" in " ".join(ran.out.split())

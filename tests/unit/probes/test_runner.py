@@ -18,7 +18,9 @@ import pytest
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import Completed
 from compatcheck.probes.allocator_counter import counter_library
+from compatcheck.probes.environments.installer import find_installer
 from compatcheck.probes.environments.interpreter import Interpreter
+from compatcheck.probes.environments.overlay import Base, Overlays
 from compatcheck.probes.probe import Probe
 from compatcheck.probes.runner import Limits, explain_end, make_task, reproducing_command, run_tasks
 
@@ -315,6 +317,16 @@ def test_a_cache_that_cannot_be_written_is_said(probe, interpreter, monkeypatch,
     monkeypatch.setenv("COMPATCHECK_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(UsageError, match="cannot be written"):
         run(probe, interpreter, "measure")
+
+
+def test_an_overlay_that_cannot_be_kept_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    base = object.__new__(Base)
+    base.python, base.version, base.versions = sys.executable, "3.11.7", {"torch": "2.13.0"}
+    overlays = Overlays(base, installer=find_installer("pip"), directory=tmp_path / "file" / "environments")
+    with pytest.raises(UsageError, match="cannot be written: Not a directory") as error:
+        overlays.open(["x==1"])
+    assert error.value.hint == "name another place in COMPATCHECK_CACHE"
 
 
 def test_a_counter_that_cannot_be_kept_is_said(monkeypatch, tmp_path):
