@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from compatcheck.cli import options, probing
+from compatcheck.cli.progress import Progress
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
+from compatcheck.core.markers import canonical_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from compatcheck.core.bisection import Outcome
     from compatcheck.probes.bisect import Search
+    from compatcheck.probes.probe import Probe
     from compatcheck.rules.database import RuleSet
 
 
@@ -31,19 +34,15 @@ if TYPE_CHECKING:
     help="minors: one release per minor version, and what lies between those that differ; until-found: more, while "
     "all agree; all: every release.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Releases measured at a time.")
 @click.option("--dry-run", is_flag=True, help="Say which releases would be tested first, and build nothing.")
 @click.option(
     "--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown)."
 )
-@probing.environment_options
-@probing.date_option
-@probing.measuring_options
-@probing.fresh_option
+@probing.laboratory_options
+@probing.jobs_option
 @click.option(
     "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
 )
-@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 def command(
     name: str,
     package: str,
@@ -51,21 +50,10 @@ def command(
     bad: str | None,
     specifier: str | None,
     depth: str,
-    jobs: int,
     dry_run: bool,
     report: str | None,
-    python: str | None,
-    torch: str | None,
-    beside: tuple[str, ...],
-    installer: str | None,
-    exclude_newer: str,
-    backend: str | None,
-    parameters: tuple[str, ...],
-    timeout_seconds: float,
-    fresh: bool,
-    no_store: bool,
     format_name: str,
-    quiet: bool,
+    **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
     """Find every release of a package in which a probe's verdict changes.
 
@@ -76,37 +64,25 @@ def command(
     """
     from compatcheck.core.bisection import Bisection, Outcome  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.bisect import Search, find_intervals, minors  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
+    settings = probing.Settings(**given)
     probe = find_probe(name)
-    varied = vary(probing.parse_parameters(parameters))
-    if len(varied) > 1:
-        msg = "a bisection takes one value per parameter"
-        raise UsageError(msg, hint="`compatcheck sweep` takes several")
-    task = make_task(probe, varied[0], backend)
+    _check_package(probe, package)
+    task = make_task(probe, probing.parse_one_set(settings.parameters), settings.backend)
     rules = open_rules()
     releases = choose_releases(rules, package, specifier, good, bad)
     if dry_run:
-        firsts = [minor[0] for minor in minors(releases)]
-        click.echo(f"{len(releases)} releases of {package}; first {', '.join(dict.fromkeys((*firsts, releases[-1])))}")
+        from compatcheck.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
+
+        firsts = dict.fromkeys((*(minor[0] for minor in minors(releases)), releases[-1]))
+        text = f"releases of {package}: {len(releases)}; tested first: {', '.join(firsts)}"
+        click.echo("\n".join(wrap_text(text, "", "  ")))
         return EXIT_CLEAN
-    overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
-    progress = probing.Progress(None, quiet=quiet)
-    laboratory = Laboratory(
-        overlays=overlays,
-        package=package,
-        store=probing.open_store(wanted=not no_store),
-        beside=beside,
-        dates=probing.choose_dates(exclude_newer, package, rules, releases, with_uv=overlays.installer.name == "uv"),
-        timeout_seconds=timeout_seconds,
-        fresh=fresh,
-        jobs=jobs,
-        progress=progress,
-    )
+    progress = Progress(None, quiet=settings.quiet)
+    laboratory = probing.open_laboratory(settings, package, releases, rules, progress=progress)
     measured = {}
 
     def judge(versions: Sequence[str]) -> Iterator[Outcome]:
@@ -189,6 +165,12 @@ def choose_releases(
         if end is not None and end not in known:
             msg = f"{end} is no release of {package}"
             raise UsageError(msg, hint=f"the newest is {known[-1]}")
+    if good is not None and good == bad:
+        msg = f"--good and --bad are both {good}"
+        raise UsageError(msg, hint="name two releases, or one of them alone")
+    if specifier is not None and not specifier.strip():
+        msg = "--versions is empty"
+        raise UsageError(msg, hint="as --versions '>=0.14,<0.18'; without it all releases are taken")
     try:
         bounds = compile_specifier(specifier) if specifier else None
     except InvalidSpecifierError as error:
@@ -201,7 +183,23 @@ def choose_releases(
     if not chosen:
         msg = f"no release of {package} lies in {specifier}"
         raise UsageError(msg)
+    for end in (good, bad):
+        if end is not None and end not in chosen:
+            msg = f"{end} does not lie in --versions {specifier}"
+            raise UsageError(msg, hint="leave one of the two out")
     return chosen
+
+
+def _check_package(probe: Probe, package: str) -> None:
+    """Refuse to search the releases of a package that the probe does not use: its verdict could not change.
+
+    Raises:
+        UsageError: the probe does not use it.
+    """
+    used = dict.fromkeys((*probe.module.PACKAGES, "torch"))
+    if canonical_name(package) not in used:
+        msg = f"probe {probe.name} does not use {package}"
+        raise UsageError(msg, hint=f"it uses {', '.join(used)}; `compatcheck sweep` measures it beside any package")
 
 
 def _check_ends(search: Search, good: str | None, bad: str | None) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from compatcheck.cli import options, probing
 from compatcheck.cli.explain import find_rule
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
+from compatcheck.cli.progress import Progress
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from compatcheck.core.confirmation import Confirmation
     from compatcheck.core.measurement import Measurement
@@ -26,82 +26,63 @@ if TYPE_CHECKING:
 @click.option("--baseline", metavar="RELEASE", help="Healthy release. Default: the nearest that is not affected.")
 @click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
 @options.rule_directory_option
-@probing.environment_options
-@probing.date_option
-@probing.measuring_options
-@probing.fresh_option
+@probing.laboratory_options
 @click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 def command(
     rule_ids: tuple[str, ...],
     suspect: str | None,
     baseline: str | None,
     dry_run: bool,
     rule_directories: tuple[str, ...],
-    python: str | None,
-    torch: str | None,
-    beside: tuple[str, ...],
-    installer: str | None,
-    exclude_newer: str,
-    backend: str | None,
-    parameters: tuple[str, ...],
-    timeout_seconds: float,
-    fresh: bool,
-    no_store: bool,
     format_name: str,
-    quiet: bool,
+    **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
     """Measure a rule's suspect side and a healthy one, and set the difference beside the rule's formula.
 
     Exit code 1: a rule was confirmed. 0: none was, and one was refuted. 3: nothing was decided.
     """
     from compatcheck.matching.confirm import Trial, judge, plan  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters import confirmation as reporter  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
+    settings = probing.Settings(**given)
     rules = open_rules(rule_directories)
-    given = vary(probing.parse_parameters(parameters))[0]
+    sizes = probing.parse_one_set(settings.parameters)
     found: list[Confirmation] = []
-    progress = probing.Progress(None, quiet=quiet)
+    progress = Progress(None, quiet=settings.quiet)
     overlays = None
-    choice = probing.EnvironmentChoice(python, torch, beside, installer)
-    store = probing.open_store(wanted=not no_store)
     for rule_id in rule_ids:
         rule = find_rule(rule_id, rules)
         trial = plan(rule, rules.texts(rule), rules, suspect, baseline)
         if not isinstance(trial, Trial):
             found.append(trial)
             continue
-        trial = _with_parameters(trial, given)
+        trial = _with_parameters(trial, sizes)
         if dry_run:
-            click.echo(
-                f"{rule.id}: {trial.probe.name} {trial.metric} on {trial.package} {trial.suspect} and {trial.baseline}"
+            planned = reporter.format_plan(
+                rule.id,
+                f"{trial.probe.name} {trial.metric}",
+                suspect=(f"{trial.package} {trial.suspect}", trial.parameters),
+                baseline=None
+                if trial.baseline is None
+                else (f"{trial.package} {trial.baseline}", trial.baseline_parameters),
+                defaults=trial.probe.module.DEFAULTS,
             )
+            click.echo(planned, nl=False)
             continue
-        if (backend or trial.probe.module.BACKENDS[0]) == "cuda" and not _sees_cuda(choice):
+        if (settings.backend or trial.probe.module.BACKENDS[0]) == "cuda" and not _sees_cuda(settings.environment):
             found.append(_without_cuda(rule.id, trial))
             continue
-        overlays = overlays or choice.overlays()
         releases = [release for release in (trial.suspect, trial.baseline) if release is not None]
-        laboratory = Laboratory(
-            overlays=overlays,
-            package=trial.package,
-            store=store,
-            beside=beside,
-            dates=probing.choose_dates(
-                exclude_newer, trial.package, rules, releases, with_uv=overlays.installer.name == "uv"
-            ),
-            timeout_seconds=timeout_seconds,
-            fresh=fresh,
-            progress=progress,
+        laboratory = probing.open_laboratory(
+            settings, trial.package, releases, rules, progress=progress, overlays=overlays
         )
-        bad = _measure(laboratory, trial, trial.suspect, trial.parameters, backend)
+        overlays = laboratory.overlays
+        bad = _measure(laboratory, trial, trial.suspect, trial.parameters, settings.backend)
         good = (
             None
             if trial.baseline is None
-            else _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, backend)
+            else _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, settings.backend)
         )
         found.append(judge(rule, trial, bad, good, rules))
     progress.close()
@@ -141,10 +122,16 @@ def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
 
 
 def _with_parameters(trial: Trial, given: Mapping[str, Any]) -> Trial:
-    """Change the size of the run."""
-    if not given:
-        return trial
+    """Change the size of the run.
+
+    Raises:
+        UsageError: a parameter that the probe does not have, or in which the two sides differ.
+    """
     trial.probe.complete(given)
+    for name in given:
+        if trial.parameters[name] != trial.baseline_parameters[name]:
+            msg = f"--param {name}: it is what tells the suspect side from the healthy one"
+            raise UsageError(msg, hint="give another parameter, or measure one side with `compatcheck probe run`")
     return trial._replace(
         parameters={**trial.parameters, **given}, baseline_parameters={**trial.baseline_parameters, **given}
     )

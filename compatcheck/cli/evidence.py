@@ -76,7 +76,7 @@ def list_command(limit: int, format_name: str, **given: Any) -> int:  # noqa: AN
     """List measurements, the newest first; PROBE is a name or a pattern of names."""
     with _open() as store:
         chosen = list(_choose(store, **given))
-        total, place = len(store), store.path
+        total, place = len(store), store.path + ("" if store.exists else " (not there yet)")
     shown = chosen[:limit] if limit else chosen
     if format_name == "json":
         import json  # noqa: PLC0415 (one format)
@@ -186,7 +186,7 @@ def import_command(paths: tuple[str, ...]) -> int:
 def _open() -> EvidenceStore:
     from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
 
-    return EvidenceStore(read_only=True)
+    return EvidenceStore(read_only=True, follows=False)
 
 
 def _sentence(error: CompatcheckError) -> str:

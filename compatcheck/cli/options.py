@@ -36,11 +36,14 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def _option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401 (click's signature)
+def grouped_option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401 (click's signature)
+    """Return an option under a heading of its own in the help; the settings are click's."""
     return click.option(*names, cls=GroupedOption, group=group, **settings)
 
 
-def _apply(options: list[Callable[[F], F]]) -> Callable[[F], F]:
+def apply_options(options: list[Callable[[F], F]]) -> Callable[[F], F]:
+    """Return one decorator that adds options in this order."""
+
     def decorate(function: F) -> F:
         for option in reversed(options):
             function = option(function)
@@ -49,38 +52,47 @@ def _apply(options: list[Callable[[F], F]]) -> Callable[[F], F]:
     return decorate
 
 
-environment_options = _apply(
+environment_options = apply_options(
     [
-        _option(INPUTS, "--python", metavar="PYTHON", help="Interpreter whose environment is checked; it is not run."),
-        _option(INPUTS, "--prefix", metavar="DIR", help="Environment, or directory of packages, to check."),
+        grouped_option(
+            INPUTS, "--python", metavar="PYTHON", help="Interpreter whose environment is checked; it is not run."
+        ),
+        grouped_option(INPUTS, "--prefix", metavar="DIR", help="Environment, or directory of packages, to check."),
     ],
 )
 
-input_options = _apply(
+input_options = apply_options(
     [
-        _option(
+        grouped_option(
             INPUTS,
             "--model",
             metavar="PATH|ID",
             help="config.json, model directory, cached hub id or known model.",
         ),
-        _option(
+        grouped_option(
             INPUTS,
             "--training",
             metavar="FILE",
             multiple=True,
             help="DeepSpeed, accelerate, HF Trainer or TRL configuration, or a facts file; repeatable.",
         ),
-        _option(INPUTS, "--gpu", metavar="[Nx]NAME", help="Devices of a node: 8xH100-80GB."),
-        _option(
+        grouped_option(
+            INPUTS,
+            "--gpu",
+            metavar="[Nx]NAME",
+            help="Devices of a node, 8xH100-80GB, or cloud instances, 2xp4d.24xlarge.",
+        ),
+        grouped_option(
             INPUTS,
             "--nodes",
             metavar="N",
             type=click.IntRange(min=1),
             help="Number of nodes; 1 when only --gpu is given.",
         ),
-        _option(INPUTS, "--driver", metavar="VERSION", help="NVIDIA driver version of the machine that will run."),
-        _option(
+        grouped_option(
+            INPUTS, "--driver", metavar="VERSION", help="NVIDIA driver version of the machine that will run."
+        ),
+        grouped_option(
             INPUTS,
             "--set",
             "settings",
@@ -88,31 +100,35 @@ input_options = _apply(
             multiple=True,
             help="State a fact; repeatable, wins over files.",
         ),
-        _option(INPUTS, "--env-file", metavar="FILE", help="Environment variables of the run, as NAME=VALUE lines."),
-        _option(
+        grouped_option(
+            INPUTS, "--env-file", metavar="FILE", help="Environment variables of the run, as NAME=VALUE lines."
+        ),
+        grouped_option(
             INPUTS, "--run", metavar="NAME", multiple=True, help="Inputs of a named run of the policy; repeatable."
         ),
-        _option(
+        grouped_option(
             INPUTS,
             "--policy",
             metavar="FILE",
             help="Policy file. Default: the nearest compatcheck.toml or pyproject.toml with [tool.compatcheck].",
         ),
-        _option(INPUTS, "--no-policy", is_flag=True, help="Use no policy."),
+        grouped_option(INPUTS, "--no-policy", is_flag=True, help="Use no policy."),
     ],
 )
 
-check_options = _apply(
+check_options = apply_options(
     [
-        _option(CHECKS, "--select", metavar="GLOB", multiple=True, help="Only rules whose id matches; repeatable."),
-        _option(
+        grouped_option(
+            CHECKS, "--select", metavar="GLOB", multiple=True, help="Only rules whose id matches; repeatable."
+        ),
+        grouped_option(
             CHECKS,
             "--ignore",
             metavar="GLOB",
             multiple=True,
             help="Leave out rules whose id matches; repeatable.",
         ),
-        _option(
+        grouped_option(
             CHECKS,
             "--rules",
             "rule_directories",
@@ -120,14 +136,14 @@ check_options = _apply(
             multiple=True,
             help="Further directory of rule files.",
         ),
-        _option(
+        grouped_option(
             CHECKS,
             "--fail-on",
             metavar="LEVEL|SIZE",
             default=None,
             help="Exit 1 from this severity (info … critical), size (5GiB) or share (10%); never. Default: medium.",
         ),
-        _option(
+        grouped_option(
             CHECKS,
             "--strict/--no-strict",
             default=None,
@@ -136,7 +152,7 @@ check_options = _apply(
     ],
 )
 
-rule_directory_option = _option(
+rule_directory_option = grouped_option(
     CHECKS,
     "--rules",
     "rule_directories",
@@ -148,9 +164,9 @@ rule_directory_option = _option(
 
 def output_options(formats: tuple[str, ...]) -> Callable[[F], F]:
     """Return the output options for a command with these formats."""
-    return _apply(
+    return apply_options(
         [
-            _option(
+            grouped_option(
                 OUTPUT,
                 "--format",
                 "format_name",
@@ -159,7 +175,7 @@ def output_options(formats: tuple[str, ...]) -> Callable[[F], F]:
                 show_default=True,
                 help="Format on standard output.",
             ),
-            _option(
+            grouped_option(
                 OUTPUT,
                 "--output",
                 "outputs",
@@ -167,9 +183,9 @@ def output_options(formats: tuple[str, ...]) -> Callable[[F], F]:
                 multiple=True,
                 help="Also write a report to a file; repeatable.",
             ),
-            _option(OUTPUT, "-q", "--quiet", is_flag=True, help="One line per finding."),
-            _option(OUTPUT, "-v", "--verbose", count=True, help="More detail; -vv shows every fact used."),
-            _option(
+            grouped_option(OUTPUT, "-q", "--quiet", is_flag=True, help="One line per finding."),
+            grouped_option(OUTPUT, "-v", "--verbose", count=True, help="More detail; -vv shows every fact used."),
+            grouped_option(
                 OUTPUT,
                 "--color",
                 type=click.Choice(["auto", "always", "never"]),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compatcheck.cli import options, probing
+from compatcheck.cli.progress import Progress, find_varying
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ def list_command(format_name: str) -> int:
         ]
         click.echo(json.dumps(rows, indent=2))
         return EXIT_CLEAN
+    from compatcheck.reporters.probe import format_entry  # noqa: PLC0415 (one format)
+
     for probe, last in probes:
-        click.echo(f"{probe.name}  [{describe_last(probe.module.BACKENDS, last)}]\n  {probe.title}")
+        click.echo(format_entry(probe.name, describe_last(probe.module.BACKENDS, last), probe.title), nl=False)
     click.echo(f"{len(probes)} probes", err=True)
     return EXIT_CLEAN
 
@@ -69,31 +72,42 @@ def list_command(format_name: str) -> int:
 def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: str | None) -> int:
     """Show what a probe measures, why its prediction is what it is, and its parameters."""
     from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.measurement import show_quantity  # noqa: PLC0415 (beside its use)
 
     probe = find_probe(name)
     if script:
         from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
         from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
-        from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
 
-        click.echo(make_script(make_task(probe, vary(probing.parse_parameters(parameters))[0], backend)), nl=False)
-        return EXIT_CLEAN
-    module = probe.module
-    click.echo(f"{probe.name} ({probe.hash})\n\n{probe.documentation}\n")
-    click.echo(
-        f"needs: {', '.join(dict.fromkeys(('torch', *module.PACKAGES)))}\nback ends: {', '.join(module.BACKENDS)}"
-    )
+        click.echo(make_script(make_task(probe, probing.parse_one_set(parameters), backend)), nl=False)
+    else:
+        _show(probe)
+    return EXIT_CLEAN
+
+
+def _show(probe: Probe) -> None:
+    """Print the page of a probe."""
+    from compatcheck.core.measurement import show_parameter  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.backends import BACKENDS  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters.measurement import show_quantity, wrap_text  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters.probe import Parameter, format_documentation, format_parameters  # noqa: PLC0415
 
-    for backend_name in module.BACKENDS:
-        back_end = BACKENDS[backend_name]
-        click.echo(f"  {back_end.name}: counts {back_end.measures};\n    cannot say: {back_end.cannot}")
-    click.echo("parameters: " + ", ".join(f"{key}={value}" for key, value in module.DEFAULTS.items()))
+    module = probe.module
+    lines = [f"{probe.name} ({probe.hash})", "", format_documentation(probe.documentation)]
+    lines += wrap_text(f"needs: {', '.join(dict.fromkeys(('torch', *module.PACKAGES)))}", "", "  ")
+    lines.append(f"back ends: {', '.join(module.BACKENDS)}")
+    for back_end in (BACKENDS[name] for name in module.BACKENDS):
+        lines += wrap_text(f"{back_end.name}: counts {back_end.measures};", "  ", "    ")
+        lines += wrap_text(f"cannot say: {back_end.cannot}", "    ")
+    click.echo("\n".join(lines))
+    shown = [
+        Parameter(name, show_parameter(value), tuple(map(show_parameter, probe.choices.get(name, ()))))
+        for name, value in module.DEFAULTS.items()
+    ]
+    click.echo(format_parameters(shown), nl=False)
     for metric, value in module.predict(module.DEFAULTS).items():
         mark = " (decides the verdict)" if metric == module.METRIC else ""
-        click.echo(f"predicted with these: {metric} = {show_quantity(metric, value)}{mark}")
-    return EXIT_CLEAN
+        text = f"predicted with these: {metric} = {show_quantity(metric, value)}{mark}"
+        click.echo("\n".join(wrap_text(text, "", "  ")))
 
 
 @command.command("run", cls=options.GroupedCommand)
@@ -136,7 +150,9 @@ def run_command(
     """
     from compatcheck.core.measurement import to_json  # noqa: PLC0415 (beside its use)
     from compatcheck.evidence.files import append_measurement  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.runner import run_tasks  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.environments.installer import UnbuildableError  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.laboratory import unbuildable  # noqa: PLC0415 (beside its use)
+    from compatcheck.probes.runner import Limits, run_tasks  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.measurement import format_measurement  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.predictions import Judged, format_predictions  # noqa: PLC0415 (beside its use)
 
@@ -146,7 +162,7 @@ def run_command(
     tasks = _choose_all(names, backend, parameters) if everything else _choose(names, backend, parameters)
     overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
     store = probing.open_store(wanted=not no_store)
-    progress = probing.Progress(len(tasks), quiet=not everything)
+    progress = Progress(len(tasks), quiet=not everything, varying=find_varying(tasks))
     judged: list[Judged] = []
 
     def keep(task: Task, measurement: Measurement) -> None:
@@ -164,7 +180,14 @@ def run_command(
             click.echo(format_measurement(measurement, predictions=predictions, metric=module.METRIC, verdict=verdict))
 
     try:
-        run_tasks(tasks, overlays.open(beside), keep=keep, timeout_seconds=timeout_seconds, snapshots=snapshots)
+        try:
+            interpreter = overlays.open(beside)
+        except UnbuildableError as error:
+            for task in tasks:
+                keep(task, unbuildable(task, _pinned(beside), f"could not be installed: {error}"))
+        else:
+            limits = Limits(timeout_seconds=timeout_seconds, snapshots=snapshots)
+            run_tasks(tasks, interpreter, keep=keep, limits=limits)
     finally:
         progress.close()
         # What an interrupt leaves is worth showing.
@@ -180,6 +203,11 @@ def run_command(
     if "bad" in verdicts:
         return EXIT_FINDINGS
     return EXIT_NOTHING_TO_CHECK if "skipped" in verdicts else EXIT_CLEAN
+
+
+def _pinned(requirements: tuple[str, ...]) -> dict[str, str]:
+    """Return the releases that are asked for exactly: distribution → version."""
+    return {name: version for name, equals, version in (text.partition("==") for text in requirements) if equals}
 
 
 def _choose(names: tuple[str, ...], backend: str | None, parameters: tuple[str, ...]) -> list[Task]:

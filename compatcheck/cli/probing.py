@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from compatcheck.cli.options import _apply, _option
+from compatcheck.cli.options import apply_options, grouped_option
 from compatcheck.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.cli.progress import Progress
     from compatcheck.probes.environments.overlay import Base, Overlays
-    from compatcheck.probes.laboratory import Store
+    from compatcheck.probes.laboratory import Laboratory, Store
     from compatcheck.probes.probe import Probe
     from compatcheck.rules.database import RuleSet
 
@@ -26,22 +26,22 @@ ENVIRONMENT = "Environment"
 MEASURING = "Measuring"
 OUTPUT = "Output"
 
-environment_options = _apply(
+environment_options = apply_options(
     [
-        _option(
+        grouped_option(
             ENVIRONMENT,
             "--python",
             metavar="PYTHON",
             help="Interpreter with torch that releases are laid over; nothing is installed into it. "
             "Default: this one, else the active one, where it has torch.",
         ),
-        _option(
+        grouped_option(
             ENVIRONMENT,
             "--torch",
             metavar="RELEASE",
             help="Build such an interpreter instead, with this release of torch: 2.13.0+cpu. Needs uv.",
         ),
-        _option(
+        grouped_option(
             ENVIRONMENT,
             "--with",
             "beside",
@@ -49,7 +49,7 @@ environment_options = _apply(
             multiple=True,
             help="Further package in every environment: transformers==4.57.6; repeatable.",
         ),
-        _option(
+        grouped_option(
             ENVIRONMENT,
             "--installer",
             type=click.Choice(["uv", "pip"]),
@@ -58,24 +58,15 @@ environment_options = _apply(
     ]
 )
 
-date_option = _option(
-    ENVIRONMENT,
-    "--exclude-newer",
-    metavar="DATE|release|never",
-    default="release",
-    show_default=True,
-    help="Dependencies no newer than this; release: than the day each release came out (with uv).",
-)
-
-measuring_options = _apply(
+measuring_options = apply_options(
     [
-        _option(
+        grouped_option(
             MEASURING,
             "--backend",
             type=click.Choice(["fake", "cpu", "cuda"]),
             help="Default: the first that the probe names.",
         ),
-        _option(
+        grouped_option(
             MEASURING,
             "--param",
             "parameters",
@@ -83,7 +74,7 @@ measuring_options = _apply(
             multiple=True,
             help="Parameter of the probe; several values are measured one by one; PROBE.NAME is for one of several probes.",
         ),
-        _option(
+        grouped_option(
             MEASURING,
             "--timeout",
             "timeout_seconds",
@@ -93,12 +84,32 @@ measuring_options = _apply(
             show_default=True,
             help="Time for one measurement.",
         ),
-        _option(MEASURING, "--no-store", is_flag=True, help="Keep nothing, and look nothing up."),
+        grouped_option(MEASURING, "--no-store", is_flag=True, help="Keep nothing, and look nothing up."),
     ]
 )
 
 
-fresh_option = _option(MEASURING, "--fresh", is_flag=True, help="Measure again what was measured before.")
+laboratory_options = apply_options(
+    [
+        environment_options,
+        grouped_option(
+            ENVIRONMENT,
+            "--exclude-newer",
+            metavar="DATE|release|never",
+            default="release",
+            show_default=True,
+            help="Dependencies no newer than this; release: than the day each release came out (with uv).",
+        ),
+        measuring_options,
+        grouped_option(MEASURING, "--fresh", is_flag=True, help="Measure again what was measured before."),
+        grouped_option(OUTPUT, "--quiet", "-q", is_flag=True, help="No progress on standard error."),
+    ]
+)
+"""What every command has that measures releases; `Settings` takes their values."""
+
+jobs_option = grouped_option(
+    MEASURING, "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Releases measured at a time."
+)
 
 
 class EnvironmentChoice(NamedTuple):
@@ -131,12 +142,87 @@ class EnvironmentChoice(NamedTuple):
         raise UsageError(msg, hint="name one: --python PYTHON, or build one: --torch 2.13.0+cpu (needs uv)")
 
     def overlays(self) -> Overlays:
-        """Return the overlays over that interpreter."""
+        """Return the overlays over that interpreter.
+
+        Raises:
+            UsageError: there is none, or --with is no requirement.
+            UnbuildableError: it could not be built.
+        """
+        from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 (beside its use)
+
         from compatcheck.probes.environments.installer import find_installer  # noqa: PLC0415 (beside its use)
         from compatcheck.probes.environments.overlay import Overlays  # noqa: PLC0415 (beside its use)
 
+        for text in self.beside:
+            try:
+                Requirement(text)
+            except InvalidRequirement as error:
+                msg = f"--with {text!r} is no requirement: {str(error).splitlines()[0]}"
+                raise UsageError(msg, hint="as --with transformers==4.57.6") from None
         end_cleanly()
         return Overlays(self.base(), installer=find_installer(self.installer))
+
+
+class Settings(NamedTuple):
+    """How the person wants releases to be measured: the values of `laboratory_options` and of `jobs_option`."""
+
+    python: str | None
+    torch: str | None
+    beside: tuple[str, ...]
+    installer: str | None
+    exclude_newer: str
+    backend: str | None
+    parameters: tuple[str, ...]
+    timeout_seconds: float
+    no_store: bool
+    fresh: bool
+    quiet: bool
+    jobs: int = 1
+
+    @property
+    def environment(self) -> EnvironmentChoice:
+        """How environments are to be made."""
+        return EnvironmentChoice(self.python, self.torch, self.beside, self.installer)
+
+
+def open_laboratory(
+    settings: Settings,
+    package: str,
+    releases: Sequence[str],
+    rules: RuleSet,
+    *,
+    progress: Progress,
+    overlays: Overlays | None = None,
+) -> Laboratory:
+    """Return what measures releases of a package.
+
+    Args:
+        settings: how.
+        package: whose releases.
+        releases: those that may be asked for.
+        rules: the database, for the day each release came out.
+        progress: told of each result.
+        overlays: environments over an interpreter that was found before; None finds or builds it.
+
+    Raises:
+        UsageError: there is no interpreter with torch, or --exclude-newer makes no sense.
+        UnbuildableError: the interpreter could not be built.
+    """
+    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
+
+    overlays = overlays or settings.environment.overlays()
+    with_uv = overlays.installer.name == "uv"
+    return Laboratory(
+        overlays=overlays,
+        package=package,
+        store=open_store(wanted=not settings.no_store),
+        beside=settings.beside,
+        dates=choose_dates(settings.exclude_newer, package, rules, releases, with_uv=with_uv),
+        timeout_seconds=settings.timeout_seconds,
+        fresh=settings.fresh,
+        jobs=settings.jobs,
+        progress=progress,
+    )
 
 
 def end_cleanly() -> None:
@@ -167,6 +253,20 @@ def parse_parameters(given: Sequence[str]) -> dict[str, list[Any]]:
             raise UsageError(msg, hint="as --param layers=4 or --param layers=4,8")
         parsed[name.strip()] = [_value(value) for value in values.split(",")]
     return parsed
+
+
+def parse_one_set(given: Sequence[str]) -> dict[str, Any]:
+    """Parse ``NAME=VALUE`` where a single measurement is meant.
+
+    Raises:
+        UsageError: several values for a parameter, or what `parse_parameters` refuses.
+    """
+    parsed = parse_parameters(given)
+    for name, values in parsed.items():
+        if len(values) > 1:
+            msg = f"--param {name} has {len(values)} values, and one is wanted here"
+            raise UsageError(msg, hint="`compatcheck probe run` and `compatcheck sweep` take several")
+    return {name: value for name, (value,) in parsed.items()}
 
 
 def share_parameters(
@@ -248,46 +348,3 @@ def exported_evidence() -> str | None:
     from compatcheck.rules.locate import CHECKOUT, is_checkout  # noqa: PLC0415 (beside its use)
 
     return os.path.join(os.path.dirname(CHECKOUT), "fixtures", "measurements") if is_checkout() else None
-
-
-class Progress:
-    """One line per result on standard error, and an estimate of what is left."""
-
-    def __init__(self, total: int | None, *, quiet: bool) -> None:
-        """Start counting.
-
-        Args:
-            total: how many results there will be, None when that is not known.
-            quiet: show nothing.
-        """
-        import time  # noqa: PLC0415 (beside its use)
-
-        self.total = total
-        self.done = 0
-        self.quiet = quiet
-        self._clock = time.monotonic
-        self._start = time.monotonic()
-        self._live = sys.stderr.isatty()
-
-    def __call__(self, version: str, measurement: Measurement) -> None:
-        """Show one result."""
-        self.done += 1
-        if self.quiet:
-            return
-        seconds = self._clock() - self._start
-        left = f", about {self._duration(seconds / self.done * (self.total - self.done))} left" if self.total else ""
-        count = f"{self.done}/{self.total}" if self.total else str(self.done)
-        text = f"[{count}{left}] {version} {measurement.probe}: {measurement.status}"
-        if measurement.reason and measurement.status != "ok":
-            text += f" ({measurement.reason})"
-        width = min(shutil.get_terminal_size().columns, 160) - 1
-        click.echo(("\r" + text[:width].ljust(width)) if self._live else text, err=True, nl=not self._live)
-
-    def close(self) -> None:
-        """End the line."""
-        if self._live and self.done and not self.quiet:
-            click.echo(err=True)
-
-    @staticmethod
-    def _duration(seconds: float) -> str:
-        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

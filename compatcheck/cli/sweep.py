@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from compatcheck.cli import options, probing
 from compatcheck.cli.bisect import choose_releases
+from compatcheck.cli.progress import Progress, find_varying
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 @click.option("--package", required=True, metavar="PACKAGE", help="Package whose releases are measured.")
 @click.option("--versions", "specifier", metavar="SPEC", help="Only releases in this range: '>=4.30'.")
 @click.option("--every-metric", is_flag=True, help="Compare every phase and result, not each probe's headline alone.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Releases measured at a time.")
 @click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
 @click.option(
     "--drafts",
@@ -29,35 +29,21 @@ if TYPE_CHECKING:
     help="Write a draft rule and its evidence for each change, into this directory.",
 )
 @click.option("--export", type=click.Path(dir_okay=False), help="Write all measurements to this file (JSON lines).")
-@probing.environment_options
-@probing.date_option
-@probing.measuring_options
-@probing.fresh_option
+@probing.laboratory_options
+@probing.jobs_option
 @click.option(
     "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
 )
-@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 def command(
     names: tuple[str, ...],
     package: str,
     specifier: str | None,
     every_metric: bool,
-    jobs: int,
     dry_run: bool,
     drafts: str | None,
     export: str | None,
-    python: str | None,
-    torch: str | None,
-    beside: tuple[str, ...],
-    installer: str | None,
-    exclude_newer: str,
-    backend: str | None,
-    parameters: tuple[str, ...],
-    timeout_seconds: float,
-    fresh: bool,
-    no_store: bool,
     format_name: str,
-    quiet: bool,
+    **given: Any,  # noqa: ANN401 (options that `Settings` takes)
 ) -> int:
     """Measure every combination of probes and parameters in every release, and say where numbers change.
 
@@ -66,35 +52,27 @@ def command(
 
     Exit code 1: a number changed. 0: none did. 3: nothing could be measured.
     """
-    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
     from compatcheck.probes.sweep import collect_series, find_changes, group_changes, vary  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters import sweep as reporter  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
+    settings = probing.Settings(**given)
     probes = [find_probe(name) for name in names]
     tasks = []
-    for probe, own in probing.share_parameters(probes, probing.parse_parameters(parameters)):
-        tasks += [make_task(probe, one, backend) for one in vary(own)]
+    for probe, own in probing.share_parameters(probes, probing.parse_parameters(settings.parameters)):
+        tasks += [make_task(probe, one, settings.backend) for one in vary(own)]
     rules = open_rules()
     releases = choose_releases(rules, package, specifier)
     if dry_run:
-        click.echo(f"{len(releases)} releases of {package} x {len(tasks)} measurements: {', '.join(releases)}")
+        from compatcheck.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
+
+        counts = f"releases of {package}: {len(releases)}, measurements of each: {len(tasks)}"
+        click.echo("\n".join([counts, *wrap_text(", ".join(releases), "  ")]))
         return EXIT_CLEAN
-    overlays = probing.EnvironmentChoice(python, torch, beside, installer).overlays()
-    progress = probing.Progress(len(releases) * len(tasks), quiet=quiet)
-    laboratory = Laboratory(
-        overlays=overlays,
-        package=package,
-        store=probing.open_store(wanted=not no_store),
-        beside=beside,
-        dates=probing.choose_dates(exclude_newer, package, rules, releases, with_uv=overlays.installer.name == "uv"),
-        timeout_seconds=timeout_seconds,
-        fresh=fresh,
-        jobs=jobs,
-        progress=progress,
-    )
+    progress = Progress(len(releases) * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
+    laboratory = probing.open_laboratory(settings, package, releases, rules, progress=progress)
     results: dict[str, list[Measurement]] = dict(laboratory.measure_all(releases, tasks))
     progress.close()
     if export is not None:
@@ -106,7 +84,8 @@ def command(
     if drafts is not None:
         from compatcheck.probes.drafts import write_drafts  # noqa: PLC0415 (beside its use)
 
-        for path in write_drafts(drafts, package, groups, results):
+        written = write_drafts(drafts, package, groups, results)
+        for path in written or ["no draft was written: no number grew"]:
             click.echo(path, err=True)
     formats = {"text": reporter.format_text, "json": reporter.format_json, "markdown": reporter.format_markdown}
     click.echo(formats[format_name](package, series, groups, results), nl=False)

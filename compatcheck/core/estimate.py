@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from compatcheck.core.facts import Value
     from compatcheck.core.source import Source
 
 
@@ -100,7 +101,7 @@ class Assumption(NamedTuple):
     """A fact nobody stated, and what was taken for it."""
 
     fact: str
-    value: object
+    value: Value
     reason: str
     source: Source | None = None
 
@@ -120,6 +121,8 @@ class Verdict(NamedTuple):
     ruled_out: tuple[str, ...] = ()
     verify: str | None = None
     """The command that would settle it."""
+    condition: str | None = None
+    """What the verdict rests on that nobody stated, with what it would change."""
 
 
 class Estimate(NamedTuple):

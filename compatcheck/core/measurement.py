@@ -40,7 +40,7 @@ class Measurement:
 
     probe: str
     probe_hash: str
-    """First twelve digits of the SHA-256 of the probe's file: another text, another probe."""
+    """First twelve digits of the SHA-256 of the probe's code, without its words: another code, another probe."""
     backend: str
     """``fake``, ``cpu`` or ``cuda``."""
     accounting: str
@@ -93,6 +93,11 @@ class Measurement:
         ]
         text = json.dumps(identity, sort_keys=True, separators=(",", ":"), default=dict)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def show_parameter(value: object) -> str:
+    """Write the value of a parameter as ``--param`` reads it: ``4``, ``true``, ``null``, ``padding``."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def to_json(measurement: Measurement) -> dict[str, Any]:

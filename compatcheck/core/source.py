@@ -16,7 +16,9 @@ class Source(NamedTuple):
     def __str__(self) -> str:
         """Format as ``path:line (key)``, leaving out what is not known."""
         place = self.path if self.line is None else f"{self.path}:{self.line}"
-        return place if self.key is None else f"{place} ({self.key})"
+        if self.key is None:
+            return place
+        return f"{place} {self.key}" if self.key.startswith("(") else f"{place} ({self.key})"
 
 
 class Skipped(NamedTuple):

@@ -42,7 +42,7 @@ def _measurements(probe: str, exported: str | None, store: str | None) -> Iterat
     if store and os.path.exists(store):
         from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
 
-        with EvidenceStore(store, read_only=True) as opened:
+        with EvidenceStore(store, read_only=True, follows=False) as opened:
             yield from (stored.measurement for stored in opened.list(probe=probe, status="ok"))
 
 

@@ -91,8 +91,18 @@ class EvidenceStore:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file with something in it."""
-        return _holds_bytes(self.path)
+        """Whether there is a file with something in it.
+
+        Raises:
+            InputError: there cannot be one: its folder is a file, or may not be looked into.
+        """
+        try:
+            return os.stat(self.path).st_size > 0
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            message = f"cannot be a store of measurements: {error.strerror or error}"
+            raise self._error(message, f"name another file with {VARIABLE}") from None
 
     def add(self, measurement: Measurement) -> None:
         """Keep a measurement; one that is there already, to the second of its time, is not kept twice.

@@ -12,6 +12,7 @@ from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
 from compatcheck.matching.proof import as_example
 from compatcheck.probes.probe import find_probe, probe_names
+from compatcheck.resolution.scope import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from compatcheck.probes.probe import Probe
     from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 
-PRESENT, ABSENT = "present", "absent"
 FACTOR = 0.05
 """How far a measured difference may lie outside the rule's range, as a share of it: probes round to blocks and buckets."""
 
@@ -84,7 +84,7 @@ def plan(
 
 def _bounds(span: Any) -> Any:  # noqa: ANN401 (compiled bounds)
     """Return the bounds of a range; every release for a rule about a package that is there at all."""
-    return compile_specifier(">=0") if span == PRESENT else None if span == ABSENT else span
+    return compile_specifier(">=0") if span == "present" else None if span == ABSENT else span
 
 
 def _packages(rule: CompiledRule) -> list[str]:

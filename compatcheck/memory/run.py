@@ -145,6 +145,8 @@ class Run(NamedTuple):
     loss: str
     """``cross_entropy``, ``chunked``, ``fused_linear``."""
     trainer: str
+    framework: str
+    """Program that trains, as ``training.framework`` names it; empty when not known."""
     offload_optimizer: bool
     offload_param: bool
     reduce_bucket: int
@@ -156,8 +158,6 @@ class Run(NamedTuple):
     compiled: bool
     expandable: bool
     """The allocator uses expandable segments."""
-    framework: str
-    """The program that trains; empty when not known."""
     sequence_parallel: bool
     """Tensor-parallel ranks split norms and residual stream along the sequence, as Megatron and torchtitan do."""
     outputs_kept: bool
@@ -272,6 +272,10 @@ def read_run(
     sequence = source.positive("training.sequence_length")
     if source.needs:
         return Reading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
+    positions = source.integer("model.max_position_embeddings", 0)
+    if positions and sequence > positions:
+        reason = f"taken as stated, though the model was built for {positions:,} positions"
+        source.assumptions["training.sequence_length"] = Assumption("training.sequence_length", sequence, reason)
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
     precision = _read_precision(source, parallel, model, peft)
@@ -327,6 +331,7 @@ def read_run(
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
         trainer=str(source.get("training.trainer") or "causal_lm"),
+        framework=str(source.get("training.framework") or ""),
         offload_optimizer=source.get("training.offload_optimizer") is not None
         or source.flag("training.fsdp_offload_params", False),
         offload_param=source.get("training.offload_param") is not None
@@ -339,7 +344,6 @@ def read_run(
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
         expandable=source.flag("allocator.expandable_segments", default=False),
-        framework=str(source.get("training.framework") or ""),
         sequence_parallel=source.get("training.framework") in {"megatron", "torchtitan", "nemo-rl"},
         outputs_kept=source.flag("run.outputs_kept", False),
         use_cache=source.flag("model.use_cache", False),

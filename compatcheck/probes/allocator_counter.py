@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from compatcheck.core.process import run
-from compatcheck.probes.cache import cache_directory
+from compatcheck.probes.cache import cache_directory, make_folder
 
 SOURCE = Path(__file__).with_name("worker") / "memshim.c"
 _TIMEOUT_SECONDS = 60
@@ -18,7 +18,11 @@ _TIMEOUT_SECONDS = 60
 
 @cache
 def counter_library() -> tuple[str | None, str | None]:
-    """Return the library to preload, or None and why there is none."""
+    """Return the library to preload, or None and why there is none.
+
+    Raises:
+        UsageError: the cache cannot be written.
+    """
     if not sys.platform.startswith("linux"):
         return None, f"the allocator's counter is for Linux, not {sys.platform}"
     compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
@@ -28,7 +32,7 @@ def counter_library() -> tuple[str | None, str | None]:
         return str(target), None
     if compiler is None:
         return None, "there is no C compiler for the allocator's counter; tensor storages are counted instead"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder("counter")
     scratch = f"{target}.{os.getpid()}"
     done = run(
         [compiler, "-O2", "-shared", "-fPIC", "-pthread", "-o", scratch, str(SOURCE), "-ldl"],

@@ -26,6 +26,11 @@ def make_folder(*parts: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"the cache {cache_directory()} cannot be written: {error.strerror}"
-        raise UsageError(msg, hint="name another place in COMPATCHECK_CACHE") from None
+        raise unwritable(cache_directory(), error) from None
     return folder
+
+
+def unwritable(folder: Path, error: OSError) -> UsageError:
+    """Return the error that says that a folder of the cache cannot be written, and what to do."""
+    msg = f"the cache {folder} cannot be written: {error.strerror}"
+    return UsageError(msg, hint="name another place in COMPATCHECK_CACHE")

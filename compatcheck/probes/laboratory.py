@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.measurement import Measurement
 from compatcheck.probes.environments.installer import UnbuildableError
-from compatcheck.probes.runner import TIMEOUT_SECONDS, Task, reproducing_command, run_tasks
+from compatcheck.probes.runner import TIMEOUT_SECONDS, Limits, Task, reproducing_command, run_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,7 +101,7 @@ class Laboratory:
         """Measure tasks in one release.
 
         Returns:
-            One measurement per task, in their order; a release that cannot be installed gives ``unsupported`` ones.
+            One measurement per task, in their order; a release that cannot be installed gives ``failed`` ones.
         """
         try:
             interpreter = self.interpreter(version)
@@ -158,7 +158,7 @@ class Laboratory:
             [task for _, task in missing],
             interpreter,
             keep=keep,
-            timeout_seconds=self.timeout_seconds,
+            limits=Limits(timeout_seconds=self.timeout_seconds),
             cancelled=self._cancelled.is_set,
         )
 
@@ -173,7 +173,7 @@ def unbuildable(task: Task, versions: Mapping[str, str], reason: str) -> Measure
         parameters=dict(task.parameters),
         versions=dict(versions),
         device="none",
-        status="unsupported",
+        status="failed",
         reason=reason,
         command=reproducing_command(task, versions),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 import pkgutil
@@ -11,9 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.measurement import show_parameter
+from compatcheck.probes.fingerprint import hash_code
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from compatcheck.core.measurement import Measurement
     from compatcheck.probes.worker.recorder import Recorder
@@ -26,6 +27,7 @@ class ProbeModule(Protocol):
     """
 
     # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`.
+    # ``CHOICES`` maps each parameter that has a closed set of values to them; a shared file may have it too.
     # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
     # before torch starts (name -> value; None takes one away); a probe that has it is alone too.
     PACKAGES: tuple[str, ...]
@@ -74,14 +76,24 @@ class Probe:
 
     @cached_property
     def hash(self) -> str:
-        """First twelve digits of the SHA-256 of the probe's file and of those beside it that it shares with others."""
-        digest = hashlib.sha256()
+        """`hash_code` of the probe's file and of those beside it that it shares with others: what was measured, not its words."""
         beside = os.path.dirname(self.path)
-        shared = (os.path.join(beside, f"_{name}.py") for name in getattr(self.module, "SHARES", ()))
-        for path in (self.path, *shared):
-            with open(path, "rb") as file:
-                digest.update(file.read())
-        return digest.hexdigest()[:12]
+        sources = []
+        for path in (self.path, *(os.path.join(beside, f"_{name}.py") for name in self._shares)):
+            with open(path, encoding="utf-8") as file:
+                sources.append(file.read())
+        return hash_code(sources)
+
+    @cached_property
+    def choices(self) -> Mapping[str, tuple[Any, ...]]:
+        """Return the values of each parameter that has a closed set of them."""
+        modules = (import_module(f"compatcheck.probes.catalog._{name}") for name in self._shares)
+        found = {name: values for module in (*modules, self.module) for name, values in _choices(module).items()}
+        return {name: values for name, values in found.items() if name in self.module.DEFAULTS}
+
+    @property
+    def _shares(self) -> tuple[str, ...]:
+        return getattr(self.module, "SHARES", ())
 
     @cached_property
     def documentation(self) -> str:
@@ -107,22 +119,35 @@ class Probe:
         """Return the defaults with these parameters over them.
 
         Raises:
-            UsageError: an unknown parameter, or a value of another type than the default's.
+            UsageError: an unknown parameter, a value of another type than the default's, one that is none of its choices, or a
+                size below 1 (below 0 where the default is 0, which then has a meaning of its own).
         """
-        for name, value in parameters.items():
-            if name not in self.module.DEFAULTS:
-                from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+        return {**self.module.DEFAULTS, **{name: self._check(name, value) for name, value in parameters.items()}}
 
-                near = get_close_matches(name, self.module.DEFAULTS, n=1)
-                msg = f"probe {self.name} has no parameter {name!r}"
-                raise UsageError(
-                    msg, hint=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(self.module.DEFAULTS)}"
-                )
-            default = self.module.DEFAULTS[name]
-            if default is not None and value is not None and type(value) is not type(default):
-                msg = f"parameter {name!r} of probe {self.name} is {type(default).__name__}, not {value!r}"
-                raise UsageError(msg)
-        return {**self.module.DEFAULTS, **parameters}
+    def _check(self, name: str, value: Any) -> Any:  # noqa: ANN401 (a parameter)
+        if name not in self.module.DEFAULTS:
+            msg = f"probe {self.name} has no parameter {name!r}"
+            hint = _suggest(name, self.module.DEFAULTS) or f"it has {', '.join(self.module.DEFAULTS)}"
+            raise UsageError(msg, hint=hint)
+        default, choices = self.module.DEFAULTS[name], self.choices.get(name)
+        whose = f"parameter {name!r} of probe {self.name}"
+        if choices is not None:
+            if not any(value == one and type(value) is type(one) for one in choices):
+                near = _suggest(value, [one for one in choices if isinstance(one, str)])
+                words = [show_parameter(one) for one in choices]
+                listed = f"it is {', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else f"it is {words[0]}"
+                msg = f"{whose} cannot be {show_parameter(value)}"
+                raise UsageError(msg, hint=near or listed)
+            return value
+        if isinstance(default, float) and type(value) is int:
+            value = float(value)
+        if type(value) is not type(default):
+            msg = f"{whose} is {_KINDS[type(default)]}, not {show_parameter(value)}"
+            raise UsageError(msg, hint=f"its default is {show_parameter(default)}")
+        if isinstance(value, int | float) and not isinstance(value, bool) and value < (1 if default else 0):
+            msg = f"{whose} is {1 if default else 0} or more, not {value}"
+            raise UsageError(msg, hint=f"its default is {default}")
+        return value
 
     def judge(self, measurement: Measurement, metric: str | None = None) -> tuple[str, float | None, float | None]:
         """Compare a measurement with the prediction for a healthy release.
@@ -141,6 +166,21 @@ class Probe:
             return "skipped", value, predicted
         bad = value > predicted + self.module.tolerance(measurement.parameters)
         return ("bad" if bad else "good"), value, predicted
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+
+
+def _choices(module: Any) -> Mapping[str, tuple[Any, ...]]:  # noqa: ANN401 (a module of the catalogue)
+    return getattr(module, "CHOICES", {})
+
+
+def _suggest(word: object, known: Iterable[str]) -> str | None:
+    """Ask whether the nearest known word was meant; None where nothing is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+    near = get_close_matches(str(word), known, n=1)
+    return f"did you mean {near[0]!r}?" if near else None
 
 
 def probe_names() -> list[str]:

@@ -13,10 +13,10 @@ import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.measurement import Measurement, PhaseMemory
+from compatcheck.core.measurement import Measurement, PhaseMemory, show_parameter
 from compatcheck.core.process import Completed, run
 from compatcheck.core.redaction import redact
 from compatcheck.probes.allocator_counter import counter_library
@@ -34,6 +34,20 @@ MEMORY_FRACTION = 0.9
 """Share of a CUDA device that a probe may take."""
 _START_SECONDS = 60.0
 """Time allowed for an interpreter to start and import torch, beyond the tasks' own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may take, and what it leaves behind."""
+
+    timeout_seconds: float = TIMEOUT_SECONDS
+    """Time of one task."""
+    retries: int = 1
+    """How often a task is tried again after a hang or a kill."""
+    memory_fraction: float = MEMORY_FRACTION
+    """Share of a CUDA device that a probe may take."""
+    snapshots: str | None = None
+    """Folder that a snapshot of the CUDA allocator, with its history, is written to for each task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +88,12 @@ def make_task(
     return Task(probe=probe, parameters=probe.complete(parameters), backend=chosen, accounting=counted)
 
 
-def run_tasks(  # noqa: PLR0913 (all but two have a default)
+def run_tasks(
     tasks: Sequence[Task],
     interpreter: Interpreter,
     *,
     keep: Callable[[Task, Measurement], None],
-    timeout_seconds: float = TIMEOUT_SECONDS,
-    retries: int = 1,
-    memory_fraction: float = MEMORY_FRACTION,
-    snapshots: str | None = None,
+    limits: Limits = Limits(),
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run tasks, as many in one process as can share one.
@@ -91,20 +102,16 @@ def run_tasks(  # noqa: PLR0913 (all but two have a default)
         tasks: what to run.
         interpreter: where.
         keep: called with each result as soon as it is known; an interrupt loses none of them.
-        timeout_seconds: time of one task.
-        retries: how often a task is tried again after a hang or a kill.
-        memory_fraction: share of a CUDA device that a probe may take.
-        snapshots: folder that a snapshot of the CUDA allocator, with its history, is written to for each task.
+        limits: what each may take.
         cancelled: asked about ten times a second; True ends the process and raises.
 
     Raises:
         KeyboardInterrupt: it was cancelled.
     """
     for batch in _batches(tasks):
-        pending = [(task, retries) for task in batch]
+        pending = [(task, limits.retries) for task in batch]
         while pending:
-            session = _Session([task for task, _ in pending], interpreter, timeout_seconds, memory_fraction, keep)
-            session.snapshots = snapshots
+            session = _Session([task for task, _ in pending], interpreter, limits, keep)
             session.run(cancelled)
             broken = session.broken
             left = pending[session.finished + (1 if broken is not None else 0) :]
@@ -135,15 +142,12 @@ class _Session:
         self,
         tasks: list[Task],
         interpreter: Interpreter,
-        timeout_seconds: float,
-        memory_fraction: float,
+        limits: Limits,
         keep: Callable[[Task, Measurement], None],
     ) -> None:
         self.tasks = tasks
         self.interpreter = interpreter
-        self.timeout_seconds = timeout_seconds
-        self.memory_fraction = memory_fraction
-        self.snapshots: str | None = None
+        self.limits = limits
         self.keep = keep
         self.finished = 0
         """How many tasks have a result."""
@@ -169,9 +173,9 @@ class _Session:
                 "backend": first.backend,
                 "accounting": first.accounting,
                 "world_size": first.world_size,
-                "timeout_seconds": self.timeout_seconds,
-                "memory_fraction": self.memory_fraction,
-                "snapshots": None if self.snapshots is None else os.path.abspath(self.snapshots),
+                "timeout_seconds": self.limits.timeout_seconds,
+                "memory_fraction": self.limits.memory_fraction,
+                "snapshots": None if self.limits.snapshots is None else os.path.abspath(self.limits.snapshots),
                 "packages": list(self.interpreter.requested),
             }
             Path(request).write_text(json.dumps(data), encoding="utf-8")
@@ -186,14 +190,14 @@ class _Session:
             environ["TMPDIR"] = directory
             completed = run(
                 [self.interpreter.python, str(ENTRY), request, results],
-                timeout_seconds=_START_SECONDS + self.timeout_seconds * len(self.tasks),
+                timeout_seconds=_START_SECONDS + self.limits.timeout_seconds * len(self.tasks),
                 output_limit_bytes=OUTPUT_LIMIT_BYTES,
                 environ=environ,
                 watch=watch,
             )
             self._take(results)
         if self.finished < len(self.tasks):
-            status, reason = explain_end(completed, began=self._began)
+            status, reason = explain_end(completed, began=self._began, timeout_seconds=self.limits.timeout_seconds)
             task = self.tasks[self.finished]
             self.broken = self._measurement(
                 task, {"status": status, "reason": reason, "versions": self._versions(task), "device": "unknown"}
@@ -269,16 +273,55 @@ class _Session:
 def reproducing_command(task: Task, releases: Mapping[str, str] | None = None) -> str:
     """Return the command that runs a task again under the same releases; the interpreter is the reader's own."""
     changed = {name: value for name, value in task.parameters.items() if task.probe.module.DEFAULTS[name] != value}
-    options = "".join(
-        f" --param {name}={json.dumps(value) if not isinstance(value, str) else value}"
-        for name, value in changed.items()
-    )
+    options = "".join(f" --param {name}={show_parameter(value)}" for name, value in changed.items())
     beside = "".join(f" --with {name}=={version}" for name, version in (releases or {}).items())
     return f"compatcheck probe run {task.probe.name} --backend {task.backend}{options}{beside}"
 
 
-def explain_end(completed: Completed, *, began: bool) -> tuple[str, str]:
+_INSTALLED = re.compile(r"/(?:site-packages|dist-packages|environments/[0-9a-f]{20})/(.+)$")
+
+
+class _Frame(NamedTuple):
+    """A line of the stack that a worker prints when its time is over."""
+
+    path: str
+    line: str
+    function: str
+
+    @property
+    def imports(self) -> bool:
+        """Whether this is Python's own import system."""
+        return self.path.startswith("<frozen importlib")
+
+    @property
+    def file(self) -> str:
+        """The file, below the folder that packages are installed into."""
+        found = _INSTALLED.search(self.path)
+        return os.path.basename(self.path) if found is None else found.group(1)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def _describe_stack(frames: Sequence[_Frame]) -> str:
+    """Say what a process was doing, by its stack, the innermost frame first: what it imported, or where it hung."""
+    importing = [index for index, frame in enumerate(frames) if frame.imports]
+    if not importing:
+        return "it hung in " + " < ".join(f"{frame} in {frame.function}" for frame in frames[:4])
+    outermost = importing[-1]
+    imported = [frame for frame in frames[:outermost] if not frame.imports]
+    asking = f" for {frames[outermost + 1]}" if outermost + 1 < len(frames) else ""
+    what = imported[-1].file if imported else "a module"
+    return f"importing {what}{asking}"
+
+
+def explain_end(completed: Completed, *, began: bool, timeout_seconds: float) -> tuple[str, str]:
     """Say how a process ended that left a task without a result.
+
+    Args:
+        completed: the process.
+        began: whether the task had begun.
+        timeout_seconds: time that the task had.
 
     Returns:
         The status of that task and the reason.
@@ -287,11 +330,11 @@ def explain_end(completed: Completed, *, began: bool) -> tuple[str, str]:
     if any(line.startswith("Timeout (") for line in lines):
         start = max(index for index, line in enumerate(lines) if line.startswith("Timeout ("))
         frames = [
-            match.group(1)
+            _Frame(*match.groups())
             for line in lines[start:]
-            if (match := re.search(r'File "[^"]*?([^/"]+", line \d+ in \S+)', line))
+            if (match := re.search(r'File "([^"]*)", line (\d+) in (\S+)', line))
         ]
-        return "timeout", "it hung in " + " < ".join(frame.replace('", line ', ":") for frame in frames[:4])
+        return "timeout", f"the time limit of {timeout_seconds:g} s ended while {_describe_stack(frames)}"
     if completed.failure is not None:
         return ("timeout" if "did not answer" in completed.failure else "failed"), completed.failure
     code = completed.returncode

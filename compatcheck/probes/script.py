@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from compatcheck.probes.runner import Task
 
@@ -31,6 +31,14 @@ class SharingRecorder(Recorder):
             exec(SHARED[name], module.__dict__)
         return sys.modules["probe_shared_" + name]
 '''
+_REQUIRE = """import importlib.util
+import sys
+
+for _package, _module in {packages!r}:
+    if importlib.util.find_spec(_module) is None:
+        sys.stderr.write(_package + " is not installed here: pip install " + _package + "\\n")
+        sys.exit(2)
+"""
 _FUTURE = "from __future__ import annotations\n"
 _RELATIVE = re.compile(r"^( *)from \.(\w+) import [^\n]*\n", re.MULTILINE)
 
@@ -50,6 +58,7 @@ def make_script(task: Task) -> str:
         *_variables(task),
         rest.strip() + "\n",
         "\n# What follows measures; nothing below is about the probe.\n",
+        _REQUIRE.format(packages=_importable(module.PACKAGES)),
     ]
     names = ["accounting", "recorder"]
     if task.world_size > 1:
@@ -69,6 +78,12 @@ def make_script(task: Task) -> str:
         parts.append(_SHARED.format(sources=shared))
     parts.append(_main(task, "SharingRecorder" if shared else "Recorder"))
     return "\n".join(parts)
+
+
+def _importable(packages: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return distribution and module of torch and of what a probe imports; the libraries of CUDA are no modules."""
+    names = (name for name in dict.fromkeys(("torch", *packages)) if not name.startswith("nvidia-"))
+    return tuple((name, name.replace("-", "_")) for name in names)
 
 
 def _variables(task: Task) -> Iterator[str]:
@@ -99,12 +114,18 @@ def _main(task: Task, recorder: str) -> str:
         )
     else:
         ranks = "    rank = 0\n"
+    cuda = ""
+    if task.backend == "cuda":
+        cuda = (
+            "    if not torch.cuda.is_available():\n"
+            '        sys.stderr.write("torch sees no CUDA device\\n")\n        return 2\n'
+        )
     fake = "FakeTensorMode(), " if task.backend == "fake" else ""
     if fake:
         ranks += "    from torch._subclasses.fake_tensor import FakeTensorMode\n\n"
     return f'''
 def reproduce() -> int:
-    """Run the probe, print what it measures, and return 1 when that is more than a healthy release."""
+    """Run the probe, print what it measures, and return 1 when that is more than a healthy release, 2 when it cannot run."""
     import json
     import os
 
@@ -121,12 +142,17 @@ def reproduce() -> int:
             elif event["event"] == "result":
                 results[event["name"]] = event["value"]
 
-    accounting = CudaAccounting() if {task.backend == "cuda"} else StorageAccounting()
+{cuda}    accounting = CudaAccounting() if {task.backend == "cuda"} else StorageAccounting()
     with {fake}accounting:
         recorder = {recorder}(
             backend={task.backend!r}, accounting=accounting, write=write, rank=rank, world_size={task.world_size}
         )
-        run(parameters, recorder)
+        try:
+            run(parameters, recorder)
+        except (UnsupportedError, ModuleNotFoundError) as error:
+            if rank == 0:
+                sys.stderr.write(f"it cannot be measured here: {{error}}\\n")
+            return 2
     if rank:
         return 0
     value = results[METRIC]

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.units import format_bytes
-from compatcheck.reporters.measurement import describe_versions, show_exactly, show_quantity
+from compatcheck.reporters.measurement import describe_versions, show_exactly, show_quantity, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,15 +25,16 @@ def format_text(found: Bisection) -> str:
         lines += [f"  healthy: {show_quantity(found.metric, found.predicted)}{allowed}", ""]
     width = max((len(one.version) for one in found.tested), default=0)
     for one in found.tested:
-        detail = (one.reason or "")[:60] if one.verdict == "skipped" else show_quantity(found.metric, one.value)
-        lines.append(f"  {one.version:<{width}}  {one.verdict:<7}  {detail}".rstrip())
+        detail = one.reason or "" if one.verdict == "skipped" else show_quantity(found.metric, one.value)
+        start = f"  {one.version:<{width}}  {one.verdict:<7}"
+        lines += wrap_text(f"{start}  {detail}".rstrip(), "", " " * (len(start) + 2))
     lines.append("")
     for transition in found.transitions:
-        lines.append(f"  {describe_transition(transition)}")
+        lines += wrap_text(describe_transition(transition), "  ")
     if not found.transitions:
         verdicts = {one.verdict for one in found.tested} - {"skipped"}
         lines.append(f"  all tested releases are {verdicts.pop()}" if verdicts else "  no release could be tested")
-    lines += [f"  {line}" for line in describe_limits(found)]
+    lines += [line for limit in describe_limits(found) for line in wrap_text(limit, "  ")]
     return "\n".join(lines) + "\n"
 
 
@@ -50,9 +51,11 @@ def describe_limits(found: Bisection) -> list[str]:
     """Say what was not looked at and what that can hide."""
     lines = []
     if found.untested:
+        many = len(found.untested) > 1
         lines.append(
-            f"{len(found.untested)} releases between two of the same verdict were not tested: "
-            "a change that was undone there is not seen (--depth all tests them)"
+            f"{len(found.untested)} release{'s' if many else ''} between two of the same verdict "
+            f"{'were' if many else 'was'} not tested: a change that was undone there is not seen "
+            f"(--depth all tests {'them' if many else 'it'})"
         )
     if found.older:
         lines.append(found.older)
@@ -96,19 +99,7 @@ def format_upstream(
         lines += [f"A healthy release measures {show_exactly(found.metric, found.predicted)}.", ""]
     lines += [f"- {line}" for line in describe_limits(found)]
     if measurements:
-        lines += [
-            "",
-            "## Memory by phase",
-            "",
-            "| release | phase | peak | at its end | operator at the peak |",
-            "|---|---|---|---|---|",
-        ]
-        for measurement in measurements:
-            release = measurement.versions.get(found.package, "?")
-            for phase in measurement.phases:
-                peak = "" if phase.peak_allocated_bytes is None else format_bytes(phase.peak_allocated_bytes)
-                operator = phase.peak_operator or ""
-                lines.append(f"| {release} | {phase.name} | {peak} | {format_bytes(phase.live_bytes)} | {operator} |")
+        lines += _phase_table(found.package, measurements)
         first = measurements[0]
         lines += [
             "",
@@ -120,3 +111,18 @@ def format_upstream(
     if script:
         lines += ["", "## Reproduction without compatcheck", "", "```python", script.rstrip(), "```"]
     return "\n".join(lines) + "\n"
+
+
+def _phase_table(package: str, measurements: Sequence[Measurement]) -> list[str]:
+    """Return a table of the phases, or nothing where the probe has none."""
+    rows = []
+    for measurement in measurements:
+        release = measurement.versions.get(package, "?")
+        for phase in measurement.phases:
+            peak = "" if phase.peak_allocated_bytes is None else format_bytes(phase.peak_allocated_bytes)
+            operator = phase.peak_operator or ""
+            rows.append(f"| {release} | {phase.name} | {peak} | {format_bytes(phase.live_bytes)} | {operator} |")
+    if not rows:
+        return []
+    head = "| release | phase | peak | at its end | operator at the peak |"
+    return ["", "## Memory by phase", "", head, "|---|---|---|---|---|", *rows]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.measurement import show_parameter
 from compatcheck.core.measurement import to_json as measurement_json
-from compatcheck.reporters.measurement import describe_versions, show_exactly
+from compatcheck.reporters.measurement import describe_versions, show_exactly, wrap_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.core.confirmation import Confirmation
     from compatcheck.core.measurement import Measurement
 
@@ -20,9 +23,8 @@ def format_text(found: Confirmation) -> str:
         lines += ["", f"  {found.probe}: {found.metric}"]
         for name, side in (("suspect", found.suspect), ("baseline", found.baseline)):
             if side is not None:
-                lines.append(
-                    f"  {name:<9} {show_exactly(found.metric, side.metric(found.metric)):>26}  {_releases(side)}"
-                )
+                value = show_exactly(found.metric, side.metric(found.metric))
+                lines.append(f"  {name:<9} {value:>26}  {_releases(side)}{_differing(found, side)}")
         lines.append(f"  {'more by':<9} {show_exactly(found.metric, found.measured_bytes):>26}")
         if found.predicted_bytes is not None:
             text = f"  {'formula':<9} {show_exactly(found.metric, found.predicted_bytes):>26}"
@@ -31,6 +33,38 @@ def format_text(found: Confirmation) -> str:
             lines.append(text)
         if found.suspect is not None and found.suspect.command:
             lines += ["", f"  $ {found.suspect.command}"]
+    return "\n".join(lines) + "\n"
+
+
+def format_plan(
+    rule_id: str,
+    measured: str,
+    *,
+    suspect: tuple[str, Mapping[str, object]],
+    baseline: tuple[str, Mapping[str, object]] | None,
+    defaults: Mapping[str, object],
+) -> str:
+    """Format what would be measured: both sides with the parameters that differ between them or from the probe's defaults.
+
+    Args:
+        rule_id: the rule.
+        measured: probe and metric.
+        suspect: release and parameters of the suspect side.
+        baseline: those of the healthy side; None where the probe's prediction stands in for it.
+        defaults: the probe's.
+    """
+    lines = wrap_text(f"{rule_id}: {measured}", "", "  ")
+    sides = {"suspect": suspect, **({} if baseline is None else {"baseline": baseline})}
+    names = [
+        name
+        for name, default in defaults.items()
+        if any(parameters[name] != default for _, parameters in sides.values())
+    ]
+    for side, (release, parameters) in sides.items():
+        shown = "".join(f" {name}={show_parameter(parameters[name])}" for name in names)
+        lines += wrap_text(f"  {side:<9} {release} {shown}".rstrip(), "", " " * 12)
+    if baseline is None:
+        lines.append("  baseline  what the probe predicts of a healthy release")
     return "\n".join(lines) + "\n"
 
 
@@ -55,6 +89,15 @@ def _releases(measurement: Measurement) -> str:
     return describe_versions(
         {name: text for name, text in measurement.versions.items() if name not in {"python", "torch"}}
     )
+
+
+def _differing(found: Confirmation, side: Measurement) -> str:
+    """Name the parameters of a side that the other one has another value of."""
+    if found.suspect is None or found.baseline is None:
+        return ""
+    one, other = found.suspect.parameters, found.baseline.parameters
+    names = [name for name in side.parameters if one.get(name) != other.get(name)]
+    return "".join(f" {name}={show_parameter(side.parameters[name])}" for name in names)
 
 
 def _wrap(text: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.core.measurement import show_parameter
 from compatcheck.core.units import KIB, format_bytes
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.measurement import Measurement, PhaseMemory
 
-_OPERATOR_WIDTH = 34
+_WIDTH = 80
 
 
 def show_quantity(name: str, value: float | None) -> str:
@@ -52,11 +53,12 @@ def format_measurement(
         metric: the one the verdict is about.
         verdict: ``good``, ``bad`` or ``skipped``.
     """
-    parameters = " ".join(f"{name}={value}" for name, value in measurement.parameters.items())
+    parameters = " ".join(f"{name}={show_parameter(value)}" for name, value in measurement.parameters.items())
+    where = (describe_versions(measurement.versions), measurement.device)
     lines = [
         f"{measurement.probe}  {measurement.backend} ({measurement.accounting})",
-        f"  {describe_versions(measurement.versions)}; {measurement.device}",
-        *_wrap(parameters, "  "),
+        *wrap_text("; ".join(part for part in where if part not in {"", "none"}), "  "),
+        *wrap_text(parameters, "  "),
     ]
     if measurement.phases:
         lines += ["", *_phases(measurement.phases)]
@@ -75,7 +77,7 @@ def format_measurement(
     lines.append("")
     lines.append(f"  {verdict}" + (f": {metric}" if measurement.succeeded else f": {measurement.status}"))
     if measurement.reason:
-        lines += _wrap(measurement.reason, "  ")
+        lines += wrap_text(measurement.reason, "  ")
     return "\n".join(lines) + "\n"
 
 
@@ -88,11 +90,29 @@ def _phases(phases: tuple[PhaseMemory, ...]) -> list[str]:
         line = f"  {phase.name:<14}{peak:>11}{format_bytes(phase.live_bytes):>12}"
         if reserved:
             line += f"{format_bytes(phase.peak_reserved_bytes or 0):>12}"
-        lines.append(f"{line}  {(phase.peak_operator or '-')[:_OPERATOR_WIDTH]}")
+        operator = phase.peak_operator or "-"
+        if len(line) + 2 + len(operator) <= _WIDTH:
+            lines.append(f"{line}  {operator}")
+        else:
+            lines += [line, f"    {operator}"]
     return lines
 
 
-def _wrap(text: str, indent: str) -> list[str]:
+def wrap_text(text: str, indent: str, further: str | None = None) -> list[str]:
+    """Fill lines of 80 columns; a word that is longer stays whole.
+
+    Args:
+        text: what to fill them with.
+        indent: what the first line starts with.
+        further: what the others start with; by default the same.
+    """
     from textwrap import wrap  # noqa: PLC0415 (beside its use)
 
-    return wrap(text, 78, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False) or []
+    return wrap(
+        text,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent if further is None else further,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

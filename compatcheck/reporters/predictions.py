@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.measurement import show_parameter
 from compatcheck.reporters.measurement import describe_versions
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def format_predictions(judged: Sequence[Judged]) -> str:
 
 def _rows(one: Judged) -> list[tuple[str, ...]]:
     measurement = one.measurement
-    parameters = " ".join(f"{name}={value}" for name, value in one.changed.items())
+    parameters = " ".join(f"{name}={show_parameter(value)}" for name, value in one.changed.items())
     if one.verdict == "skipped" and not measurement.succeeded:
         return [(measurement.probe, parameters, "", "", "", "", measurement.status)]
     rows: list[tuple[str, ...]] = []

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.measurement import show_parameter
 from compatcheck.reporters.measurement import show_quantity
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ _EXAMPLES = 6
 
 def format_text(package: str, series: Sequence[Series], groups: Groups, results: Results) -> str:
     """Format for a terminal."""
+    varying = _varying(series)
     lines = []
     for group in groups:
         first = group[0]
         word = "grew" if first.difference > 0 else "shrank"
         lines.append(f"{package} {first.before} -> {first.after}: {first.series.probe} {first.series.metric} {word}")
-        varying = _varying([change.series for change in group], series)
         for change in group[:_EXAMPLES]:
             values = change.series.values
             before, after = (
@@ -41,7 +42,6 @@ def format_text(package: str, series: Sequence[Series], groups: Groups, results:
             lines.append(f"  and {len(group) - _EXAMPLES} more")
     if groups:
         lines.append("")
-    varying = _varying(series, series)
     for one in series:
         runs = "; ".join(f"{span} {show_quantity(one.metric, value)}" for span, value in _runs(one))
         healthy = "" if one.predicted is None else f" (healthy {show_quantity(one.metric, one.predicted)})"
@@ -52,10 +52,10 @@ def format_text(package: str, series: Sequence[Series], groups: Groups, results:
 
 def format_markdown(package: str, series: Sequence[Series], groups: Groups, results: Results) -> str:
     """Format as a table of changes and a table of series."""
+    varying = _varying(series)
     lines = [f"# Sweep over {len(results)} releases of {package}", "", "## Changes", ""]
     lines += ["| between | probe | metric | parameters | before | after |", "|---|---|---|---|---|---|"]
     for group in groups:
-        varying = _varying([change.series for change in group], series)
         for change in group:
             one = change.series
             cells = [
@@ -68,7 +68,6 @@ def format_markdown(package: str, series: Sequence[Series], groups: Groups, resu
             ]
             lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "## Series", "", "| probe | parameters | metric | healthy | measured |", "|---|---|---|---|---|"]
-    varying = _varying(series, series)
     for one in series:
         runs = "; ".join(f"{span}: {show_quantity(one.metric, value)}" for span, value in _runs(one))
         cells = [one.probe, _parameters(one, varying), one.metric, show_quantity(one.metric, one.predicted), runs]
@@ -109,22 +108,18 @@ def _runs(series: Series) -> list[tuple[str, float]]:
     return runs
 
 
-def _varying(some: Sequence[Series], every: Sequence[Series]) -> list[str]:
-    """Return the parameters that tell series of one probe apart."""
-    probes = {one.probe for one in some}
-    names = dict.fromkeys(name for one in some for name in one.parameters)
-    return [
-        name
-        for name in names
-        if len(
-            {json.dumps(one.parameters.get(name)) for one in every if one.probe in probes and name in one.parameters}
-        )
-        > 1
-    ]
+def _varying(series: Sequence[Series]) -> dict[str, list[str]]:
+    """Return, for each probe, the parameters that tell its series apart."""
+    values: dict[str, dict[str, set[str]]] = {}
+    for one in series:
+        for name, value in one.parameters.items():
+            values.setdefault(one.probe, {}).setdefault(name, set()).add(json.dumps(value))
+    return {probe: [name for name, found in names.items() if len(found) > 1] for probe, names in values.items()}
 
 
-def _parameters(series: Series, names: Sequence[str]) -> str:
-    return " ".join(f"{name}={series.parameters[name]}" for name in names if name in series.parameters) or "(defaults)"
+def _parameters(series: Series, varying: Mapping[str, Sequence[str]]) -> str:
+    shown = (f"{name}={show_parameter(series.parameters[name])}" for name in varying.get(series.probe, ()))
+    return " ".join(shown) or "(defaults)"
 
 
 def _without_result(results: Results) -> list[str]:

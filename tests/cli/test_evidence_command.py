@@ -60,8 +60,29 @@ def finding(project: Path) -> dict[str, object]:
     return next(found for found in report["findings"] if found["rule_id"] == RULE)
 
 
+def test_a_place_where_no_store_can_be_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("COMPATCHECK_EVIDENCE", str(tmp_path / "file" / "evidence.sqlite3"))
+    ran = run("evidence", "list")
+    assert ran.code == 4
+    assert "cannot be a store of measurements: Not a directory" in ran.err
+
+
+def test_reading_leaves_nothing_beside_the_store(tmp_path: Path) -> None:
+    keep(measured())
+    before = sorted(tmp_path.iterdir())
+    for arguments in (("list",), ("show", "0"), ("export", tmp_path / "out" / "x.json")):
+        run("evidence", *arguments)
+    run("probe", "list")
+    assert [path for path in sorted(tmp_path.iterdir()) if path.name != "out"] == before
+
+
 def test_nothing_is_kept_yet(tmp_path: Path) -> None:
-    assert run("evidence", "list") == (0, "", f"0 of 0 chosen, 0 kept · {tmp_path / 'evidence.sqlite3'}\n")
+    assert run("evidence", "list") == (
+        0,
+        "",
+        f"0 of 0 chosen, 0 kept · {tmp_path / 'evidence.sqlite3'} (not there yet)\n",
+    )
     assert run("evidence", "list", "--format", "json").out == "[]\n"
     assert run("evidence", "show", "abc").code == 2
     assert run("evidence", "export", "out").code == 3

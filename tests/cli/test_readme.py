@@ -42,7 +42,7 @@ def test_tour_shows_what_the_command_prints(command: str, shown: str) -> None:
 
 
 def test_the_tour_has_commands() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
 
 
 def write() -> None:

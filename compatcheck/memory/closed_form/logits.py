@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, RECIPES
+from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS, per_policy_logit
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -102,8 +103,15 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     facts = ("model.vocab_size", "training.micro_batch_size", "training.sequence_length")
     if run.loss == "fused_linear":
         return _fused(run, tokens, facts)
-    each = per_logit(run)
     count = tokens * vocab
+    if run.trainer in POLICY_TRAINERS:
+        found = per_policy_logit(run, backward=backward)
+        if found is not None:
+            (low, expected, high), source = found
+            words = f"{expected:g} B × {tokens:,} tokens × {vocab:,.0f}"
+            size = Size(int(low * count), int(expected * count), int(high * count))
+            return (Component("logits and log-probabilities", "logits", size, words, source, run.role, facts),)
+    each = per_logit(run)
     bytes_each = each.backward if backward else each.forward
     if run.loss == "chunked":
         bytes_each = _chunked(run, tokens, backward=backward)

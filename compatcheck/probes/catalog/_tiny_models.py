@@ -268,6 +268,8 @@ VISION: Mapping[str, Mapping[str, Any]] = {
     "clip_vision_model": _VISION,
     "siglip_vision_model": _VISION,
 }
+CHOICES: Mapping[str, tuple[str, ...]] = {"model_type": (*CAUSAL, *MASKED, *SEQ2SEQ, *VISION)}
+"""Values of parameters of the probes that load this."""
 MOE = (
     "mixtral",
     "qwen2_moe",

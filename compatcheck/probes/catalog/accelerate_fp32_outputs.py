@@ -40,6 +40,7 @@ SIZES = (
     {"keep_fp32_outputs": False, "of": "kept", "batch": 3, "vocab": 1024},
     {"mixed_precision": "no", "length": 32},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"of": ("scoring", "kept"), "mixed_precision": ("no", "bf16")}
 METRIC = "bytes_per_logit"
 
 

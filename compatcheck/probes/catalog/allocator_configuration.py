@@ -39,6 +39,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"setting": "expandable_segments:False"},
     {"setting": "expandable_segments:False", "count": 9},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"variable": ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")}
 METRIC = "reserved_bytes"
 _NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _MIB = 2**20

@@ -39,6 +39,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"implementation": "sdpa"},
     {},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"implementation": ("default", "eager", "sdpa", "flash_attention_2")}
 METRIC = "score_bytes"
 
 _EAGER = {

@@ -45,6 +45,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"mode": "no_grad", "trainable": False},
     {"mode": "train"},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"mode": ("checkpoint", "no_grad", "train")}
 METRIC = "cached_bytes"
 
 

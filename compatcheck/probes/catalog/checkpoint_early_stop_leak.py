@@ -36,6 +36,7 @@ DEFAULTS: Mapping[str, Any] = {
     "steps": 6,
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"layers": 5, "width": 128}, {"saves": "input"}, {"early_stop": False})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"saves": ("output", "input")}
 METRIC = "leaked_bytes_per_step"
 
 

@@ -36,6 +36,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"length": 48, "hidden": 128},
     {"model_type": "qwen2", "use_reentrant": True, "batch": 3},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"use_reentrant": (None, False, True)}
 METRIC = "bytes_per_layer"
 
 

@@ -45,6 +45,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"shape": "patches"},
     {"shape": "patches", "dtype": "float16", "batch": 64},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"shape": ("volume", "patches"), "dtype": ("bfloat16", "float16", "float32")}
 METRIC = "bypasses_cudnn"
 
 

@@ -34,6 +34,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"config": ":4096:8", "dtype": "float32"},
     {"config": ":16:8", "edge": 1024},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"dtype": ("bfloat16", "float16", "float32")}
 METRIC = "unexplained_bytes"
 _BLOCK = 512
 

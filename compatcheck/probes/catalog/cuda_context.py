@@ -29,6 +29,7 @@ ACCOUNTING = "storages"
 SHARES = ("driver_use",)
 DEFAULTS: Mapping[str, Any] = {"edge": 1024, "dtype": "bfloat16"}
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"edge": 2048, "dtype": "float32"})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"dtype": ("bfloat16", "float16", "float32")}
 METRIC = "second_less_first_bytes"
 ALONE = True
 

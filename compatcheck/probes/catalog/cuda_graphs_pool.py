@@ -34,6 +34,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"mebibytes": 64, "graphs": 3},
     {"pool": "private", "mebibytes": 64, "graphs": 3},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"pool": ("shared", "private")}
 METRIC = "graph_pool_bytes"
 
 

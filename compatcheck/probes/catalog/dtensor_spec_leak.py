@@ -40,6 +40,10 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"pattern": "shapes"},
     {"pattern": "shapes", "steps": 14},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "pattern": ("optimizer", "shapes"),
+    "implementation": ("foreach", "for_loop", "fused"),
+}
 METRIC = "kept_per_step"
 
 

@@ -22,6 +22,7 @@ BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {"model_type": "llama", "dtype": "unset", "hidden": 64, "layers": 2}
 SIZES: tuple[Mapping[str, Any], ...] = ({"dtype": "auto"}, {"dtype": "bfloat16", "hidden": 128})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"dtype": ("unset", "auto", "bfloat16")}
 METRIC = "bytes_per_parameter"
 
 

@@ -64,6 +64,11 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"implementation": "softmax_log_softmax", "of": "backward"},
     {"implementation": "softmax_log_softmax", "chunk": 32},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "implementation": ("softmax_logsumexp", "log_softmax_exp", "softmax_log_softmax"),
+    "of": ("scoring", "forward", "kept", "backward"),
+    "logits_dtype": ("bfloat16", "float32"),
+}
 METRIC = "bytes_per_logit"
 
 

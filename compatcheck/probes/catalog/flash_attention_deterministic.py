@@ -43,6 +43,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"head_dim": 64, "length": 1000},
     {"batch": 8, "heads": 32},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"dtype": ("bfloat16", "float16")}
 METRIC = "unexplained_bytes"
 
 

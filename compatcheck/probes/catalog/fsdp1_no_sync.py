@@ -37,6 +37,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"no_sync": False},
     {"strategy": "shard_grad_op"},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"strategy": ("full_shard", "shard_grad_op")}
 METRIC = "gradient_bytes"
 
 

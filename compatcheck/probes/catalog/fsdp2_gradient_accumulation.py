@@ -42,6 +42,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"reduce_dtype": "bfloat16", "hidden_size": 96},
     {"reshard": False},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"reduce_dtype": ("bfloat16", "float32")}
 METRIC = "gradient_bytes"
 
 

@@ -69,6 +69,11 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"implementation": "row_log_softmax"},
     {"implementation": "row_log_softmax", "of": "scoring", "batch": 8},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "implementation": ("log_softmax", "cross_entropy", "logsumexp", "rows", "chunks", "row_log_softmax"),
+    "of": ("scoring", "forward", "kept", "backward"),
+    "logits_dtype": ("bfloat16", "float32"),
+}
 METRIC = "bytes_per_logit"
 
 

@@ -41,6 +41,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"of": "step"},
     {"of": "inference", "length": 96},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"of": ("forward", "step", "inference")}
 METRIC = "bytes_per_logit"
 
 _CAPPED = {"gemma2", "vaultgemma"}

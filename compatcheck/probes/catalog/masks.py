@@ -35,6 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
     "length": 37,
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"mask": "ones"}, {"mask": "ones", "length": 53, "batch": 3})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"mask": ("none", "ones", "padding")}
 METRIC = "mask_bytes"
 
 

@@ -29,6 +29,7 @@ ACCOUNTING = "storages"
 SHARES = ("driver_use",)
 DEFAULTS: Mapping[str, Any] = {"loading": "EAGER", "edge": 1024, "dtype": "bfloat16"}
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"loading": "LAZY"}, {"edge": 2048, "dtype": "float32"})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"loading": ("EAGER", "LAZY"), "dtype": ("bfloat16", "float16", "float32")}
 METRIC = "default_over_lazy_bytes"
 ALONE = True
 

@@ -53,6 +53,11 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"optimizer": "adafactor"},
     {"optimizer": "adafactor", "implementation": "for_loop", "side": 96},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "optimizer": ("adamw", "sgd", "adafactor"),
+    "implementation": ("foreach", "for_loop", "fused"),
+    "dtype": ("bfloat16", "float16", "float32"),
+}
 METRIC = "temporary_bytes"
 
 

@@ -34,6 +34,7 @@ SIZES = (
     {"autocast_adapter_dtype": "off", "hidden": 96, "rank": 4},
     {"dtype": "float32", "layers": 2},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"autocast_adapter_dtype": ("unset", "off"), "dtype": ("bfloat16", "float32")}
 METRIC = "bytes_per_adapter_parameter"
 
 

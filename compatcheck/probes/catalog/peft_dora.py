@@ -42,6 +42,7 @@ SIZES = (
     {"autocast_adapter_dtype": "off", "dropout": 0.1, "inputs": 96},
     {"autocast_adapter_dtype": "off", "mixed_precision": "bf16", "outputs": 256},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"autocast_adapter_dtype": ("unset", "off"), "mixed_precision": ("no", "bf16")}
 METRIC = "kept_bytes_per_parameter"
 
 

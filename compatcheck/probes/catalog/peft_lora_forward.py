@@ -48,6 +48,11 @@ SIZES = (
     {"autocast_adapter_dtype": "off", "mixed_precision": "bf16", "batch": 3},
     {"dtype": "float32", "intermediate": 128},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "autocast_adapter_dtype": ("unset", "off"),
+    "mixed_precision": ("no", "bf16"),
+    "dtype": ("bfloat16", "float32"),
+}
 METRIC = "kept_bytes_per_token"
 _NAMES = ("q", "k", "v", "o", "gate", "up", "down")
 

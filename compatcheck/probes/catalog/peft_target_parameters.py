@@ -35,6 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
     "rank": 2,
 }
 SIZES = ({"access": "once"}, {"access": "once", "experts": 8, "inputs": 48})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"access": ("each", "once")}
 METRIC = "kept_bytes_per_parameter"
 
 

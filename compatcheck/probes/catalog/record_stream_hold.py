@@ -33,6 +33,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"mebibytes": 64, "count": 4},
     {"avoid_record_streams": True},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"collective": ("all_reduce", "all_gather")}
 METRIC = "reserved_bytes"
 _BUSY_CYCLES = 2_000_000_000
 """About a second: far longer than queueing a few collectives takes."""

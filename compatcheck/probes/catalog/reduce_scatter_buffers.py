@@ -34,6 +34,7 @@ DEFAULTS: Mapping[str, Any] = {
     "hidden_size": 64,
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"hidden_size": 96, "layers": 3}, {"reduce_dtype": "bfloat16"})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"reduce_dtype": ("bfloat16", "float32")}
 METRIC = "extra_bytes"
 
 _BACKWARDS = 4

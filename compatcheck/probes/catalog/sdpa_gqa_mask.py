@@ -51,6 +51,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"cudnn": False},
     {"dtype": "float32", "kv_heads": 16},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"mask": ("padding", "none"), "dtype": ("bfloat16", "float16", "float32")}
 METRIC = "score_bytes"
 ALONE = True  # it may switch a kernel off
 

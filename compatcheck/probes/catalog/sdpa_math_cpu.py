@@ -1,5 +1,8 @@
 """Bytes per attention score of scaled_dot_product_attention: the math kernel against a fused one.
 
+For machines without a GPU: it compares kernels and masks by the tensors that operators return, on fake tensors too. What
+the math kernel takes on a GPU, by its allocator, is measured by sdpa_math_fallback.
+
 ``F.scaled_dot_product_attention`` is run under ``sdpa_kernel`` at three lengths, S, 2 S and 3 S. Whatever grows with
 the length alone drops out of the second difference of the three peaks, which is 2 x bytes per score x scores(S);
 scores(S) is batch x query heads x S x S. A mask that is passed is alive before and not counted. The CPU runs here;
@@ -53,6 +56,12 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"kernel": "fused", "mask": "causal", "grouped": True},
     {"kernel": "fused", "mask": "tensor", "of": "backward"},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "kernel": ("math", "fused"),
+    "of": ("forward", "backward"),
+    "mask": ("none", "causal", "tensor"),
+    "dtype": ("bfloat16", "float32"),
+}
 METRIC = "bytes_per_score"
 
 

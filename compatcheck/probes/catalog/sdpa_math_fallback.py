@@ -1,5 +1,8 @@
 """Bytes per attention score of SDPA's math kernel, which stands in where no fused kernel accepts a call.
 
+For GPUs, and for every byte of the allocator, those inside of operators included; a CPU can stand in. What masks, grouped
+heads and a fused kernel change, as operators return it and on fake tensors too, is measured by sdpa_math_cpu.
+
 The math kernel is forced with ``sdpa_kernel`` and run at three lengths, S, 2 S and 3 S; what grows with the length
 alone drops out of the second difference of the peaks, which is 2 x bytes per score x scores(S), scores(S) = batch x
 heads x S x S.
@@ -45,6 +48,7 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"dtype": "float16", "heads": 8, "head_dim": 128},
     {"dtype": "float32", "of": "backward", "heads": 8, "head_dim": 128},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"of": ("forward", "backward"), "dtype": ("bfloat16", "float16", "float32")}
 METRIC = "bytes_per_score"
 
 

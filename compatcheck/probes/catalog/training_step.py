@@ -58,6 +58,14 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"model_type": "gpt2", "mask": "none", "layers": 3},
     {"optimizer": "sgd", "dtype": "float32", "sequence": 48},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "mask": ("none", "ones", "padding"),
+    "attn_implementation": (None, "eager", "sdpa", "flash_attention_2"),
+    "experts_implementation": (None, "eager", "batched_mm", "grouped_mm"),
+    "routing": ("balanced", "skewed", "model"),
+    "optimizer": ("adamw", "sgd"),
+    "dtype": ("bfloat16", "float16", "float32"),
+}
 METRIC = "parameter_copies"
 
 _STATES = {"adamw": 2, "sgd": 0}

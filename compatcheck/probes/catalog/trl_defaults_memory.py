@@ -24,6 +24,7 @@ BACKENDS = ("cpu", "cuda")
 ACCOUNTING = "storages"
 DEFAULTS: Mapping[str, Any] = {"checkpointing": "unset", "batch": 4, "length": 64, "hidden": 64, "layers": 2}
 SIZES = ({"checkpointing": "on"}, {"checkpointing": "on", "batch": 2, "length": 96, "hidden": 128})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"checkpointing": ("unset", "on")}
 METRIC = "kept_bytes_per_token"
 
 

@@ -43,6 +43,11 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {},
     {"of": "forward", "growing": "prompt", "prompt": 640, "completion": 64, "vocab": 768},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "of": ("forward", "step"),
+    "growing": ("prompt", "completion"),
+    "dtype": ("bfloat16", "float32"),
+}
 METRIC = "bytes_per_logit"
 
 

@@ -35,6 +35,7 @@ DEFAULTS: Mapping[str, Any] = {
     "vocab": 512,
 }
 SIZES: tuple[Mapping[str, Any], ...] = ({}, {"of": "forward", "batch": 4, "length": 1280, "vocab": 768})
+CHOICES: Mapping[str, tuple[Any, ...]] = {"of": ("forward", "step"), "dtype": ("bfloat16", "float32")}
 METRIC = "bytes_per_logit"
 
 

@@ -49,6 +49,16 @@ SIZES: tuple[Mapping[str, Any], ...] = (
     {"function": "logprobs_from_logits_v2", "logits_dtype": "bfloat16", "batch": 8},
     {"function": "logprobs_from_logits_naive", "of": "backward"},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "function": (
+        "entropy_from_logits",
+        "entropy_from_logits_with_chunking",
+        "logprobs_from_logits_v2",
+        "logprobs_from_logits_naive",
+    ),
+    "of": ("scoring", "backward"),
+    "logits_dtype": ("bfloat16", "float32"),
+}
 METRIC = "bytes_per_logit"
 
 

@@ -46,6 +46,11 @@ DEFAULTS: Mapping[str, Any] = {
     "steps": 2,
 }
 SIZES = ({"layers": 4}, {"layers": 6, "hidden_size": 128, "checkpointing": "none"})
+CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "zero_stage": (2, 3),
+    "checkpointing": ("none", "reentrant", "non-reentrant"),
+    "no_grad_forward": ("none", "before", "between"),
+}
 METRIC = "alive_after_backward_bytes"
 _LOSSES = 64
 

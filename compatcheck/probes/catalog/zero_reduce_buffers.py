@@ -38,6 +38,7 @@ SIZES = (
     {"zero_stage": 1, "overlap_comm": True},
     {"zero_stage": 3, "overlap_comm": True},
 )
+CHOICES: Mapping[str, tuple[Any, ...]] = {"zero_stage": (1, 2, 3)}
 METRIC = "buffer_bytes"
 
 

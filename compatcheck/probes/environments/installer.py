@@ -29,6 +29,8 @@ SHARED = (
 
 
 _FRAME = " │×╰─▶\t"
+_VERSIONS = re.compile(r" \(from versions: [^)]*\)")
+"""pip's list of all releases there are."""
 _RAISED = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)\b: \S")
 
 
@@ -160,15 +162,18 @@ def _build_environ(extra: Mapping[str, str]) -> dict[str, str]:
 
 def _check(completed: Completed) -> None:
     if not completed.succeeded:
-        raise UnbuildableError(completed.failure or _explain(completed))
+        raise UnbuildableError(explain_failure(completed))
 
 
-def _explain(completed: Completed) -> str:
+def explain_failure(completed: Completed) -> str:
     """Find the line that says why: the last exception of a build, else what the installer began with."""
+    if completed.failure is not None:
+        return completed.failure
     home = os.path.expanduser("~")
     text = redact(completed.output).replace(home, "~") if len(home) > 1 else redact(completed.output)
     lines = [line.strip(_FRAME) for line in text.splitlines() if line.strip(_FRAME)]
     raised = [line for line in lines if _RAISED.match(line)]
     if raised:
         return f"its build fails: {raised[-1][:300]}"
-    return " ".join(lines)[:600] or f"exit code {completed.returncode}"
+    said = _VERSIONS.sub("", " ".join(lines)).removeprefix("error: ").removeprefix("ERROR: ")
+    return said[:600] or f"exit code {completed.returncode}"

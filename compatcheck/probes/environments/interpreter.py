@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from compatcheck.probes.cache import cache_directory, make_folder
+from compatcheck.probes.cache import cache_directory, make_folder, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +67,17 @@ class Interpreter:
         }
 
 
+_NUMACTL = """#!/bin/sh
+echo 'available: 1 nodes (0)'
+echo "node 0 cpus: 0"
+echo 'node 0 size: 1024 MB'
+echo 'node 0 free: 1024 MB'
+echo 'node distances:'
+echo 'node   0'
+echo '  0:  10'
+"""
+
+
 def _stub_programs() -> Path:
     """Return a folder, last on the path, with stand-ins for programs that DeepSpeed's CPU side calls without need.
 
@@ -76,11 +87,10 @@ def _stub_programs() -> Path:
     stub = folder / "numactl"
     if not stub.exists():
         scratch = folder / f"numactl.{os.getpid()}"
-        scratch.write_text(
-            "#!/bin/sh\necho 'available: 1 nodes (0)'\necho \"node 0 cpus: 0\"\necho 'node 0 size: 1024 MB'\n"
-            "echo 'node 0 free: 1024 MB'\necho 'node distances:'\necho 'node   0'\necho '  0:  10'\n",
-            encoding="utf-8",
-        )
-        scratch.chmod(0o755)
-        scratch.replace(stub)
+        try:
+            scratch.write_text(_NUMACTL, encoding="utf-8")
+            scratch.chmod(0o755)
+            scratch.replace(stub)
+        except OSError as error:
+            raise unwritable(folder, error) from None
     return folder

@@ -15,9 +15,15 @@ from packaging.utils import canonicalize_name
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import run
-from compatcheck.probes.cache import cache_directory
+from compatcheck.probes.cache import cache_directory, make_folder, unwritable
 from compatcheck.probes.environments.index import uv_variables
-from compatcheck.probes.environments.installer import TIMEOUT_SECONDS, Installer, UnbuildableError, find_installer
+from compatcheck.probes.environments.installer import (
+    TIMEOUT_SECONDS,
+    Installer,
+    UnbuildableError,
+    explain_failure,
+    find_installer,
+)
 from compatcheck.probes.environments.interpreter import Interpreter
 
 if TYPE_CHECKING:
@@ -122,8 +128,11 @@ class Overlays:
         return Interpreter(python=self.base.python, paths=(str(folder),), versions=versions, requested=requested)
 
     def _build(self, folder: Path, requirements: Sequence[str], exclude_newer: str | None) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix="building-", dir=self.directory))
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(prefix="building-", dir=self.directory))
+        except OSError as error:
+            raise unwritable(self.directory, error) from None
         try:
             target = scratch / "overlay"
             self.installer.install(requirements, target, python=self.base.python, exclude_newer=exclude_newer)
@@ -162,6 +171,7 @@ def build_base(torch: str, *, python: str | None = None) -> Base:
     program = folder / "bin" / "python"
     done_mark = folder / "compatcheck-base"
     if not done_mark.exists():
+        make_folder("bases")
         environ = {**os.environ, **uv_variables()}
         which = ["--python", python] if python else []
         steps = (
@@ -183,6 +193,7 @@ def build_base(torch: str, *, python: str | None = None) -> Base:
         for step in steps:
             done = run(step, timeout_seconds=TIMEOUT_SECONDS, environ=environ)
             if not done.succeeded:
-                raise UnbuildableError(f"torch {torch}: {done.failure or done.output.strip()[:600]}")
+                shutil.rmtree(folder, ignore_errors=True)
+                raise UnbuildableError(f"torch {torch}: {explain_failure(done)}")
         done_mark.touch()
     return Base(str(program))

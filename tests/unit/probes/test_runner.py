@@ -16,9 +16,13 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.process import Completed
+from compatcheck.probes.allocator_counter import counter_library
+from compatcheck.probes.environments.installer import find_installer
 from compatcheck.probes.environments.interpreter import Interpreter
+from compatcheck.probes.environments.overlay import Base, Overlays
 from compatcheck.probes.probe import Probe
-from compatcheck.probes.runner import make_task, reproducing_command, run_tasks
+from compatcheck.probes.runner import Limits, explain_end, make_task, reproducing_command, run_tasks
 
 TORCH = {
     "__init__.py": """
@@ -127,7 +131,8 @@ def probe(tmp_path):
 def run(probe, interpreter, *actions, timeout_seconds=20.0, **options):
     kept = []
     tasks = [make_task(probe, {"do": action}) for action in actions]
-    run_tasks(tasks, interpreter, keep=lambda _, one: kept.append(one), timeout_seconds=timeout_seconds, **options)
+    limits = Limits(timeout_seconds=timeout_seconds, **options)
+    run_tasks(tasks, interpreter, keep=lambda _, one: kept.append(one), limits=limits)
     return kept
 
 
@@ -178,7 +183,7 @@ def test_a_hang_ends_and_says_where(probe, interpreter):
 def test_a_kill_is_tried_again_once(probe, interpreter):
     tries = []
     task = make_task(probe, {"do": "kill"})
-    run_tasks([task], interpreter, keep=lambda _, one: tries.append(one), timeout_seconds=20, retries=1)
+    run_tasks([task], interpreter, keep=lambda _, one: tries.append(one), limits=Limits(timeout_seconds=20))
     (one,) = tries
     assert one.status == "interrupted"
     assert "signal 9" in one.reason
@@ -261,7 +266,9 @@ def test_a_back_end_the_probe_does_not_have_is_an_error(probe):
         make_task(probe, {}, "fake")
 
 
-@pytest.mark.parametrize(("parameters", "hint"), [({"numer": 1}, "did you mean 'number'?"), ({"number": "many"}, None)])
+@pytest.mark.parametrize(
+    ("parameters", "hint"), [({"numer": 1}, "did you mean 'number'?"), ({"number": "many"}, "its default is 1")]
+)
 def test_parameters_are_checked(probe, parameters, hint):
     with pytest.raises(UsageError) as error:
         make_task(probe, parameters)
@@ -310,3 +317,53 @@ def test_a_cache_that_cannot_be_written_is_said(probe, interpreter, monkeypatch,
     monkeypatch.setenv("COMPATCHECK_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(UsageError, match="cannot be written"):
         run(probe, interpreter, "measure")
+
+
+def test_an_overlay_that_cannot_be_kept_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    base = object.__new__(Base)
+    base.python, base.version, base.versions = sys.executable, "3.11.7", {"torch": "2.13.0"}
+    overlays = Overlays(base, installer=find_installer("pip"), directory=tmp_path / "file" / "environments")
+    with pytest.raises(UsageError, match="cannot be written: Not a directory") as error:
+        overlays.open(["x==1"])
+    assert error.value.hint == "name another place in COMPATCHECK_CACHE"
+
+
+def test_a_counter_that_cannot_be_kept_is_said(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COMPATCHECK_CACHE", str(tmp_path / "file" / "cache"))
+    counter_library.cache_clear()
+    try:
+        with pytest.raises(UsageError, match="cannot be written") as error:
+            counter_library()
+    finally:
+        counter_library.cache_clear()
+    assert error.value.hint == "name another place in COMPATCHECK_CACHE"
+
+
+STACK = """Timeout (0:00:03)!
+Thread 0x1 (most recent call first):
+  File "<frozen importlib._bootstrap_external>", line 1131 in get_data
+  File "<frozen importlib._bootstrap>", line 690 in _load_unlocked
+  File "/home/p/.cache/compatcheck/environments/0123456789abcdef0123/transformers/utils/generic.py", line 30 in <module>
+  File "<frozen importlib._bootstrap>", line 1178 in _find_and_load
+  File "/usr/lib/python3.11/site-packages/compatcheck/probes/catalog/masks.py", line 63 in run
+  File "/usr/lib/python3.11/site-packages/compatcheck/probes/worker/main.py", line 88 in _run_task
+"""
+
+
+def test_a_limit_that_ends_an_import_is_not_a_hang_of_the_probe():
+    status, reason = explain_end(Completed(STACK, 1, None), began=True, timeout_seconds=3)
+    assert status == "timeout"
+    assert reason == (
+        "the time limit of 3 s ended while importing transformers/utils/generic.py for "
+        "compatcheck/probes/catalog/masks.py:63"
+    )
+
+
+def test_a_hang_is_told_with_its_stack_and_the_limit():
+    lines = [line for line in STACK.splitlines(keepends=True) if "frozen" not in line]
+    _, reason = explain_end(Completed("".join(lines), 1, None), began=True, timeout_seconds=2.5)
+    assert reason.startswith(
+        "the time limit of 2.5 s ended while it hung in transformers/utils/generic.py:30 in <module>"
+    )

@@ -120,6 +120,14 @@ def test_sweeps_are_reported(format_name):
         assert "layers=4" in written
 
 
+def test_what_differs_between_probes_does_not_tell_series_of_one_apart():
+    series = collect_series(TASKS, RESULTS, every_metric=False)
+    other = replace(series[0], probe="another", parameters={"layers": 1})
+    text = sweep.format_text("deepspeed", [*series, other], [], RESULTS)
+    assert "another (defaults) alive" in text
+    assert "zero3_release layers=6 alive" in text
+
+
 FOUND = Bisection(
     probe="zero3_release",
     package="deepspeed",
@@ -141,7 +149,12 @@ FOUND = Bisection(
 def test_a_bisection_says_what_it_did_not_look_at():
     text = bisection.format_text(FOUND)
     assert "introduced in 0.16.0 (0.15.4 is good), or in 0.15.5, which could not be tested" in text
-    assert "1 releases between two of the same verdict were not tested" in text
+    flat = " ".join(text.split())
+    assert "1 release between two of the same verdict was not tested: a change" in flat
+    assert "2 releases between two of the same verdict were not tested: a change" in " ".join(
+        bisection.format_text(replace(FOUND, untested=("0.16.3", "0.16.5"))).split()
+    )
+    assert max(map(len, text.splitlines())) <= 80
     assert "0.11.0 could not be tested" in text
     assert bisection.to_json(FOUND)["transitions"][0]["kind"] == "introduced"
 
@@ -154,6 +167,13 @@ def test_the_report_for_upstream_has_numbers_derivation_and_script():
     assert "| 0.16.0 | backward |" in text
     assert "Because." in text
     assert "```python\nprint(1)\n```" in text
+
+
+def test_the_report_for_upstream_has_no_empty_table_of_phases():
+    without = replace(RESULTS["0.16.0"][0], phases=())
+    text = bisection.format_upstream(FOUND, title="", derivation="", measurements=[without], script=None)
+    assert "Memory by phase" not in text
+    assert "Measured with deepspeed 0.16.0" in text
 
 
 def test_a_confirmation_shows_both_sides_and_the_formula():
@@ -171,7 +191,11 @@ def test_a_confirmation_shows_both_sides_and_the_formula():
         high_bytes=1100,
     )
     text = confirmation.format_text(found)
-    assert "deepspeed 0.16.0" in text
+    assert "deepspeed 0.16.0\n" in text
+    other = replace(RESULTS["0.16.0"][0], parameters={**TASKS[0].parameters, "checkpointing": "reentrant"})
+    text = confirmation.format_text(replace(found, baseline=other))
+    assert "deepspeed 0.16.0 checkpointing=non-reentrant\n" in text
+    assert "deepspeed 0.16.0 checkpointing=reentrant\n" in text
     assert "996 B" in text
     assert "900 B to" in text
     assert confirmation.to_json(found)["measured_bytes"] == 996
@@ -222,9 +246,9 @@ def test_a_release_that_cannot_be_installed_is_a_result_that_is_not_kept():
         progress=lambda version, one: seen.append((version, one.status)),
     )
     (one, _) = laboratory.measure("0.1", TASKS)
-    assert one.status == "unsupported"
+    assert one.status == "failed"
     assert "could not be installed: no such release" in one.reason
-    assert seen == [("0.1", "unsupported")] * 2
+    assert seen == [("0.1", "failed")] * 2
     assert one == unbuildable(TASKS[0], {"deepspeed": "0.1"}, one.reason)
 
 
@@ -249,7 +273,7 @@ def test_torch_is_the_interpreters_own_and_no_other_release_is_laid_over_it(has,
         assert laboratory.overlays.opened == [("x==1",)]
     else:
         (one, _) = laboratory.measure(asked, TASKS)
-        assert one.status == "unsupported"
+        assert one.status == "failed"
         assert "this one has torch 2.13.0" in one.reason
         assert laboratory.overlays.opened == []
 

@@ -1,0 +1,172 @@
+"""`compatcheck estimate`: how much memory a run needs on each device, whether it fits, and what would make it fit."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from compatcheck.cli import options
+from compatcheck.cli.policy import gather_all, make_plan
+from compatcheck.cli.run import place_skipped
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.estimate import Estimate
+    from compatcheck.core.facts import Facts
+    from compatcheck.reporters.estimate import EstimateReport
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+ESTIMATE = "Estimate"
+FORMATS = ("text", "markdown", "json")
+
+
+estimate_options = options.apply_options(
+    [
+        options.grouped_option(
+            ESTIMATE,
+            "--suggest",
+            is_flag=True,
+            help="Rank changes that would need less; find the smallest hardware that fits.",
+        ),
+        options.grouped_option(
+            ESTIMATE,
+            "--sweep",
+            "axes",
+            metavar="NAME[,NAME]",
+            help="Find the largest value that fits: micro_batch_size, sequence_length, …",
+        ),
+        options.grouped_option(
+            ESTIMATE,
+            "--trace",
+            is_flag=True,
+            help="Run the model's own class on fake tensors, in an interpreter with torch and the releases at hand.",
+        ),
+        options.grouped_option(
+            ESTIMATE, "--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf (needs matplotlib)."
+        ),
+    ]
+)
+
+
+class Asked(NamedTuple):
+    """What the person wants to know beside the estimate."""
+
+    model: str | None
+    suggest: bool
+    axes: tuple[str, ...]
+    trace: bool
+    python: str | None
+
+
+@click.command("estimate", cls=options.GroupedCommand, short_help="Estimate the memory of a run.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@options.environment_options
+@options.input_options
+@estimate_options
+@click.option("--format", "format_name", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("-v", "--verbose", count=True, help="Show the arithmetic; -vv its sources too.")
+def command(
+    *,
+    suggest: bool,
+    axes: str | None,
+    trace: bool,
+    plot: str | None,
+    format_name: str,
+    verbose: int,
+    **given: Any,  # noqa: ANN401 (click's signature)
+) -> int:
+    """Predict what each device holds, phase by phase, from the configuration alone; nothing is run and no GPU is needed.
+
+    With PATHs the files are read as `check` does, without them the installed environment, as `env` does. Exits with 1 when the
+    run does not fit. With --trace one training step runs on fake tensors, full size and without weights: exact, for one role
+    without ZeRO; releases that the interpreter lacks are installed beside it.
+    """
+    from compatcheck.reporters import estimate as reporter  # noqa: PLC0415 (beside its use)
+
+    if plot is not None:
+        from compatcheck.reporters.plot import check_plot  # noqa: PLC0415 (only when asked)
+
+        check_plot(plot)
+    plan = make_plan(given, files=bool(given["paths"] or given["run"]))
+    rules = open_rules(() if plan.policy is None else plan.policy.rules)
+    gathered = gather_all(plan, rules, os.environ)
+    names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
+    asked = Asked(given["model"], suggest, names, trace, given["python"])
+    reports = [_report(subject, rules, asked) for subject in gathered.subjects]
+    if format_name == "json":
+        click.echo(reporter.format_json(reports), nl=False)
+    else:
+        write = {"text": reporter.format_text, "markdown": reporter.format_markdown}[format_name]
+        click.echo("\n".join(write(report, verbose=verbose) for report in reports), nl=False)
+    skipped = place_skipped((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
+    for entry in skipped:
+        click.echo(f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else ""), err=True)
+    if plot is not None:
+        _plot(reports, plot)
+    return _code(reports, unread=any(entry.named for entry in skipped))
+
+
+def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
+    from compatcheck.memory.job import describe_job, estimate_job  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters.estimate import EstimateReport  # noqa: PLC0415 (beside its use)
+
+    def price(roles: Mapping[str, Facts]) -> Estimate:
+        return estimate_job(roles, subject.environment)
+
+    found = price(subject.roles)
+    report = EstimateReport(describe_job(subject.roles, asked.model) or subject.id, found)
+    if asked.trace:
+        _trace(report, subject, rules, asked.python)
+    if not found.phases:
+        return report
+    if asked.suggest:
+        from compatcheck.memory.placement import place  # noqa: PLC0415 (only when asked)
+        from compatcheck.memory.suggest import suggest as rank  # noqa: PLC0415 (only when asked)
+
+        report.suggestions, report.placements = rank(subject.roles, price), place(subject.roles, price, rules)
+    if asked.axes:
+        from compatcheck.memory.walls import find_wall  # noqa: PLC0415 (only when asked)
+
+        report.walls = tuple(find_wall(name, subject.roles, price) for name in asked.axes)
+    return report
+
+
+def _trace(report: EstimateReport, subject: Subject, rules: RuleSet, python: str | None) -> None:
+    """Put a traced estimate in the place of the other, or say why there is none."""
+    from compatcheck.cli.tracing import describe_peak, trace_subject  # noqa: PLC0415 (only when asked)
+    from compatcheck.memory.traced.request import Untraceable  # noqa: PLC0415 (only when asked)
+
+    found = trace_subject(subject, rules, python)
+    if isinstance(found, Untraceable):
+        report.details = (f"not traced: {found.reason}",)
+        return
+    report.estimate, report.timeline = found.estimate, found.timeline
+    releases = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions) if name != "python")
+    report.details = (*describe_peak(found), f"traced with {releases}")
+
+
+def _plot(reports: list[EstimateReport], path: str) -> None:
+    from compatcheck.reporters.plot import write_plot  # noqa: PLC0415 (only when asked)
+
+    drawn = [report for report in reports if report.estimate.phases]
+    if not drawn:
+        return
+    if len(drawn) > 1:
+        msg = f"--plot draws one subject, and there are {len(drawn)}"
+        raise UsageError(msg, hint="name the files of one run")
+    write_plot(drawn[0], path, drawn[0].timeline)
+    click.echo(f"wrote {path}", err=True)
+
+
+def _code(reports: list[EstimateReport], *, unread: bool) -> int:
+    if any(report.estimate.verdict.outcome == "does_not_fit" for report in reports):
+        return EXIT_FINDINGS
+    if unread:
+        return EXIT_UNREADABLE_INPUT
+    return EXIT_CLEAN if any(report.estimate.phases for report in reports) else EXIT_NOTHING_TO_CHECK

@@ -1,0 +1,77 @@
+"""How far a run of many measurements is, on standard error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from compatcheck.core.measurement import show_parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.probes.runner import Task
+
+
+def find_varying(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:
+    """Return probe and name of each parameter that tells tasks of one probe apart."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for task in tasks:
+        for name, value in task.parameters.items():
+            values.setdefault((task.probe.name, name), set()).add(json.dumps(value))
+    return frozenset(key for key, found in values.items() if len(found) > 1)
+
+
+class Progress:
+    """One line per result on standard error, and an estimate of what is left."""
+
+    def __init__(self, total: int | None, *, quiet: bool, varying: Collection[tuple[str, str]] = frozenset()) -> None:
+        """Start counting.
+
+        Args:
+            total: how many results there will be, None when that is not known.
+            quiet: show nothing.
+            varying: probe and name of each parameter that is shown, see `find_varying`.
+        """
+        import time  # noqa: PLC0415 (beside its use)
+
+        self.total = total
+        self.done = 0
+        self.quiet = quiet
+        self.varying = varying
+        self._clock = time.monotonic
+        self._start = time.monotonic()
+        self._live = sys.stderr.isatty()
+
+    def __call__(self, version: str, measurement: Measurement) -> None:
+        """Show one result."""
+        self.done += 1
+        if self.quiet:
+            return
+        seconds = self._clock() - self._start
+        left = f", about {self._duration(seconds / self.done * (self.total - self.done))} left" if self.total else ""
+        count = f"{self.done}/{self.total}" if self.total else str(self.done)
+        shown = [
+            f" {name}={show_parameter(value)}"
+            for name, value in measurement.parameters.items()
+            if (measurement.probe, name) in self.varying
+        ]
+        text = f"[{count}{left}] {version} {measurement.probe}{''.join(shown)}: {measurement.status}"
+        if measurement.reason and measurement.status != "ok":
+            text += f" ({measurement.reason})"
+        width = min(shutil.get_terminal_size().columns, 160) - 1
+        click.echo(("\r" + text[:width].ljust(width)) if self._live else text, err=True, nl=not self._live)
+
+    def close(self) -> None:
+        """End the line."""
+        if self._live and self.done and not self.quiet:
+            click.echo(err=True)
+
+    @staticmethod
+    def _duration(seconds: float) -> str:
+        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

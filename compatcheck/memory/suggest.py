@@ -1,0 +1,224 @@
+"""What would make a run fit: each change and combination of up to three, priced by the whole model."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.suggestion import CHANGES_TRAINING, EFFECTS, SAME_RESULT, SLOWER, Change, Suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from compatcheck.core.estimate import Estimate
+    from compatcheck.core.facts import Value
+
+    Estimator = Callable[[Mapping[str, Facts]], Estimate]
+    """Prices a run from its facts by role."""
+
+SUGGESTED = "derived"
+"""Origin of facts that a suggestion changes."""
+_MOST_CHANGES = 3
+_MOST_CANDIDATES = 12
+"""Changes that are combined: the ones that save most by themselves; 12 give 298 combinations."""
+_ORDER = {"fits": 0, "marginal": 1, "unknown": 2, "does_not_fit": 3}
+
+
+def overlay(facts: Facts, changed: Mapping[str, Value]) -> Facts:
+    """Return the facts with some of them changed."""
+    new = {name: Fact(name, value, SUGGESTED, note="suggested") for name, value in changed.items()}
+    return Facts({**facts, **new})
+
+
+def suggest(roles: Mapping[str, Facts], estimate: Estimator, *, most: int = 8) -> tuple[Suggestion, ...]:
+    """Rank changes that would lower the peak.
+
+    Args:
+        roles: facts by role.
+        estimate: prices a run.
+        most: how many to return.
+
+    Returns:
+        What fits first, then what needs fewer and gentler changes, then what saves more. A combination is left out when a part
+        of it fits already.
+    """
+    before = estimate(roles).device.expected
+
+    def price(changes: tuple[Change, ...]) -> Suggestion:
+        changed = {name: value for change in changes for name, value in change.facts.items()}
+        after = estimate({role: overlay(facts, changed) for role, facts in roles.items()})
+        return Suggestion(changes, after.device, before - after.device.expected, after.verdict.outcome)
+
+    singles = [price((change,)) for change in candidates(roles)]
+    useful = sorted((single for single in singles if single.saved_bytes > 0), key=lambda one: -one.saved_bytes)
+    found = list(useful)
+    pool = [one.changes[0] for one in useful[:_MOST_CANDIDATES]]
+    for count in range(2, _MOST_CHANGES + 1):
+        if any(one.outcome == "fits" and one.effect != CHANGES_TRAINING for one in found):
+            break
+        for changes in combinations(pool, count):
+            if not _compatible(changes) or _holds_solution(changes, found):
+                continue
+            found.append(price(changes))
+    return tuple(sorted(_without_idle(found), key=_rank)[:most])
+
+
+def _rank(suggestion: Suggestion) -> tuple[int, ...]:
+    return (
+        _ORDER[suggestion.outcome],
+        len(suggestion.changes) if suggestion.outcome in {"fits", "marginal"} else 0,
+        EFFECTS.index(suggestion.effect),
+        -suggestion.saved_bytes,
+    )
+
+
+def _compatible(changes: Iterable[Change]) -> bool:
+    """Tell whether no two changes set one fact."""
+    names = [name for change in changes for name in change.facts]
+    return len(names) == len(set(names))
+
+
+def _holds_solution(changes: tuple[Change, ...], found: Iterable[Suggestion]) -> bool:
+    return any(one.outcome == "fits" and set(map(_key, one.changes)) <= set(map(_key, changes)) for one in found)
+
+
+def _key(change: Change) -> str:
+    return change.words
+
+
+def _without_idle(found: list[Suggestion]) -> list[Suggestion]:
+    """Leave out combinations that save no more than a part of them."""
+    best: dict[frozenset[str], int] = {frozenset(map(_key, one.changes)): one.saved_bytes for one in found}
+    kept = []
+    for one in found:
+        names = frozenset(map(_key, one.changes))
+        parts = [saved for other, saved in best.items() if other < names]
+        if not parts or one.saved_bytes > max(parts):
+            kept.append(one)
+    return kept
+
+
+def candidates(roles: Mapping[str, Facts]) -> Iterator[Change]:
+    """Yield every change that this run's settings leave open, in no order."""
+    training = next((facts for name, facts in roles.items() if name in {"train", "actor"}), None)
+    facts = training if training is not None else next(iter(roles.values()))
+    values = {name: fact.value for name, fact in facts.items()}
+    for propose in _PROPOSALS:
+        yield from propose(values)
+
+
+def _smaller_batch(values: Mapping[str, Value]) -> Iterator[Change]:
+    size, steps = values.get("training.micro_batch_size"), values.get("training.gradient_accumulation_steps")
+    if not isinstance(size, int) or size <= 1:
+        return
+    for smaller in sorted({max(size // 2, 1), 1}, reverse=True):
+        if size % smaller:
+            continue
+        factor = size // smaller
+        changed: dict[str, Value] = {"training.micro_batch_size": smaller}
+        words = f"micro batch {size} → {smaller}"
+        if isinstance(steps, int):
+            changed["training.gradient_accumulation_steps"] = steps * factor
+            words += f", accumulate {steps} → {steps * factor}"
+        yield Change(words, changed, SLOWER, "" if isinstance(steps, int) else f"accumulate {factor} times as often")
+
+
+def _checkpointing(values: Mapping[str, Value]) -> Iterator[Change]:
+    if not values.get("training.gradient_checkpointing"):
+        changed: dict[str, Value] = {"training.gradient_checkpointing": True}
+        if "training.use_reentrant" not in values:
+            changed["training.use_reentrant"] = False
+        yield Change("gradient checkpointing", changed, SLOWER, "recomputes each block in backward")
+
+
+def _attention(values: Mapping[str, Value]) -> Iterator[Change]:
+    if values.get("model.attn_implementation") == "eager":
+        for name in ("sdpa", "flash_attention_2"):
+            note = "the model type needs a path for it"
+            yield Change(f"{name} attention", {"model.attn_implementation": name}, SAME_RESULT, note)
+
+
+def _loss(values: Mapping[str, Value]) -> Iterator[Change]:
+    if values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
+        changed: dict[str, Value] = {"training.loss_implementation": "fused_linear", "training.use_liger_kernel": True}
+        yield Change(
+            "fused linear cross-entropy (Liger)", changed, SAME_RESULT, "the model type must be one Liger knows"
+        )
+
+
+def _zero(values: Mapping[str, Value]) -> Iterator[Change]:
+    stage, world = values.get("training.zero_stage"), values.get("hardware.world_size")
+    if values.get("training.sharding") != "zero" or not isinstance(stage, int) or world in {None, 1}:
+        return
+    for higher in range(stage + 1, 4):
+        yield Change(
+            f"ZeRO-{stage} → ZeRO-{higher}", {"training.zero_stage": higher}, SLOWER if higher == 3 else SAME_RESULT
+        )
+
+
+def _offload(values: Mapping[str, Value]) -> Iterator[Change]:
+    if values.get("training.sharding") == "zero" and values.get("training.zero_stage"):
+        if values.get("training.offload_optimizer") is None:
+            note = "needs 12 bytes of main memory per parameter of the node's share"
+            yield Change("optimizer states on the host", {"training.offload_optimizer": "cpu"}, SLOWER, note)
+        if values.get("training.zero_stage") == 3 and values.get("training.offload_param") is None:
+            yield Change("parameters on the host", {"training.offload_param": "cpu"}, SLOWER)
+    if values.get("training.sharding") == "fsdp" and not values.get("training.fsdp_offload_params"):
+        yield Change("FSDP CPU offload", {"training.fsdp_offload_params": True}, SLOWER)
+
+
+def _optimizer(values: Mapping[str, Value]) -> Iterator[Change]:
+    if values.get("training.optimizer", "adamw") == "adamw":
+        if values.get("training.optimizer_implementation") == "foreach":
+            yield Change("fused AdamW", {"training.optimizer_implementation": "fused"}, SAME_RESULT)
+        if values.get("training.sharding") in {"none", "ddp", "fsdp"}:
+            yield Change("8-bit AdamW", {"training.optimizer": "adamw_8bit"}, CHANGES_TRAINING, "needs bitsandbytes")
+
+
+def _parallel(values: Mapping[str, Value]) -> Iterator[Change]:
+    world, degree = values.get("hardware.world_size"), values.get("training.tensor_parallel") or 1
+    heads = values.get("model.num_key_value_heads")
+    if (
+        isinstance(world, int)
+        and isinstance(degree, int)
+        and values.get("training.framework") in {"megatron", "torchtitan"}
+    ):
+        wider = degree * 2
+        if world % wider == 0 and (not isinstance(heads, int) or heads % wider == 0):
+            yield Change(f"tensor parallel {degree} → {wider}", {"training.tensor_parallel": wider}, SLOWER)
+
+
+def _nodes(values: Mapping[str, Value]) -> Iterator[Change]:
+    nodes, world = values.get("hardware.nodes"), values.get("hardware.world_size")
+    if (
+        not isinstance(nodes, int)
+        or not isinstance(world, int)
+        or values.get("training.sharding") not in {"zero", "fsdp"}
+    ):
+        return
+    steps = values.get("training.gradient_accumulation_steps")
+    for more in (nodes * 2, nodes * 4):
+        changed: dict[str, Value] = {"hardware.nodes": more, "hardware.world_size": world // nodes * more}
+        effect, note = CHANGES_TRAINING, "the global batch grows with the ranks"
+        if isinstance(steps, int) and steps % (more // nodes) == 0:
+            changed["training.gradient_accumulation_steps"] = steps // (more // nodes)
+            effect, note = SAME_RESULT, "with as many accumulation steps fewer"
+        yield Change(f"{nodes} → {more} nodes", changed, effect, note)
+
+
+def _sequence(values: Mapping[str, Value]) -> Iterator[Change]:
+    length = values.get("training.sequence_length")
+    if isinstance(length, int) and length >= 1024 and "training.max_prompt_length" not in values:
+        yield Change(f"sequences of {length // 2:,}", {"training.sequence_length": length // 2}, CHANGES_TRAINING)
+
+
+def _adapters(values: Mapping[str, Value]) -> Iterator[Change]:
+    if "training.peft" in values and values["training.peft"] is None:
+        changed: dict[str, Value] = {"training.peft": "lora", "training.lora_rank": 16}
+        yield Change("LoRA of rank 16", changed, CHANGES_TRAINING)
+
+
+_PROPOSALS = (
+    _smaller_batch, _checkpointing, _attention, _loss, _zero, _offload, _optimizer, _parallel, _nodes, _sequence, _adapters,
+)  # fmt: skip

@@ -1,0 +1,98 @@
+"""The exact wall of a setting: the largest value that fits, and the price of one step more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.errors import UsageError
+from compatcheck.core.suggestion import Wall
+from compatcheck.memory.suggest import overlay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.core.estimate import Estimate
+    from compatcheck.core.facts import Facts
+    from compatcheck.memory.suggest import Estimator
+
+AXES = {
+    "micro_batch_size": ("training.micro_batch_size", 1),
+    "sequence_length": ("training.sequence_length", 1),
+    "num_hidden_layers": ("model.num_hidden_layers", 1),
+    "lora_rank": ("training.lora_rank", 1),
+    "nodes": ("hardware.nodes", 1),
+    "max_response_length": ("training.max_response_length", 1),
+}
+"""Settings that can be walked: name → fact, and the step of its values."""
+_LARGEST = 2**40
+_POINTS = 24
+
+
+def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wall:
+    """Find the largest value of one setting that fits, by doubling and halving the distance.
+
+    A value fits when the expected need is within the limit. The model grows with every
+    setting that is walked, which is tested as a property; so the wall is exact for the model.
+
+    Args:
+        name: of `AXES`.
+        roles: facts by role.
+        estimate: prices a run.
+
+    Raises:
+        UsageError: no setting of this name, or the device's memory is not known.
+    """
+    if name not in AXES:
+        from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+        near = get_close_matches(name, AXES, n=1)
+        msg = f"{name!r} cannot be swept"
+        raise UsageError(msg, hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(AXES)}")
+    fact, step = AXES[name]
+    if fact == "training.lora_rank" and not any(_holds(facts, "training.peft") for facts in roles.values()):
+        msg = "the run has no adapters whose rank could be swept"
+        raise UsageError(msg, hint="--set training.peft=lora")
+    priced: dict[int, Estimate] = {}
+
+    def price(value: int) -> Estimate:
+        if value not in priced:
+            priced[value] = estimate({role: overlay(facts, {fact: value}) for role, facts in roles.items()})
+        return priced[value]
+
+    def fits(value: int) -> bool:
+        margin = price(value).verdict.margin_bytes
+        return margin is not None and margin >= 0
+
+    stated = [facts[fact].value for facts in roles.values() if fact in facts]
+    current = next((value for value in stated if isinstance(value, int)), None)
+    start = current or step
+    if price(start).verdict.outcome == "unknown":
+        msg = "the wall needs to know the device"
+        raise UsageError(msg, hint="name it: --gpu 8xH100-80GB")
+    low, high = _bracket(start, step, fits)
+    while low is not None and high is not None and high - low > step:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    cost = price(start + step).device.expected - price(start).device.expected
+    top = high if high is not None else low or start
+    for index in range(1, _POINTS + 1):
+        price(max(step, top * index // _POINTS))
+    points = tuple((value, priced[value].device.expected) for value in sorted(priced) if value <= 2 * top)
+    return Wall(fact, current, low, high, step, cost, points)
+
+
+def _holds(facts: Facts, name: str) -> bool:
+    fact = facts.get(name)
+    return fact is not None and fact.value is not None
+
+
+def _bracket(start: int, step: int, fits: Callable[[int], bool]) -> tuple[int | None, int | None]:
+    """Return a value that fits and a larger one that does not; None where there is none."""
+    if fits(start):
+        low = start
+        while low < _LARGEST:
+            if not fits(low * 2):
+                return low, low * 2
+            low *= 2
+        return low, None
+    return (step, start) if start > step and fits(step) else (None, min(start, step))

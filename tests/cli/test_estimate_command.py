@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from compatcheck.cli.group import group
+from compatcheck.core.errors import CompatcheckError, UsageError
+
+FACTS = """\
+compatcheck: 1
+packages: {transformers: "4.57.6", torch: "2.8.0", deepspeed: "0.17.0"}
+training:
+  framework: hf_trainer
+  trainer: causal_lm
+  sharding: zero
+  zero_stage: 2
+  mixed_precision: bf16
+  micro_batch_size: 4
+  gradient_accumulation_steps: 2
+  sequence_length: 4096
+  gradient_checkpointing: false
+  optimizer: adamw
+"""
+BASE = ["--model", "llama-3-8b", "--no-policy"]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(group, ["estimate", *arguments], standalone_mode=False, catch_exceptions=True)
+    if isinstance(result.exception, CompatcheckError):
+        raise result.exception
+    assert result.exception is None, result.exception
+    return int(result.return_value), result.output
+
+
+@pytest.fixture
+def facts_file(tmp_path: Path) -> str:
+    path = tmp_path / "run.yaml"
+    path.write_text(FACTS)
+    return str(path)
+
+
+def test_a_run_that_does_not_fit_exits_with_1(facts_file: str) -> None:
+    code, output = run(facts_file, *BASE, "--gpu", "8xH100-80GB")
+    assert code == 1
+    assert "does not fit" in output
+    assert max(map(len, output.splitlines())) <= 80
+
+
+def test_a_run_that_fits_exits_with_0(facts_file: str) -> None:
+    code, output = run(
+        facts_file,
+        *BASE,
+        "--gpu",
+        "8xH100-80GB",
+        "--set",
+        "training.gradient_checkpointing=true",
+        "--set",
+        "training.use_reentrant=false",
+        "--set",
+        "training.micro_batch_size=1",
+    )
+    assert code == 0
+    assert "fits: " in output
+
+
+def test_suggestions_and_walls_agree_with_the_estimate_they_promise(facts_file: str) -> None:
+    arguments = (facts_file, *BASE, "--gpu", "8xH100-80GB", "--format", "json")
+    _, output = run(*arguments, "--suggest", "--sweep", "micro_batch_size,sequence_length")
+    (subject,) = json.loads(output)["subjects"]
+    best = subject["suggestions"][0]
+    settings = [f"--set={name}={value}" for change in best["changes"] for name, value in change["facts"].items()]
+    _, output = run(*arguments, *settings)
+    (after,) = json.loads(output)["subjects"]
+    assert after["estimate"]["peak_bytes"] == best["device_bytes"]
+    for wall in subject["walls"]:
+        margins = []
+        for value in (wall["fits"], wall["fails"]):
+            _, output = run(*arguments, f"--set={wall['fact']}={value}")
+            margins.append(json.loads(output)["subjects"][0]["estimate"]["margin_bytes"])
+        assert margins[0] >= 0 > margins[1]
+
+
+def test_the_model_that_is_missing_is_asked_for(facts_file: str) -> None:
+    code, output = run(facts_file, "--no-policy", "--gpu", "8xH100-80GB")
+    assert code == 3
+    assert "--model" in output
+
+
+def test_ranks_nobody_told_are_asked_for_and_not_guessed(facts_file: str) -> None:
+    code, output = run(facts_file, *BASE)
+    assert code == 3
+    assert "--set hardware.world_size=" in output
+
+
+def test_a_length_beyond_the_models_positions_is_said(facts_file: str) -> None:
+    code, output = run(
+        facts_file, *BASE, "--gpu", "8xH100-80GB", "--set", "training.sequence_length=1000000000000000000"
+    )
+    assert code == 1
+    assert "8,192 positions" in " ".join(output.split())
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "99999999999999999999"])
+def test_sizes_that_make_no_sense_are_refused(facts_file: str, value: str) -> None:
+    with pytest.raises(UsageError, match="micro_batch_size cannot be"):
+        run(facts_file, *BASE, "--set", f"training.micro_batch_size={value}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sweep", "lora_rank"], "no adapters"),
+        (["--sweep", "batch"], "cannot be swept"),
+        (["--plot", "memory.gif"], "memory.gif"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error(facts_file: str, arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace(".", r"\.")):
+        run(facts_file, *BASE, "--gpu", "8xH100-80GB", *arguments)
+
+
+def test_a_wall_needs_a_device(facts_file: str) -> None:
+    with pytest.raises(UsageError, match="device"):
+        run(facts_file, *BASE, "--set", "hardware.world_size=8", "--sweep", "micro_batch_size")
+
+
+def test_more_verbose_shows_the_arithmetic(facts_file: str) -> None:
+    _, output = run(facts_file, *BASE, "--gpu", "8xH100-80GB", "-vv")
+    assert "8,030,261,248" in output
+    assert "1910.02054" in output

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from compatcheck.core.errors import UsageError
+from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
+from compatcheck.core.facts import Fact, Facts, Value
+from compatcheck.core.suggestion import CHANGES_TRAINING
+from compatcheck.memory.suggest import candidates, overlay, suggest
+from compatcheck.memory.walls import find_wall
+
+GIB = 2**30
+LIMIT = 80 * GIB
+
+
+def make_facts(**values: Value) -> Facts:
+    names = {name.replace("__", "."): value for name, value in values.items()}
+    return Facts({name: Fact(name, value, "set") for name, value in names.items()})
+
+
+def price(roles: Mapping[str, Facts]) -> Estimate:
+    """Price a toy run: 160 GiB of state over the ranks, 1 GiB per 1,024 tokens, a tenth with checkpointing."""
+    facts = {name: fact.value for name, fact in roles["train"].items()}
+    number = {name: value for name, value in facts.items() if isinstance(value, int)}
+    ranks = number.get("hardware.world_size", 1) if facts.get("training.zero_stage") == 3 else 1
+    state = 160 * GIB // ranks
+    tokens = number["training.micro_batch_size"] * number["training.sequence_length"]
+    activations = tokens * GIB // 1024 // (10 if facts.get("training.gradient_checkpointing") else 1)
+    parts = (
+        Component("state", "parameters", exactly(state), "", ""),
+        Component("activations", "activations", exactly(activations), "", ""),
+    )
+    size = state + activations
+    return Estimate(
+        "closed_form",
+        (Phase("backward", "train", parts),),
+        Verdict("fits" if size <= LIMIT else "does_not_fit", LIMIT, LIMIT - size),
+    )
+
+
+RUN = make_facts(
+    training__sharding="zero",
+    training__zero_stage=3,
+    hardware__world_size=8,
+    hardware__nodes=1,
+    training__micro_batch_size=8,
+    training__gradient_accumulation_steps=2,
+    training__sequence_length=16384,
+    training__gradient_checkpointing=False,
+)
+
+
+def test_what_fits_with_one_gentle_change_comes_first() -> None:
+    best = suggest({"train": RUN}, price)[0]
+    assert [change.words for change in best.changes] == ["gradient checkpointing"]
+    assert best.outcome == "fits"
+    assert best.saved_bytes == 128 * GIB - 128 * GIB // 10
+
+
+def test_changes_are_combined_when_none_is_enough() -> None:
+    run = overlay(RUN, {"training.sequence_length": 131072})
+    best = suggest({"train": run}, price)[0]
+    assert best.outcome == "fits"
+    assert len(best.changes) == 2
+    assert best.effect != CHANGES_TRAINING
+
+
+def test_a_combination_holds_no_idle_change() -> None:
+    run = overlay(RUN, {"training.micro_batch_size": 64})
+    for one in suggest({"train": run}, price, most=100):
+        words = [change.words for change in one.changes]
+        assert "optimizer states on the host" not in words
+
+
+def test_each_suggestion_is_priced_by_the_whole_model() -> None:
+    for one in suggest({"train": RUN}, price, most=100):
+        changed = {name: value for change in one.changes for name, value in change.facts.items()}
+        assert one.device == price({"train": overlay(RUN, changed)}).device
+
+
+def test_a_smaller_batch_keeps_the_global_batch() -> None:
+    (half, one) = [change for change in candidates({"train": RUN}) if change.words.startswith("micro batch")]
+    for change in (half, one):
+        micro, steps = change.facts["training.micro_batch_size"], change.facts["training.gradient_accumulation_steps"]
+        assert isinstance(micro, int)
+        assert isinstance(steps, int)
+        assert micro * steps == 16
+
+
+def test_nothing_is_suggested_that_is_on_already() -> None:
+    run = overlay(RUN, {"training.gradient_checkpointing": True, "training.offload_optimizer": "cpu"})
+    words = [change.words for change in candidates({"train": run})]
+    assert "gradient checkpointing" not in words
+    assert "optimizer states on the host" not in words
+
+
+def test_the_wall_is_exact() -> None:
+    wall = find_wall("sequence_length", {"train": RUN}, price)
+    assert wall.fits is not None
+    assert (wall.fits, wall.fails) == (wall.fits, wall.fits + 1)
+    for value, outcome in ((wall.fits, "fits"), (wall.fits + 1, "does_not_fit")):
+        assert price({"train": overlay(RUN, {"training.sequence_length": value})}).verdict.outcome == outcome
+    assert wall.bytes_per_step == 8 * GIB // 1024
+
+
+def test_a_wall_below_the_smallest_value() -> None:
+    run = overlay(RUN, {"hardware.world_size": 1})
+    wall = find_wall("micro_batch_size", {"train": run}, price)
+    assert wall.fits is None
+    assert wall.fails == 1
+
+
+def test_a_setting_that_cannot_be_swept() -> None:
+    with pytest.raises(UsageError, match="sequence_lenght") as error:
+        find_wall("sequence_lenght", {"train": RUN}, price)
+    assert error.value.hint == "did you mean sequence_length?"

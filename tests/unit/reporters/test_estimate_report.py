@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.errors import UsageError
+from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly
+from compatcheck.core.suggestion import SLOWER, Change, Placement, Suggestion, Wall
+from compatcheck.reporters.estimate import EstimateReport, format_json, format_markdown, format_text
+from compatcheck.reporters.plot import write_plot
+
+GIB = 2**30
+
+
+def make_component(name: str, kind: str, gib: float, role: str = "train") -> Component:
+    size = Size(int(gib * 0.9 * GIB), int(gib * GIB), int(gib * 1.1 * GIB))
+    return Component(name, kind, size, "2 B × 8,030,261,248 / 8 ranks", "arXiv 1910.02054, section 3", role)
+
+
+PHASES = (
+    Phase("forward", "train", (make_component("bf16 parameters", "parameters", 16),)),
+    Phase(
+        "backward",
+        "train",
+        (
+            make_component("bf16 parameters", "parameters", 16),
+            make_component("fp32 logits", "logits", 60),
+            make_component("CUDA context", "context", 0.5),
+            make_component("cached and free", "reserve", 2),
+        ),
+    ),
+)
+ESTIMATE = Estimate(
+    "closed_form",
+    PHASES,
+    Verdict(
+        "does_not_fit",
+        79 * GIB,
+        79 * GIB - int(78.5 * GIB),
+        "fp32 logits",
+        ("parameters",),
+        ("fragmentation",),
+        "run it",
+    ),
+    (Assumption("model.attn_implementation", "sdpa", "default of transformers for llama"),),
+    (Unmodelled("vision tower", "more", "its activations are left out"),),
+)
+REPORT = EstimateReport(
+    "llama-3-8b on 8 × H100-80GB",
+    ESTIMATE,
+    suggestions=(
+        Suggestion(
+            (Change("gradient checkpointing", {"training.gradient_checkpointing": True}, SLOWER, "recomputes"),),
+            exactly(40 * GIB),
+            38 * GIB,
+            "fits",
+        ),
+    ),
+    walls=(Wall("training.sequence_length", 8192, 12287, 12288, 1, 5 * 2**20, ((1024, 20 * GIB), (8192, 70 * GIB))),),
+    placements=(Placement("p5.48xlarge", "H100-80GB", 8, exactly(60 * GIB), 79 * GIB),),
+)
+
+
+def test_peaks_are_told_apart_by_who_counts() -> None:
+    assert ESTIMATE.allocated.expected == 76 * GIB
+    assert ESTIMATE.reserved.expected == 78 * GIB
+    assert ESTIMATE.device.expected == int(78.5 * GIB)
+
+
+@pytest.mark.parametrize("verbose", [0, 1, 2])
+def test_text_fits_a_terminal_and_leaves_nothing_out(verbose: int) -> None:
+    text = format_text(REPORT, verbose=verbose)
+    assert max(map(len, text.splitlines())) <= 80
+    for part in (
+        "does not fit",
+        "fp32 logits",
+        "assumed",
+        "vision tower",
+        "12,287 fits, 12,288 does not",
+        "p5.48xlarge",
+    ):
+        assert part in text
+    assert ("8,030,261,248" in text) is (verbose > 0)
+    assert ("1910.02054" in text) is (verbose > 1)
+
+
+def test_a_missing_fact_is_named_with_the_way_to_state_it() -> None:
+    empty = Estimate("closed_form", (), Verdict("unknown", None, None), needs=("model.hidden_size",))
+    assert "--set model.hidden_size=" in format_text(EstimateReport("x", empty))
+    assert "`model.hidden_size`" in format_markdown(EstimateReport("x", empty))
+    assert json.loads(format_json([EstimateReport("x", empty)]))["subjects"][0]["estimate"] is None
+
+
+def test_json_holds_every_component() -> None:
+    (subject,) = json.loads(format_json([REPORT]))["subjects"]
+    backward = subject["estimate"]["phases"][1]
+    assert [part["name"] for part in backward["components"]] == [part.name for part in PHASES[1].components]
+    assert subject["estimate"]["peak_bytes"]["expected"] == int(78.5 * GIB)
+    assert subject["suggestions"][0]["changes"][0]["facts"] == {"training.gradient_checkpointing": True}
+    assert subject["walls"][0]["points"] == [[1024, 20 * GIB], [8192, 70 * GIB]]
+
+
+def test_markdown_has_one_row_per_component_and_one_column_per_phase() -> None:
+    table = [line for line in format_markdown(REPORT).splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in table} == {4}
+    assert "| fp32 logits |  | 60.0 GiB |" in table
+
+
+def test_a_plot_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"memory\.gif"):
+        write_plot(REPORT, str(tmp_path / "memory.gif"))
+
+
+def test_a_plot_draws_phases_walls_and_time(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="an extra")
+    path = tmp_path / "memory.svg"
+    write_plot(REPORT, str(path), [(0, GIB, 2 * GIB), (1, 2 * GIB, 2 * GIB)])
+    text = path.read_text()
+    assert text.count('id="axes_') == 3
