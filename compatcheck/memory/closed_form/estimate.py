@@ -136,10 +136,10 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, always))
     return (
-        _phase("load", run, load, None),
-        _phase("forward", run, max(_forward(run, always), key=_expected), held),
-        _phase("backward", run, max(_backward(run, always), key=_expected), held),
-        _phase("step", run, step, held),
+        _phase("load", run, (load,), None),
+        _phase("forward", run, _forward(run, always), held),
+        _phase("backward", run, _backward(run, always), held),
+        _phase("step", run, (step,), held),
     )
 
 
@@ -251,8 +251,8 @@ def scoring_phases(run: Run) -> tuple[Phase, ...]:
     in_block = (*shared, *activation_components(run, found, block="forward"), *dequantised(run, backward=False))
     scores = (*shared, *activation_components(run, found), *logits(run, backward=False))
     return (
-        _phase("load", run, always, None),
-        _phase("forward", run, max((in_block, scores), key=_expected), None),
+        _phase("load", run, (always,), None),
+        _phase("forward", run, (in_block, scores), None),
     )
 
 
@@ -272,9 +272,13 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(name: str, run: Run, parts: Parts, held: Size | None) -> Phase:
+def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Size | None) -> Phase:
+    """Return the instant with the largest expected size; the range covers that of all instants."""
+    parts = max(instants, key=_expected)
     inside = _inside(parts)
-    return Phase(name, run.role, (*parts, not_itemised(run, inside), reserve(run, inside, held)))
+    everywhere = [_inside(instant) for instant in instants]
+    bounds = Size(max(size.low for size in everywhere), inside.expected, max(size.high for size in everywhere))
+    return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held)))
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:
