@@ -122,7 +122,9 @@ def test_buckets_of_several_ranks_are_there_from_the_first_forward_pass() -> Non
     assert buckets.size.expected == 4 * 15 * MIB
     names = [{part.name for part in phase_.components} for phase_ in found.estimate.phases]
     assert ["gradient buckets of DDP" in found for found in names] == [False, True, True]
-    assert found.estimate.device.expected - found.estimate.reserved.expected == CONTEXT.expected + nccl_buffers(2).expected
+    assert (
+        found.estimate.device.expected - found.estimate.reserved.expected == CONTEXT.expected + nccl_buffers(2).expected
+    )
 
 
 def test_a_sharded_model_is_not_loaded_whole() -> None:
