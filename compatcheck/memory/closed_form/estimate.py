@@ -99,11 +99,16 @@ def _condition(phases: tuple[Phase, ...]) -> str:
 
 
 def verification(run: Run) -> str | None:
-    """Return the command that measures the step on a GPU; None where one process cannot stand for a rank."""
+    """Return the command that would settle it: the step measured on a GPU, or traced where one process cannot stand for a rank.
+
+    DeepSpeed can be neither measured by one process nor traced.
+    """
     model, parallel = run.model, run.parallel
     plain = run.optimizer == "adamw" and not run.adapters and model.quantization is None and not run.precision.autocast
-    if parallel.world > 1 or not plain or not model.model_type or run.loss != "cross_entropy" or run.compiled:
+    if parallel.sharding == "zero":
         return None
+    if parallel.world > 1 or not plain or not model.model_type or run.loss != "cross_entropy" or run.compiled:
+        return "compatcheck estimate --trace"
     parameters = {
         "model_type": model.model_type,
         "attn_implementation": model.attention,

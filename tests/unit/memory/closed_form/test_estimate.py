@@ -222,4 +222,7 @@ def test_a_marginal_run_of_one_device_names_the_probe_that_measures_it():
     assert "--param sequence=2048" in command
     shared = {**QWEN_7B, "hardware.world_size": 2, "hardware.memory_bytes": 110 * GIB}
     assert estimate(shared).verdict.outcome == "marginal"
-    assert estimate(shared).verdict.verify is None
+    assert estimate(shared).verdict.verify == "compatcheck estimate --trace"
+    zero = {**QWEN_7B, "training.zero_stage": 3, "hardware.world_size": 8, "hardware.memory_bytes": 55 * GIB}
+    assert estimate(zero).verdict.outcome == "marginal"
+    assert estimate(zero).verdict.verify is None
