@@ -15,12 +15,14 @@ was not evaluated. docs/memory-model.md discusses the result.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck import __version__
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
@@ -59,6 +61,8 @@ class Result(NamedTuple):
     outcome: str
     verdict: str
     doubt: str
+    estimate: Estimate | None = None
+    """All of it, for `--json`."""
 
     @property
     def error(self) -> float | None:
@@ -464,7 +468,14 @@ def evaluate(case: Mapping[str, Any]) -> Result | str:
         size = _peak(found, translation.measure)
         size = type(size)(*(value * translation.devices for value in size))
     return Result(
-        case["id"], _source(case), reported, size, str(outcome["result"]), found.verdict.outcome, translation.doubt
+        case["id"],
+        _source(case),
+        reported,
+        size,
+        str(outcome["result"]),
+        found.verdict.outcome,
+        translation.doubt,
+        found,
     )
 
 
@@ -504,6 +515,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path)
     parser.add_argument("--all", action="store_true", help="print every case")
+    parser.add_argument(
+        "--json", type=Path, help="write every estimate, as benchmarks/peers/compare.py --ours reads it"
+    )
     parser.add_argument("--source", help="only cases of this source")
     given = parser.parse_args()
     cases = load_strict(given.cases)[0]["cases"]
@@ -519,9 +533,24 @@ def main() -> None:
             results.append(result)
     for line in (*_table(results), "", *_verdicts(results), "", *_cases(results, everything=given.all)):
         print(line)
+    if given.json is not None:
+        given.json.write_text(json.dumps(_as_column(results, left_out), indent=1), encoding="utf-8")
     print("\nNot evaluated:")
     for reason, names in left_out.items():
         print(f"- {reason}: {len(names)} ({', '.join(names[:4])}{', …' if len(names) > 4 else ''})")
+
+
+def _as_column(results: list[Result], left_out: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return the column that compare.py sets beside those of others."""
+    cases: dict[str, Any] = {}
+    for result in results:
+        if result.estimate is not None:
+            sizes = {name: getattr(result.estimate, name)._asdict() for name in ("allocated", "reserved", "device")}
+            cases[result.case] = {**sizes, "verdict": result.verdict, "reason": None}
+    for reason, names in left_out.items():
+        empty = dict.fromkeys(("allocated", "reserved", "device"))
+        cases.update({name: {**empty, "verdict": "unknown", "reason": reason} for name in names})
+    return {"tool": f"compatcheck {__version__}", "cases": cases}
 
 
 def _table(results: list[Result]) -> Iterator[str]:
