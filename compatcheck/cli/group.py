@@ -15,6 +15,7 @@ COMMANDS = {
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
     "diff": ("compatcheck.cli.diff", "Compare two environments or lock files: regressions entered and left."),
     "estimate": ("compatcheck.cli.estimate", "Estimate the memory of a run, and what would make it fit."),
+    "oom": ("compatcheck.cli.oom", "Explain an out-of-memory message or log."),
     "confirm": ("compatcheck.cli.confirm", "Measure whether a rule holds."),
     "bisect": ("compatcheck.cli.bisect", "Find the releases that broke and mended something."),
     "sweep": ("compatcheck.cli.sweep", "Measure probes over many releases and find what changed."),

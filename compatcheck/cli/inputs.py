@@ -73,7 +73,7 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
     Raises:
         CompatcheckError: an option makes no sense, or the environment cannot be found.
     """
-    shared = _read_shared(request, rules, environ)
+    shared = read_shared(request, rules, environ)
     if request.paths or request.hook:
         from compatcheck.cli.paths import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
@@ -189,7 +189,8 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
     )
 
 
-def _read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Shared:
+def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Shared:
+    """Read what holds for every subject: the options, and the files they name."""
     documents: list[Document] = []
     environments: list[Environment] = []
     skipped: list[Skipped] = []

@@ -163,7 +163,7 @@ def _complete(name: str, owner: str, parts: tuple[Component, ...], role: _Role) 
         if part.kind in {"context", "other"} and part.name not in seen and part not in parts
     )
     inside = total(part.size for part in parts if part.kind not in _ENVIRONMENT_KINDS and part.role != "rollout")
-    return Phase(name, owner, (*parts, *around, reserve(role.run, inside)))
+    return Phase(name, owner, (*parts, *around, reserve(role.run, inside, None)))
 
 
 def _notes(

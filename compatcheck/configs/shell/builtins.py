@@ -208,6 +208,8 @@ def _exec(evaluator: SimpleCommands, _arguments: list[Value], _line: int) -> Flo
 
 
 def _return(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+    if not evaluator.state.saved:
+        return _finish(evaluator, status=False)  # outside of a function bash refuses it and goes on
     if arguments:
         number = _number(evaluator, arguments, line, 0)
         evaluator.state.status = None if number is None else number == 0
@@ -215,13 +217,19 @@ def _return(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flo
 
 
 def _break(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
-    evaluator.levels = (_number(evaluator, arguments, line, 1) or 1) - 1
-    return Flow.BREAK
+    return _jump(evaluator, arguments, line, Flow.BREAK)
 
 
 def _continue(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
-    evaluator.levels = (_number(evaluator, arguments, line, 1) or 1) - 1
-    return Flow.CONTINUE
+    return _jump(evaluator, arguments, line, Flow.CONTINUE)
+
+
+def _jump(evaluator: SimpleCommands, arguments: list[Value], line: int, flow: Flow) -> Flow:
+    evaluator.state.status = True
+    if not evaluator.loops:
+        return Flow.NEXT  # bash refuses it and goes on
+    evaluator.levels = min(_number(evaluator, arguments, line, 1) or 1, evaluator.loops) - 1
+    return flow
 
 
 def _test(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:

@@ -70,7 +70,9 @@ class Loops(SimpleCommands):
     def _round(self, read: Callable[[], Flow], mark: int) -> Flow | None:
         """Read a loop's body once; return how the loop ends, None if it goes on."""
         stdin, self.stdin = self.stdin, None
+        self.loops += 1
         flow = read()
+        self.loops -= 1
         self.stdin = stdin
         again = [state for kind, state in self.jumps[mark:] if kind is Flow.CONTINUE]
         self.jumps[mark:] = [jump for jump in self.jumps[mark:] if jump[0] is not Flow.CONTINUE]

@@ -86,6 +86,8 @@ class Reading(ABC):
         self.sink: list[Piece] | None = None
         """What is printed, where something of the script reads it."""
         self.line = 1
+        self.loops = 0
+        """Loops around the present statement, in the running function."""
         self.levels = 0
         """Loops that ``break 2`` leaves besides the innermost."""
         self._sink_doubts = 0

@@ -225,7 +225,9 @@ class SimpleCommands(Reading):
         self.state.arguments = tuple(value for value, _ in values[1:])
         self.state.saved.append({})
         mark, depth = len(self.jumps), len(self.doubts)
+        loops, self.loops = self.loops, 0
         flow = self.statement(function.unit, function.body)  # type: ignore[arg-type]
+        self.loops = loops
         returned = [state for kind, state in self.jumps[mark:] if kind is Flow.RETURN]
         del self.jumps[mark:], self.doubts[depth:]
         if returned:

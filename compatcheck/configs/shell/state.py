@@ -145,7 +145,7 @@ def _join(first: State, second: State, line: int) -> State:
         if texts[0] is None or texts[1] is None or not same(texts[0], texts[1]):
             result.files[path] = unknown(f"content of {path}", line)
     if first.arguments != second.arguments:
-        result.arguments = None
+        result.arguments = (unknown("$@", line, many=True),)
     for frame, other in zip(result.saved, second.saved, strict=False):
         for name, variable in other.items():
             frame.setdefault(name, variable)
