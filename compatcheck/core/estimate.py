@@ -82,6 +82,11 @@ class Phase(NamedTuple):
         """What the components add up to."""
         return total(component.size for component in self.components)
 
+    @property
+    def needed(self) -> Size:
+        """The same without what the allocator caches."""
+        return total(component.size for component in self.components if component.kind != "reserve")
+
 
 class Unmodelled(NamedTuple):
     """Something the run has that the estimate leaves out."""
@@ -134,8 +139,8 @@ class Estimate(NamedTuple):
 
     @property
     def peak_phase(self) -> Phase | None:
-        """The phase with the largest expected size."""
-        return max(self.phases, key=lambda phase: phase.size.expected, default=None)
+        """The phase that needs most, the allocator's cache apart: what it holds does not shrink from phase to phase."""
+        return max(self.phases, key=lambda phase: phase.needed.expected, default=None)
 
     @property
     def allocated(self) -> Size:

@@ -39,13 +39,13 @@ def explain(
         return verdict
     if problem is not None and verdict.outcome != "unknown":
         return verdict._replace(outcome="does_not_fit", primary=problem)
-    peak = max(phases, key=lambda phase: phase.size.expected)
+    peak = max(phases, key=lambda phase: phase.needed.expected)
     movable = sorted(
         (part for part in peak.components if part.kind not in _FIXED), key=lambda part: -part.size.expected
     )
     if not movable:
         return verdict
-    whole = max(1, peak.size.expected)
+    whole = max(1, peak.needed.expected)
     batch = batches.get((peak.role, peak.name))
     primary = describe(movable[0], peak, batch)
     contributing = tuple(
@@ -55,9 +55,11 @@ def explain(
     )
     if verdict.limit_bytes is not None:
         contributing += tuple(
-            f"{phase.name.replace('_', ' ')} of {phase.role} is too large as well: {format_bytes(phase.size.expected)}"
+            f"{phase.name.replace('_', ' ')} of {phase.role} is too large as well: {format_bytes(phase.needed.expected)}"
             for phase in phases
-            if phase is not peak and phase.size.expected > verdict.limit_bytes and phase.name not in {"forward", "step"}
+            if phase is not peak
+            and phase.needed.expected > verdict.limit_bytes
+            and phase.name not in {"forward", "step"}
         )
     outcome = verdict.outcome
     if outcome == "fits" and any(left.name == "retrieval index" for left in unmodelled):

@@ -18,7 +18,7 @@ from compatcheck.memory.closed_form.optimizer_states import optimizer_states
 from compatcheck.memory.closed_form.parallel import held
 from compatcheck.memory.closed_form.parameters import parameters
 from compatcheck.memory.closed_form.policy_logits import HEADLESS
-from compatcheck.memory.closed_form.reserve import reserve
+from compatcheck.memory.closed_form.reserve import not_itemised, reserve
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.engine import price_engine
 from compatcheck.memory.habits import VERL, habits
@@ -311,10 +311,8 @@ def _merge(
         if engine is not None and places[role.name] == places["rollout"]:
             rest = (*rest, *engine.asleep)
         for phase in role.phases:
-            own = tuple(part for part in phase.components if part.kind != "reserve")
-            if phase.name == _SCORING_PHASE and role.keeps_states:
-                own = (*own, *role.states)
-            yield _complete(phase.name, role.name, (*own, *rest), role)
+            own = role.states if phase.name == _SCORING_PHASE and role.keeps_states else ()
+            yield Phase(phase.name, role.name, (*phase.components, *own, *rest))
 
 
 def _engine_kind(facts: Facts) -> Value:
@@ -400,10 +398,10 @@ def _context(role: _Role) -> Parts:
 
 
 def _complete(name: str, owner: str, parts: Parts, role: _Role) -> Phase:
-    """Make a phase: other processes once, and the allocator's cache over all but what the engine has."""
-    around = tuple(part for part in context(role.run) if part.kind == "other" and part not in parts)
+    """Make a phase of generation: other processes, and what is not itemised and the allocator's cache beside the engine's."""
+    around = tuple(part for part in context(role.run) if part.kind == "other")
     inside = total(part.size for part in parts if part.kind not in _OUTSIDE and part.role != "rollout")
-    return Phase(name, owner, (*parts, *around, reserve(role.run, inside)))
+    return Phase(name, owner, (*parts, *around, not_itemised(role.run, inside), reserve(role.run, inside, None)))
 
 
 def _neighbours(facts: Facts) -> Iterable[Unmodelled]:
@@ -441,9 +439,11 @@ def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | 
         return None if fact is None else fact.value
 
     parts = [str(model or get("model.name") or get("model.model_type") or "")]
-    micro, length = get("training.micro_batch_size"), get("training.sequence_length")
-    if isinstance(length, int):
-        parts.append(f"{micro} × {length:,} tokens" if isinstance(micro, int) else f"{length:,} tokens")
+    batch, length = read_batch(first, UPDATE, "training.global_batch_size"), get("training.sequence_length")
+    if batch is not None:
+        parts.append(f"{batch.sequences} × {batch.length:,} tokens")
+    elif isinstance(length, int):
+        parts.append(f"{length:,} tokens")
     sharding, stage = get("training.sharding"), get("training.zero_stage")
     if sharding == "zero":
         parts.append(f"ZeRO-{stage}")

@@ -124,6 +124,7 @@ training.torch_autocast | bool | | DeepSpeed torch_autocast
 training.bf16_master_weights_and_grads | bool | | DeepSpeed keeps masters in bfloat16
 training.moe_leaf_modules | set | | DeepSpeed leaf module classes
 training.gradient_checkpointing | bool | | activations are recomputed in backward
+training.checkpointing_policy | str | full, every_other_product, core_attention | what of a checkpointed block is computed again: all of it; all but attention and every other matrix product (torchtitan, selective by op); attention scores only (Megatron, selective)
 training.use_reentrant | bool | | reentrant variant of activation checkpointing
 training.activation_offloading | bool | | saved activations are moved to host memory
 training.mixed_precision | str | no, fp16, bf16, fp8 | autocast mode
@@ -134,6 +135,7 @@ training.master_dtype | dtype? | | dtype of master weights; None when there are 
 training.grad_accum_dtype | dtype | | DeepSpeed data_types.grad_accum_dtype
 training.optimizer | str | adamw, adam, sgd, adafactor, lion, muon, adamw_8bit, paged_adamw_8bit, paged_adamw, adagrad, rmsprop, galore, lomo, schedule_free, apollo, cpu_adam, lamb, stable_adamw, ademamix, grokadamw, onebit_adam, onebit_lamb, zero_one_adam, muadam, muadamw, musgd | optimizer family
 training.optimizer_implementation | str | foreach, fused, for_loop | kernel family of torch's optimizer step
+training.optimizer_in_backward | bool | | each gradient is applied in backward and given back at once
 training.micro_batch_size | int>=1 | sequences | sequences per device and forward pass
 training.micro_batch_is_global | bool | | the micro batch key counts sequences over all ranks
 training.eval_batch_size | int>=1 | sequences | sequences per device in evaluation

@@ -30,7 +30,7 @@ class Recipe(NamedTuple):
     partial_rotary: bool = False
     """Queries and keys are concatenated from a rotated and a plain part; the attention output is copied once more then."""
     softcap: bool = False
-    """Logits are capped with tanh."""
+    """Logits, and eager attention's scores, are capped with tanh, whose result is kept."""
 
 
 DECODER = Recipe()
@@ -96,6 +96,8 @@ class Setting(NamedTuple):
     """``flash`` (memory-efficient and flash kernels), ``eager``, ``math``."""
     repeated: bool = False
     """Keys and values are repeated to as many heads as there are queries."""
+    compiled: bool = False
+    """torch.compile partitions each block: norms and activations of the MLP are computed again in backward."""
 
 
 def saved(recipe: Recipe, at: Setting) -> Saves:
@@ -103,11 +105,14 @@ def saved(recipe: Recipe, at: Setting) -> Saves:
 
     Source: autograd's saved tensors of each operation (torch derivatives.yaml, 2.13): ``pow`` and ``mul`` keep float32 inputs
     of an RMS norm, ``mul`` by a trained weight its other factor, ``linear`` its input if its weight is trained, the attention
-    kernels queries, keys, values, output and logsumexp, ``silu`` its input, ``mul`` of gate and up both factors.
+    kernels queries, keys, values, output and logsumexp, ``silu`` its input, ``mul`` of gate and up both factors. Compiled:
+    what min_cut_rematerialization_partition keeps of a llama block (torch 2.13, backend aot_eager_decomp_partition): input of
+    each norm, inputs of linear layers, gate and up.
     """
     c, r = at.compute, at.residual
     once = r == c
-    norms = recipe.norms * _norm(recipe.norm, at.hidden, r, trained=at.norms_trained)
+    norm = "compiled" if at.compiled else ""
+    norms = recipe.norms * _norm(norm or recipe.norm, at.hidden, r, trained=at.norms_trained)
     consumers = (1 if once else 1 if recipe.projection != "separate" else 3, 1 if once else 2 if recipe.gated else 1)
     inputs = 0.0
     if at.linears_trained:
@@ -118,18 +123,21 @@ def saved(recipe: Recipe, at: Setting) -> Saves:
     attention = _attention(recipe, at)
     if recipe.head_norm:
         for width in (at.query, at.key):
-            attention += _norm(recipe.head_norm, width, c, trained=at.norms_trained)
-    kept = recipe.mlp if at.linears_trained else recipe.mlp - 1  # the product is kept only for the gradient of ``down``
+            attention += _norm(norm or recipe.head_norm, width, c, trained=at.norms_trained)
+    tensors = min(recipe.mlp, 3 if recipe.gated else 2) if at.compiled else recipe.mlp
+    kept = tensors if at.linears_trained else tensors - 1  # the product is kept only for the gradient of ``down``
     mlp = c * kept * at.intermediate
     if at.experts:
         mlp += c * at.hidden * at.experts  # outputs of the experts, for the gradient of the routing weights
-    scores = {"eager": (4 + c) * at.heads, "math": 2 * c * at.heads}.get(at.attention, 0.0)
+    scores = {"eager": (4 + c * (2 if recipe.softcap else 1)) * at.heads, "math": 2 * c * at.heads}.get(
+        at.attention, 0.0
+    )
     return Saves(norms, inputs, attention, mlp, scores)
 
 
 def _norm(kind: str, width: int, dtype: float, *, trained: bool) -> float:
     """Return bytes per token of one norm without its output."""
-    if kind == "layer":
+    if kind in {"layer", "compiled"}:
         return dtype * width + 8
     wide = {"rms": 4 + (dtype if trained else 0), "rms_float": 4 + (4 if trained else 0), "centred": 12}[kind]
     return wide * width + 4
@@ -153,8 +161,24 @@ def transient(recipe: Recipe, at: Setting, sequence: int) -> float:
     """Return bytes per token that the backward of one block needs beside what forward kept.
 
     The MLP's: the gradient of the product and the gradients of its two factors are alive together while the product itself is
-    already given back. Eager attention's: gradients of the 16-bit and of the float32 probabilities and of the scores.
+    already given back. Eager attention's: the float32 gradient of the probabilities and that of the scores, when what the MLP
+    kept and the 16-bit probabilities are given back.
     """
     mlp = at.compute * ((2 if recipe.gated else 1) * at.intermediate + 2 * at.hidden)
-    scores = (at.compute + 8) * at.heads * sequence if at.attention == "eager" else 0
-    return max(mlp, scores)
+    if at.attention != "eager":
+        return mlp
+    return max(mlp, 8 * at.heads * sequence - saved(recipe, at).mlp)
+
+
+def forward_peak(recipe: Recipe, at: Setting, sequence: int) -> float:
+    """Return bytes per token that one block needs in a forward that keeps nothing for backward.
+
+    The MLP's gate, activated gate and up beside residual stream and norm; eager attention's scores in 16 bits, in float32, and
+    their float32 probabilities (``softmax(dtype=float32)`` converts bfloat16 first: aten SoftMax.cpp).
+    """
+    mlp = at.compute * ((3 if recipe.gated else 2) * at.intermediate + at.hidden) + at.residual * at.hidden
+    norm = (8 + at.residual) * at.hidden
+    attention = at.compute * (2 * at.query + 2 * at.key + at.hidden)
+    if at.attention == "eager":
+        attention += (at.compute + 8) * at.heads * sequence
+    return max(mlp, norm, attention)

@@ -6,6 +6,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.estimate import Estimate, Phase
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Source
+from compatcheck.memory.closed_form.context import CONTEXT
 from compatcheck.memory.job import describe_job, estimate_job
 
 GIB = 2**30
@@ -128,7 +129,7 @@ def test_the_engine_takes_a_share_of_the_whole_device() -> None:
 def test_old_forks_take_a_share_of_what_was_free_at_the_start() -> None:
     found = price({**ACTOR, "training.framework": "search-r1"})
     rollout = find_phase(found, "rollout", "rollout")
-    taken = bytes_of(rollout, "parameters") + bytes_of(rollout, "workspace", "rollout") + 500 * 2**20
+    taken = bytes_of(rollout, "parameters") + bytes_of(rollout, "workspace", "rollout") + CONTEXT.expected
     assert bytes_of(rollout, "optimizer_states", "actor") == 7615616512
     assert bytes_of(rollout, "kv_cache") == pytest.approx(0.5 * (80 * GIB - taken), abs=2)
 
@@ -220,10 +221,10 @@ def test_batches_filled_by_tokens() -> None:
     found = price({**ACTOR, **filled})
     assert bytes_of(find_phase(found, "actor", "backward"), "logits") == 4 * 65536 * 152064
     assert bytes_of(find_phase(found, "actor", "log_probabilities"), "logits") == 2 * 16384 * 152064
-    short = price({**ACTOR, "training.micro_batch_tokens": 1000, "training.use_remove_padding": True})
-    backward = find_phase(short, "actor", "backward")
-    assert bytes_of(find_phase(short, "actor", "forward"), "logits") == 2 * 2048 * 152064
-    assert backward.size.low > 0.8 * backward.size.expected
+    short = price({**ACTOR, "rollout.log_prob_micro_batch_tokens": 1000, "training.use_remove_padding": True})
+    scoring = find_phase(short, "actor", "log_probabilities")
+    (logits,) = [part.size for part in scoring.components if part.kind == "logits"]
+    assert logits.low == logits.expected == 2 * 2048 * 152064
 
 
 def test_without_padding_the_low_bound_is_of_sequences_half_as_long() -> None:
@@ -328,6 +329,8 @@ def test_a_job_is_named_by_model_batch_and_devices() -> None:
         describe_job({"actor": make_facts({**ACTOR, "hardware.gpu": "H100-80GB"})})
         == "qwen2, 4 × 2,048 tokens, FSDP, 8 × H100-80GB"
     )
+    over_all = {**ACTOR, "training.micro_batch_size": 64, "training.micro_batch_is_global": True}
+    assert describe_job({"actor": make_facts(over_all)}) == "qwen2, 8 × 2,048 tokens, FSDP, 8 × 80.0 GiB"
 
 
 def test_what_is_missing_is_named() -> None:
