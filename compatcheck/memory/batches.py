@@ -34,8 +34,10 @@ class Batch(NamedTuple):
     """Filled up to a number of tokens."""
     words: str
     """How it follows from the keys; empty where a key says it as it is."""
-    idle: bool
-    """The key could be a little smaller without making the batch smaller."""
+    key: str = ""
+    """The key that sets it, as the person wrote it, without its section."""
+    least: int | None = None
+    """Smallest value of the key that gives this batch, where it is more than a device holds."""
 
     def as_facts(self) -> dict[str, Value]:
         """Return the batch in the vocabulary's names."""
@@ -71,27 +73,27 @@ def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: st
         filled = max(limit * context, length)
         if share is not None:
             filled = min(filled, share * length)
-        return Batch(1, filled, filled=True, words=f"{_key(facts, tokens)} {limit:,}", idle=False)
+        return Batch(1, filled, filled=True, words=f"{_key(facts, tokens)} {limit:,}")
     key = _number(facts, size)
     if key is None or length is None:
         return None
-    each, words = key, ""
+    each, words, ranks_of_key, times = key, "", 1, 1
     framework = facts["training.framework"].value if "training.framework" in facts else None
     fork = framework in FORKS
     flag = facts.get(is_global)
     if (bool(flag.value) if flag is not None else fork) and (ranks > 1 or fork):
-        each = max(1, key // ranks)
+        each, ranks_of_key = max(1, key // ranks), ranks
         words = f"{_key(facts, size)} {key:,} counts all ranks: {key:,} // {ranks}"
         n = _number(facts, "rollout.n") or 1
         if fork and n > 1:
-            each *= n
+            each, times = each * n, n
             words += f" × rollout.n {n}"
         words += f" = {each:,}"
-    idle = False
+    name, least = _key(facts, size), None
     if share is not None and each > share:
-        words = f"{words or f'{_key(facts, size)} {key:,}'}, more than the {share:,} sequences a device holds"
-        each, idle = share, True
-    return Batch(each, length, filled=False, words=words, idle=idle)
+        words = f"{words or f'{name} {key:,}'}, more than the {share:,} sequences a device holds"
+        each, least = share, -(-share // times) * ranks_of_key
+    return Batch(each, length, filled=False, words=words, key=name, least=least)
 
 
 def _data_ranks(facts: Mapping[str, Fact], context: int) -> int:

@@ -93,10 +93,10 @@ def _without_effect(peak: Phase, batches: Mapping[tuple[str, str], Batch]) -> tu
         ):
             continue
         here = (role, name) == (peak.role, peak.name) or (update and role == peak.role and peak.name in _UPDATES)
-        key = "the micro batch of the update" if update else "the micro batch of scoring"
-        if here and batch.idle:
-            found.append(f"a little less of {key}: a device holds only {batch.sequences:,} sequences")
+        if here and batch.least is not None:
+            found.append(f"{batch.key} of {batch.least:,} or more: a device holds only {batch.sequences:,} sequences")
         elif not here and role == peak.role:
+            key = batch.key or f"micro batch of {'the update' if update else 'scoring'}"
             found.append(f"{key}: the peak is in {peak.name.replace('_', ' ')}")
     return tuple(dict.fromkeys(found))
 
