@@ -165,7 +165,7 @@ def leave_out_models(documents: Iterable[Document], *, facts: bool) -> tuple[Doc
     return tuple(
         document._replace(
             statements=tuple(statement for statement in document.statements if is_kept(document, statement)),
-            references=tuple(reference for reference in document.references if reference[0] != "model"),
+            references=tuple(reference for reference in document.references if not reference[0].startswith("model")),
         )
         for document in documents
         if document.reader != "model"
@@ -185,6 +185,7 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         damage=(*base.damage, *declared.damage),
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),
+        facts={**base.facts, **declared.facts},
     )
 
 
@@ -232,18 +233,40 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
 
 
 def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
-    from compatcheck.configs.recognise import read_configuration  # noqa: PLC0415 (only with configurations)
+    from compatcheck.configs.recognise import read_configurations  # noqa: PLC0415 (only with configurations)
 
-    reading = read_configuration(path, named=True)
-    if reading is None:
-        return (), ()
-    return reading.documents, () if reading.environment is None else (reading.environment,)
+    readings = read_configurations(path, named=True)
+    if len(readings) > 1:
+        msg = f"starts {len(readings)} trainings ({', '.join(reading.label or '' for reading in readings)})"
+        raise InputError(
+            msg, source=Source(path), hint="`compatcheck check` reads them all; or name one, as train.sh:12"
+        )
+    environments = tuple(
+        found
+        for reading in readings
+        for found in (environment_of(reading.environment, reading.variables, path, reading.notes),)
+        if found is not None
+    )
+    return tuple(document for reading in readings for document in reading.documents), environments
+
+
+def environment_of(
+    declared: Environment | None, variables: Mapping[str, str], path: str, notes: tuple[str, ...] = ()
+) -> Environment | None:
+    """Return what a file says about the environment: what it declares, and the variables a launch script sets."""
+    if not variables and not notes:
+        return declared
+    base = declared or Environment(path, {}, complete=False)
+    base = base._replace(notes=(*base.notes, *notes))
+    return with_variables(base, variables, Source(path), complete=False) if variables else base
 
 
 def mark_named(documents: Iterable[Document]) -> tuple[Document, ...]:
     """Mark files the person named, and their unreadable parts: what was not understood must not pass as checked."""
     return tuple(
-        document._replace(named=True, skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
+        document
+        if document.reader == "shell"  # what a script sources lies elsewhere
+        else document._replace(named=True, skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
         for document in documents
     )
 

@@ -121,6 +121,8 @@ class Verdict(NamedTuple):
     ruled_out: tuple[str, ...] = ()
     verify: str | None = None
     """The command that would settle it."""
+    condition: str | None = None
+    """What the verdict rests on that nobody stated, with what it would change."""
 
 
 class Estimate(NamedTuple):

@@ -91,6 +91,8 @@ def _verdict(estimate: Estimate) -> Iterator[str]:
         rest = f"{format_bytes(margin)} left" if margin >= 0 else f"{format_bytes(-margin)} too much"
         text += f" of {format_bytes(verdict.limit_bytes)}, {rest}"
     yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    if verdict.condition:
+        yield from wrap(verdict.condition, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     text = f"allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}"
     yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     yield f"  estimated, {'in closed form' if estimate.method == 'closed_form' else 'traced on fake tensors'}; not measured"
@@ -285,6 +287,7 @@ def describe_estimate(estimate: Estimate) -> dict[str, Any] | None:
         "contributing": list(verdict.contributing),
         "ruled_out": list(verdict.ruled_out),
         "verify": verdict.verify,
+        "condition": verdict.condition,
         "phases": [
             {
                 "name": phase.name,

@@ -289,6 +289,7 @@ def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str
             "value": row.get("value"),
             "expression": None if row.get("value_expression") is None else parse(row["value_expression"]),
             "forced": bool(row.get("forced")),
+            "role": row.get("role"),
         }
     except (KeyError, TypeError, AttributeError, InvalidSpecifierError, RuleError) as error:
         message = f"malformed default: {error}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly, total
+from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
 from compatcheck.memory.closed_form.activations import components as activation_components
@@ -85,6 +86,15 @@ def _reconsider(run: Run, verdict: Verdict) -> Verdict:
         contributing=contributing,
         ruled_out=found.ruled_out,
         verify=found.verify,
+        condition=_condition(phases),
+    )
+
+
+def _condition(phases: tuple[Phase, ...]) -> str:
+    size = max((phase.size for phase in phases), key=lambda size: size.expected)
+    return (
+        f"nobody says whether activations are checkpointed: if they are, {format_bytes(size.expected)} "
+        f"({format_bytes(size.low)} to {format_bytes(size.high)})"
     )
 
 

@@ -13,9 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Unmodelled, Verdict, exactly
+from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Unmodelled, Verdict, exactly, total
 from compatcheck.core.process import run
 from compatcheck.core.units import MIB, format_bytes
+from compatcheck.memory.closed_form.context import CONTEXT, NCCL
+from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.traced.allocator import Settings
 from compatcheck.memory.traced.replay import Mark, Replay, replay
 from compatcheck.memory.traced.request import Request, Untraceable, make_request
@@ -178,8 +180,7 @@ def conclude(result: Mapping[str, Any], request: Request, facts: Mapping[str, Fa
     if request.bucket_bytes is not None:
         buckets = result["notes"]["trainable_parameters"] * request.bucket_bytes
         events, marks = _with_buckets(events, marks, buckets)
-    memory = getattr(facts.get("hardware.memory_bytes"), "value", facts.get("hardware.memory_bytes"))
-    limit = memory if isinstance(memory, int) else None
+    outside = _outside(facts)
     settings = allocator_settings(facts)
     free = replay(events, marks, settings)
     last = {phase.name: phase for phase in free.phases}  # the last step counts
@@ -204,11 +205,11 @@ def conclude(result: Mapping[str, Any], request: Request, facts: Mapping[str, Fa
         cached = max(numbers.reserved - max(numbers.allocated, known), 0)
         formula = f"{numbers.reserved:,} B reserved - {max(numbers.allocated, known):,} B allocated"
         parts.append(Component("cached blocks", "reserve", exactly(cached), formula, parts[-1].source))
-        phases.append(Phase(found["name"], "train", tuple(parts)))
+        phases.append(Phase(found["name"], "train", (*parts, *outside)))
     estimate = Estimate(
         method="traced",
         phases=tuple(phases),
-        verdict=_judge(tuple(phases), events, marks, settings, limit),
+        verdict=_judge(tuple(phases), events, marks, settings, plain(facts, "hardware.memory_bytes")),
         assumptions=(*request.assumptions, *_load_assumption(sharded=sharded)),
         unmodelled=tuple(_unmodelled(result["notes"])),
     )
@@ -280,6 +281,24 @@ def _peak(found: Mapping[str, Any]) -> Peak:
     )
 
 
+def _outside(facts: Mapping[str, Fact | Value]) -> tuple[Component, ...]:
+    """Return what the device holds beside the allocator's memory, as the closed form has it."""
+    source = "memory/closed_form/context.py, with its sources"
+    parts = [Component("CUDA context", "context", CONTEXT, "kernels are loaded as they are used", source)]
+    if (plain(facts, "hardware.world_size") or 1) > 1:
+        parts.append(Component("NCCL", "context", NCCL, "buffers and channels", source))
+    if others := plain(facts, "run.other_resident_bytes"):
+        parts.append(Component("other processes", "other", exactly(others), "stated", "run.other_resident_bytes"))
+    return tuple(parts)
+
+
+def plain(facts: Mapping[str, Fact | Value], name: str) -> int | None:
+    """Return a number among facts, None when it is unknown."""
+    found = facts.get(name)
+    value = getattr(found, "value", found)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def _judge(
     phases: tuple[Phase, ...],
     events: Sequence[tuple[int, ...]],
@@ -287,22 +306,25 @@ def _judge(
     settings: Settings,
     limit: int | None,
 ) -> Verdict:
-    """Replay the run on a device of this size: it fits, it fits when the cache is emptied (marginal), or it does not."""
+    """Replay the run on a device of this size.
+
+    It fits when nothing is in want with the largest CUDA context, does not when something is with the smallest, and is marginal
+    in between, or when the cache has to be emptied.
+    """
+    # Reserved memory stays from phase to phase: the first of those that judge finds equal is the one that needs most.
+    verdict = judge(tuple(sorted(phases, key=lambda phase: -phase.need.expected)), limit)
     if limit is None:
-        return Verdict("unknown", None, None)
-    bounded = replay(events, marks, settings, device_bytes=limit)  # type: ignore[arg-type]
-    estimate = Estimate("traced", phases, Verdict("unknown", limit, None))
-    peak = estimate.peak_phase
-    known = [part for part in (peak.components if peak is not None else ()) if part.kind != "reserve"]
-    parts = sorted(known, key=lambda part: -part.size.expected)
-    outcome = "does_not_fit" if bounded.out_of_memory is not None else "marginal" if bounded.retries else "fits"
-    return Verdict(
-        outcome,
-        limit,
-        limit - estimate.allocated.expected,
-        primary=parts[0].name if parts else None,
-        contributing=tuple(part.name for part in parts[1:3]),
+        return verdict
+    outside = total(part.size for part in phases[-1].components if part.kind in {"context", "other"})
+    most, least = (
+        replay(events, marks, settings, device_bytes=max(limit - size, 0))  # type: ignore[arg-type]
+        for size in (outside.low, outside.high)
     )
+    if most.out_of_memory is not None:
+        outcome = "does_not_fit"
+    else:
+        outcome = "fits" if least.out_of_memory is None and not least.retries else "marginal"
+    return verdict._replace(outcome=outcome)
 
 
 def _load_assumption(*, sharded: bool) -> tuple[Assumption, ...]:
@@ -313,7 +335,6 @@ def _load_assumption(*, sharded: bool) -> tuple[Assumption, ...]:
 
 def _unmodelled(notes: Mapping[str, Any]) -> list[Unmodelled]:
     found = [
-        Unmodelled("CUDA context", "more", "it is outside of the allocator and differs by GPU and driver"),
         Unmodelled(
             "other workspaces", "more", "what cuBLASLt and kernels take inside is seen for flash attention only"
         ),

@@ -87,6 +87,5 @@ def _component(identifier: int, allocation: Allocation, groups: dict[str, set[in
 
 
 def _is_mask(sizes: tuple[int, ...], length: int) -> bool:
-    """Tell a mask, which all heads share, from scores."""
-    square = len(sizes) > 1 and sizes[-1] == sizes[-2] == length
-    return square and (len(sizes) == 2 or (len(sizes) == 4 and sizes[1] == 1))
+    """Tell a mask, which all heads share, from scores and from activations that happen to be square."""
+    return len(sizes) == 4 and sizes[1] == 1 and sizes[-1] == sizes[-2] == length

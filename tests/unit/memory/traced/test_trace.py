@@ -16,10 +16,12 @@ from measure_traces import ADAPTERS, CONFIGURATIONS, DEFAULTS, FOLDER, LLAMA, me
 
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.evidence.files import read_measurements
+from compatcheck.memory.closed_form.context import CONTEXT, NCCL
 from compatcheck.memory.traced.request import Untraceable, make_request
 from compatcheck.memory.traced.trace import PROGRAM, WORKER, Trace, conclude, run_program, trace
 
 if TYPE_CHECKING:
+    from compatcheck.core.estimate import Phase
     from compatcheck.core.measurement import Measurement
     from compatcheck.memory.traced.trace import Runtime
 
@@ -64,22 +66,17 @@ def phase(name: str, **components: int) -> dict[str, Any]:
 
 
 def result() -> dict[str, Any]:
-    """30 MiB of weights, of which 10 MiB are loaded twice; 20 MiB of activations; as much again while going back."""
+    """Weights of 3,000 MiB, 1,000 of them loaded twice; 2,000 MiB of activations; as much again while going back."""
     return {
         "events": [
-            (0, 30 * MIB, 0),
-            (1, 10 * MIB, 0),
-            (1, 0, 0),
-            (2, 20 * MIB, 0),
-            (3, 20 * MIB, 0),
-            (3, 0, 0),
-            (2, 0, 0),
+            *((0, 3000 * MIB, 0), (1, 1000 * MIB, 0), (1, 0, 0), (2, 2000 * MIB, 0)),
+            *((3, 2000 * MIB, 0), (3, 0, 0), (2, 0, 0)),
         ],
         "marks": [(0, "load"), (3, "forward"), (4, "backward")],
         "phases": [
-            phase("load", parameters=30 * MIB, temporaries=10 * MIB),
-            phase("forward", parameters=30 * MIB, activations=20 * MIB),
-            phase("backward", parameters=30 * MIB, activations=20 * MIB, temporaries=20 * MIB),
+            phase("load", parameters=3000 * MIB, temporaries=1000 * MIB),
+            phase("forward", parameters=3000 * MIB, activations=2000 * MIB),
+            phase("backward", parameters=3000 * MIB, activations=2000 * MIB, temporaries=2000 * MIB),
         ],
         "notes": {"trainable_parameters": 15 * MIB, "attention_kernels": {"efficient": 2}},
         "versions": {"torch": "2.13.0"},
@@ -93,58 +90,65 @@ def concluded(**facts: Any) -> Trace:
     return conclude(result(), request, stated)
 
 
+def inside(phase_: Phase) -> int:
+    """Return what is in the allocator."""
+    return sum(part.size.expected for part in phase_.components if part.kind not in {"context", "other"})
+
+
 def test_components_add_up_to_what_the_allocator_reports() -> None:
     found = concluded()
-    assert [(phase.name, phase.size.expected) for phase in found.estimate.phases] == [
-        ("load", 40 * MIB),
-        ("forward", 60 * MIB),  # 20 MiB are not served from the cached 10
-        ("backward", 80 * MIB),
+    assert [(phase_.name, inside(phase_)) for phase_ in found.estimate.phases] == [
+        ("load", 4000 * MIB),
+        ("forward", 6000 * MIB),  # 2,000 MiB are not served from the cached 1,000
+        ("backward", 8000 * MIB),
     ]
-    assert found.estimate.allocated.expected == 70 * MIB
-    assert found.estimate.reserved.expected == 80 * MIB
-    assert found.timeline[-1] == (4, 70 * MIB, 80 * MIB)
+    assert found.estimate.allocated.expected == 7000 * MIB
+    assert found.estimate.reserved.expected == 8000 * MIB
+    assert found.estimate.device.expected == 8000 * MIB + CONTEXT.expected
+    assert found.timeline[-1] == (4, 7000 * MIB, 8000 * MIB)
     assert "efficient attention" in {part.name.partition("of ")[2] for part in found.estimate.unmodelled}
 
 
 def test_the_tensor_that_makes_the_peak_is_named() -> None:
     peak = concluded().peaks[-1]
-    assert (peak.phase, peak.bytes, peak.operator, peak.module) == (
-        "backward",
-        70 * MIB,
-        "aten.mm.default",
-        "model.layers.0",
-    )
+    assert (peak.phase, peak.bytes, peak.operator) == ("backward", 7000 * MIB, "aten.mm.default")
+    assert (peak.tensor_bytes, peak.module) == (7, "model.layers.0")
 
 
 def test_buckets_of_several_ranks_are_there_from_the_first_forward_pass() -> None:
     found = concluded(hardware__world_size=2)
-    assert found.estimate.allocated.expected == (70 + 26 + 26 + 10) * MIB, (
-        "two whole buckets, in blocks of 26 MiB, and the rest"
-    )
+    assert found.estimate.allocated.expected == (7000 + 25 + 25 + 10) * MIB, "two whole buckets and the rest"
     (buckets,) = (part for part in found.estimate.phases[1].components if part.kind == "communication")
     assert buckets.size.expected == 4 * 15 * MIB
-    names = [{part.name for part in phase.components} for phase in found.estimate.phases]
+    names = [{part.name for part in phase_.components} for phase_ in found.estimate.phases]
     assert ["gradient buckets of DDP" in found for found in names] == [False, True, True]
+    assert found.estimate.device.expected - found.estimate.reserved.expected == CONTEXT.expected + NCCL.expected
 
 
 def test_a_sharded_model_is_not_loaded_whole() -> None:
     found = concluded(training__sharding="fsdp", training__fsdp_version=2, hardware__world_size=2)
-    assert [phase.name for phase in found.estimate.phases] == ["forward", "backward"]
-    assert found.estimate.reserved.expected == 70 * MIB, "the 10 MiB that loading took are not there"
+    assert [phase_.name for phase_ in found.estimate.phases] == ["forward", "backward"]
+    assert found.estimate.reserved.expected == 7000 * MIB, "the 1,000 MiB that loading took are not there"
 
 
 @pytest.mark.parametrize(
-    ("memory", "outcome"), [(100 * MIB, "fits"), (75 * MIB, "marginal"), (60 * MIB, "does_not_fit"), (None, "unknown")]
+    ("memory", "outcome"),
+    [(9000 * MIB, "fits"), (8100 * MIB, "marginal"), (7200 * MIB, "does_not_fit"), (None, "unknown")],
 )
 def test_the_verdict_is_a_replay_on_a_device_of_that_size(memory: int | None, outcome: str) -> None:
     verdict = concluded(hardware__memory_bytes=memory).estimate.verdict
     assert (verdict.outcome, verdict.limit_bytes) == (outcome, memory)
-    assert verdict.primary == (None if memory is None else "parameters")
+    assert verdict.primary == "parameters"
+
+
+def test_other_processes_leave_less() -> None:
+    crowded = {"hardware__memory_bytes": 9000 * MIB, "run__other_resident_bytes": 2000 * MIB}
+    assert concluded(**crowded).estimate.verdict.outcome == "does_not_fit"
 
 
 def test_expandable_segments_reserve_less() -> None:
-    assert concluded(allocator__expandable_segments=True).estimate.reserved.expected == 80 * MIB
-    assert concluded(allocator__expandable_segments=True).replay.phases[1].reserved == 60 * MIB
+    found = concluded(allocator__expandable_segments=True)
+    assert [phase_.reserved for phase_ in found.replay.phases] == [4000 * MIB, 5000 * MIB, 7000 * MIB]
 
 
 def test_an_interpreter_that_does_not_run_is_a_reason() -> None:
@@ -280,7 +284,7 @@ def test_a_mask_costs_the_efficient_kernel_a_copy_in_every_layer() -> None:
         assert isinstance(traced, Trace), traced
         found[mask] = traced
         for phase_ in traced.estimate.phases:
-            known = sum(part.size.expected for part in phase_.components if part.kind != "reserve")
+            known = sum(part.size.expected for part in phase_.components if part.kind not in {"reserve", "context"})
             assert known == next(one.allocated for one in reversed(traced.replay.phases) if one.name == phase_.name)
     assert found["none"].notes["attention_kernels"] == {"flash": 48}
     assert found["padding"].notes["attention_kernels"] == {"efficient": 48}
