@@ -174,11 +174,6 @@ def _read_role(name: str, facts: Facts, environment: Environment | None) -> _Rol
         assumptions=tuple(notes),
         unmodelled=estimated.unmodelled,
     )
-<<<<<<< HEAD
-=======
-    inside = total(part.size for part in parts if part.kind not in _ENVIRONMENT_KINDS and part.role != "rollout")
-    return Phase(name, owner, (*parts, *around, reserve(role.run, inside, None)))
->>>>>>> main
 
 
 def _release(package: object) -> tuple[int, ...] | None:
