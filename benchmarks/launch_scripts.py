@@ -50,7 +50,7 @@ trap wait EXIT
 exec() { if [ $# -gt 0 ]; then command_not_found_handle "$@"; builtin exit 0; fi; }
 """
 """Read by bash before the script; the recorder is what bash calls for a program it does not find."""
-START = 'cd /work; ulimit -t 3 -f 2048; unset OLDPWD; export BASH_ENV=/prelude; exec /bin/bash /script "$@"'
+START = 'cd /place; ulimit -t 3 -f 2048; unset OLDPWD; export BASH_ENV=/prelude; exec /bin/bash /script "$@"'
 SECONDS = 6
 
 
@@ -84,7 +84,7 @@ class Sandbox:
 
     def run(self, text: bytes, arguments: Sequence[str]) -> tuple[list[Recorded], dict[str, str]]:
         """Run a script; return its commands in order, and the files it wrote."""
-        for name in ("recorded", "work", "tmp"):
+        for name in ("recorded", "place", "tmp"):
             shutil.rmtree(self.root / name, ignore_errors=True)
             (self.root / name).mkdir()
             (self.root / name).chmod(0o1777)
@@ -123,10 +123,10 @@ class Sandbox:
                 pairs = _fields(file.with_name(file.name + ".environment"))
                 commands.append(Recorded(words, dict(pair.partition("=")[::2] for pair in pairs)))
         files = {}
-        for directory in ("work", "tmp"):
+        for directory in ("place", "tmp"):
             for file in (self.root / directory).rglob("*"):
                 if file.is_file():
-                    name = "/tmp/" + file.name if directory == "tmp" else str(file.relative_to(self.root / "work"))  # noqa: S108
+                    name = "/tmp/" + file.name if directory == "tmp" else str(file.relative_to(self.root / "place"))  # noqa: S108
                     files[name] = file.read_bytes().decode("utf-8", "replace")
         return commands, files
 

@@ -9,7 +9,7 @@ allocated, reserved or memory of the GPU with the estimate's peak of that kind, 
 
 Output: for each source the median error, the share of peaks inside low..high, the median width of that range, what was
 called fits, marginal or does_not_fit; then the same over the sources; then every case whose error is large, and every case that
-was not evaluated. Nothing is tuned here: the numbers are whatever `estimate` says.
+was not evaluated. docs/memory-model.md discusses the result.
 """
 
 from __future__ import annotations
@@ -524,9 +524,7 @@ def _cases(results: list[Result], *, everything: bool) -> Iterator[str]:
         else "All cases:"
     )
     for result in results:
-        wrong = (result.outcome == "oom") == (result.verdict == "fits") or (
-            result.outcome != "oom" and result.verdict == "does_not_fit"
-        )
+        wrong = result.verdict == ("fits" if result.outcome == "oom" else "does_not_fit")
         error, size = result.error, result.size
         if error is None or size is None or result.reported is None:
             if everything or wrong:

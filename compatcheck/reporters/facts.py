@@ -46,7 +46,9 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
                 lines.append(f"  {role}")
             for fact in facts:
                 lines.append(_row(f"{fact.name} = {show(fact.value, fact.name)}", place_text(fact, base)))
-                lines.extend(_row(f"  not {show(value, fact.name)}", str(source)) for value, source in fact.alternatives)
+                lines.extend(
+                    _row(f"  not {show(value, fact.name)}", str(source)) for value, source in fact.alternatives
+                )
         for name, values in subject.conflicts:
             told = "; ".join(f"{show(value, name)} at {source}" for value, source in values)
             lines.append(f"  conflict: {name}: {told}")

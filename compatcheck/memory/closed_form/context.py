@@ -26,6 +26,12 @@ WORKSPACE = 8_519_680
 """cuBLAS workspace of one handle and stream: CublasHandlePool.cpp, 32 MiB on compute capability 9, else :4096:2:16:8."""
 
 
+def nccl_buffers(world: int) -> Size:
+    """Return what NCCL holds in a job of so many ranks."""
+    one = NCCL_TWO if world == 2 else NCCL_MORE
+    return Size(NCCL_LOW, one, COMMUNICATORS * one)
+
+
 def context(run: Run) -> tuple[Component, ...]:
     """Return what the device holds beside the allocator's memory."""
     source = "pytorch pull 85692"
@@ -33,8 +39,7 @@ def context(run: Run) -> tuple[Component, ...]:
     size = EAGER_CONTEXT if release is not None and release < (1, 13) else CONTEXT
     parts = [Component("CUDA context", "context", size, "kernels are loaded as they are used", source, run.role, ())]
     if run.parallel.world > 1:
-        one = NCCL_TWO if run.parallel.world == 2 else NCCL_MORE
-        nccl = Size(NCCL_LOW, one, COMMUNICATORS * one)
+        nccl = nccl_buffers(run.parallel.world)
         source = "NVIDIA/nccl issue 964; vLLM issue 11251"
         parts.append(Component("NCCL", "context", nccl, "a communicator", source, run.role, ("hardware.world_size",)))
     if run.other_resident:

@@ -66,7 +66,7 @@ def estimate(
 def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate:
     """Estimate a run that was read before."""
     phases = training_phases(run) if run.optimizer is not None else scoring_phases(run)
-    verdict = judge(phases, run.limit)
+    verdict = judge(phases, run.limit, verification(run))
     if verdict.outcome == "does_not_fit" and CHECKPOINTING not in run.known and not run.checkpointing:
         verdict = _reconsider(run, verdict)
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
@@ -76,7 +76,7 @@ def _reconsider(run: Run, verdict: Verdict) -> Verdict:
     """Return a verdict that does not rest on checkpointing being off where nobody said whether it is."""
     other = run._replace(checkpointing=True, policy="full")
     phases = training_phases(other) if run.optimizer is not None else ()
-    found = judge(phases, run.limit)
+    found = judge(phases, run.limit, verification(other))
     if not phases or found.outcome == "does_not_fit":
         return verdict
     contributing = ("activations, unless they are checkpointed", *found.contributing)
@@ -96,6 +96,31 @@ def _condition(phases: tuple[Phase, ...]) -> str:
         f"nobody says whether activations are checkpointed: if they are, {format_bytes(size.expected)} "
         f"({format_bytes(size.low)} to {format_bytes(size.high)})"
     )
+
+
+def verification(run: Run) -> str | None:
+    """Return the command that measures the step on a GPU; None where one process cannot stand for a rank."""
+    model, parallel = run.model, run.parallel
+    plain = run.optimizer == "adamw" and not run.adapters and model.quantization is None and not run.precision.autocast
+    if parallel.world > 1 or not plain or not model.model_type or run.loss != "cross_entropy" or run.compiled:
+        return None
+    parameters = {
+        "model_type": model.model_type,
+        "attn_implementation": model.attention,
+        "dtype": "bfloat16" if run.precision.stored == 2 else "float32",
+        "batch": run.micro_batch,
+        "sequence": run.sequence,
+        "hidden_size": model.hidden,
+        "layers": model.layers,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "intermediate_size": model.intermediate,
+        "vocab_size": model.vocab,
+        "gradient_checkpointing": str(run.checkpointing).lower(),
+        "steps": 2,
+    }
+    settings = " ".join(f"--param {name}={value}" for name, value in parameters.items())
+    return f"compatcheck probe run training_step --backend cuda {settings}"
 
 
 def resident(run: Run) -> Parts:

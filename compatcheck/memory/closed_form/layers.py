@@ -17,7 +17,10 @@ class Recipe(NamedTuple):
     """Norms as wide as the residual stream."""
     norm: str = "rms"
     """``rms``: computed in float32, multiplied by the weight in the dtype of the stream (llama). ``rms_float``: in float32 too
-    (gemma, olmo2). ``layer``: torch's LayerNorm. ``centred``: cohere's, with three float32 tensors."""
+    (gemma, olmo2). ``layer``: torch's LayerNorm. ``layer_float``: the same on a float32 copy (olmo). ``centred``: cohere's,
+    with three float32 tensors."""
+    norm_inputs: int = 0
+    """Distinct inputs of the norms, where it is not one for each: gpt_neox feeds two from one."""
     head_norm: str = ""
     """Norm over queries and keys, in the same words; empty when there is none."""
     mlp: int = 4
@@ -29,38 +32,54 @@ class Recipe(NamedTuple):
     values; ``fused_rotated``: the same, and queries and keys are copied by a rotary embedding of their own."""
     partial_rotary: bool = False
     """Queries and keys are concatenated from a rotated and a plain part; the attention output is copied once more then."""
+    wide_softmax: bool = True
+    """Eager attention takes the softmax in float32 and keeps a 16-bit copy beside it."""
     softcap: bool = False
     """Logits, and eager attention's scores, are capped with tanh, whose result is kept."""
 
 
 DECODER = Recipe()
+_PARALLEL = Recipe(norms=1, norm="centred")
 RECIPES = {
     **dict.fromkeys(
-        ("llama", "mistral", "qwen2", "mixtral", "qwen2_moe", "granite", "granitemoe", "smollm3", "phimoe", "ministral",
-         "deepseek_v2", "deepseek_v3", "ernie4_5", "seed_oss", "helium", "arcee", "exaone4", "internlm2", "qwen", "yi", "olmoe"),
+        (
+            "llama",
+            "mistral",
+            "ministral",
+            "qwen",
+            "qwen2",
+            "mixtral",
+            "qwen2_moe",
+            "granite",
+            "granitemoe",
+            "smollm3",
+            "seed_oss",
+        ),
         DECODER,
     ),
-    **dict.fromkeys(("qwen3", "qwen3_moe", "hunyuan_v1_dense"), Recipe(head_norm="rms")),
-    **dict.fromkeys(("gemma",), Recipe(norm="rms_float")),
+    **dict.fromkeys(("qwen3", "qwen3_moe", "hunyuan_v1_dense", "exaone4", "olmoe"), Recipe(head_norm="rms")),
+    "gemma": Recipe(norm="rms_float"),
     "gemma2": Recipe(norms=4, norm="rms_float", softcap=True),
-    **dict.fromkeys(("gemma3_text", "gemma3"), Recipe(norms=4, norm="rms_float", head_norm="rms_float")),
+    **dict.fromkeys(("gemma3", "gemma3_text"), Recipe(norms=4, norm="rms_float", head_norm="rms_float")),
     **dict.fromkeys(("olmo2", "olmo3"), Recipe(norm="rms_float", head_norm="rms_float")),
-    **dict.fromkeys(("phi3",), Recipe(projection="fused_rotated")),
-    "glm": DECODER,
-    "glm4": Recipe(norms=4),
-    "cohere": Recipe(norms=1, norm="centred"),
-    "cohere2": Recipe(norms=1, norm="centred"),
+    "olmo": Recipe(norm="layer_float"),
+    "phi3": Recipe(projection="fused_rotated"),
+    "phimoe": Recipe(norm="layer"),
+    "glm": Recipe(partial_rotary=True),
+    "glm4": Recipe(norms=4, partial_rotary=True),
+    "arcee": Recipe(mlp=2, gated=False),
+    "cohere": _PARALLEL,
+    "cohere2": _PARALLEL,
     "phi": Recipe(norms=1, norm="layer", mlp=5, gated=False, partial_rotary=True),
+    "stablelm": Recipe(norm="layer", partial_rotary=True),
     "starcoder2": Recipe(norm="layer", mlp=2, gated=False),
-    "gpt_neox": Recipe(norm="layer", mlp=2, gated=False, projection="fused_rotated"),
-    "gpt2": Recipe(norm="layer", mlp=5, gated=False, projection="fused"),
+    "gpt_neox": Recipe(norm="layer", norm_inputs=1, mlp=2, gated=False, projection="fused_rotated"),
+    "falcon": Recipe(norms=1, norm="layer", mlp=2, gated=False, projection="fused_rotated", wide_softmax=False),
+    "gpt2": Recipe(norm="layer", mlp=5, gated=False, projection="fused", wide_softmax=False),
     "gpt_bigcode": Recipe(norm="layer", mlp=2, gated=False, projection="fused"),
     "opt": Recipe(norm="layer", mlp=1, gated=False),
-    "falcon": Recipe(norms=1, norm="layer", mlp=2, gated=False, projection="fused_rotated"),
-    "bloom": Recipe(norm="layer", mlp=2, gated=False, projection="fused"),
-    "stablelm": Recipe(norm="layer", partial_rotary=True),
-    "olmo": Recipe(norm="layer"),
-}  # fmt: skip
+}
+"""Recipes by model type. ``qwen`` is remote code that no release of transformers has: taken as qwen2's, not measured."""
 
 
 class Saves(NamedTuple):
@@ -112,7 +131,7 @@ def saved(recipe: Recipe, at: Setting) -> Saves:
     c, r = at.compute, at.residual
     once = r == c
     norm = "compiled" if at.compiled else ""
-    norms = recipe.norms * _norm(norm or recipe.norm, at.hidden, r, trained=at.norms_trained)
+    norms = (recipe.norm_inputs or recipe.norms) * _norm(norm or recipe.norm, at.hidden, r, trained=at.norms_trained)
     consumers = (1 if once else 1 if recipe.projection != "separate" else 3, 1 if once else 2 if recipe.gated else 1)
     inputs = 0.0
     if at.linears_trained:
@@ -129,9 +148,8 @@ def saved(recipe: Recipe, at: Setting) -> Saves:
     mlp = c * kept * at.intermediate
     if at.experts:
         mlp += c * at.hidden * at.experts  # outputs of the experts, for the gradient of the routing weights
-    scores = {"eager": (4 + c * (2 if recipe.softcap else 1)) * at.heads, "math": 2 * c * at.heads}.get(
-        at.attention, 0.0
-    )
+    eager = (4 if recipe.wide_softmax else 0) + c * (2 if recipe.softcap else 1)
+    scores = {"eager": eager * at.heads, "math": 2 * c * at.heads}.get(at.attention, 0.0)
     return Saves(norms, inputs, attention, mlp, scores)
 
 
@@ -139,22 +157,27 @@ def _norm(kind: str, width: int, dtype: float, *, trained: bool) -> float:
     """Return bytes per token of one norm without its output."""
     if kind in {"layer", "compiled"}:
         return dtype * width + 8
+    if kind == "layer_float":
+        return 4 * width + 8
     wide = {"rms": 4 + (dtype if trained else 0), "rms_float": 4 + (4 if trained else 0), "centred": 12}[kind]
     return wide * width + 4
 
 
 def _attention(recipe: Recipe, at: Setting) -> float:
     c = at.compute
-    fused = c * (at.query + 2 * at.key)
     keys = at.query if at.repeated else at.key
-    if recipe.projection == "fused":
-        before = fused + (2 * c * (keys - at.key) if at.repeated else 0)
-    elif recipe.projection == "fused_rotated":
-        before = fused + c * (at.query + keys)
-    else:
+    fused = c * (at.query + 2 * at.key)
+    copied = (
+        at.attention == "eager" and keys > at.key
+    )  # repeated values are copies: nothing of the fused tensor is kept
+    if recipe.projection == "separate" or copied:
         before = c * (at.query + 2 * keys)
-    after = c * at.query * (2 if recipe.partial_rotary or recipe.projection == "fused_rotated" else 1)
-    return before + after + 4 * at.heads
+    elif recipe.projection == "fused":
+        before = fused + 2 * c * (keys - at.key)
+    else:
+        before = fused + c * (at.query + keys)
+    cloned = at.attention != "eager" and (recipe.partial_rotary or recipe.projection == "fused_rotated")
+    return before + c * at.query * (2 if cloned else 1) + 4 * at.heads
 
 
 def transient(recipe: Recipe, at: Setting, sequence: int) -> float:

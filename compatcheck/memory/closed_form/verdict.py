@@ -18,7 +18,7 @@ _FIXED = frozenset({"reserve", "context", "workspace"})
 """Kinds that no setting of the run removes."""
 
 
-def judge(phases: tuple[Phase, ...], limit: int | None) -> Verdict:
+def judge(phases: tuple[Phase, ...], limit: int | None, verify: str | None = None) -> Verdict:
     """Judge the phases of a run.
 
     ``fits``: the high bound, with all that the allocator may hold, is within the limit, or the high bound of the need within
@@ -28,6 +28,7 @@ def judge(phases: tuple[Phase, ...], limit: int | None) -> Verdict:
     Args:
         phases: of one role, or of roles that take turns.
         limit: memory of the device as nvidia-smi shows it, in bytes; None when not known.
+        verify: the command that would settle a marginal verdict, None when there is none.
     """
     if not phases:
         return Verdict("unknown", limit, None)
@@ -38,8 +39,8 @@ def judge(phases: tuple[Phase, ...], limit: int | None) -> Verdict:
     low, needed, high = (max(bounds) for bounds in zip(*(phase.needed for phase in phases), strict=True))
     held = max(phase.size.high for phase in phases)
     outcome = "does_not_fit" if low > limit else "fits" if held <= limit or high <= SAFE * limit else "marginal"
-    verify = "compatcheck probe run training_step --backend cuda" if outcome == "marginal" else None
-    return Verdict(outcome, limit, limit - needed, primary, contributing, ruled_out, verify)
+    command = verify if outcome == "marginal" else None
+    return Verdict(outcome, limit, limit - needed, primary, contributing, ruled_out, command)
 
 
 def _causes(peak: Phase) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TRAINERS = (None, "causal_lm", "sft", "pretrain", "seq2seq")
 """Trainers whose loss is the model's own loss of labels."""
 PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+_ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _ABSENT = object()
 _CONVERTS = ("hf_trainer", "trl", "accelerate", "llamafactory", "axolotl", "ms_swift", "open_instruct")
 """Programs that prepare a model with accelerate, whose outputs under autocast are float32."""
@@ -82,6 +83,8 @@ def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -
         sharding = read.assume("training.sharding", "ddp", "several ranks, and nothing that shards is configured")
     mixed = read.get("training.mixed_precision")
     dtype = _param_dtype(read, config, mixed)
+    if dtype not in _ELEMENT_BYTES:
+        return Untraceable(f"weights in {dtype} are kernels of other packages")
     attention, mask = read.get("model.attn_implementation"), _mask(read)
     if attention in {"flash_attention_2", "flash_attention_3"}:
         reason = "flash-attention's package is not run: torch's own copy of its kernel keeps the same tensors"
@@ -107,7 +110,7 @@ def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -
             read.assume("training.gradient_checkpointing", value=False, reason="trainers leave it off unless told")
         ),
         "use_reentrant": read.get("training.use_reentrant"),
-        "use_cache": read.get("model.use_cache"),
+        "use_cache": _use_cache(read),
         "lora": _lora(read),
         "optimizer": read.assume("training.optimizer", "adamw", "what nearly every trainer uses"),
         "optimizer_implementation": read.assume(
@@ -125,8 +128,7 @@ def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -
         reason = "which experts tokens go to is in the weights, which a trace has not"
         read.assumptions.append(Assumption("routing of tokens to experts", "balanced", reason))
     buckets = sharding == "ddp" and world > 1 and not read.get("training.gradient_as_bucket_view")
-    element = {"float32": 4, "bfloat16": 2, "float16": 2}[dtype]
-    return Request(program, tuple(read.assumptions), element if buckets else None)
+    return Request(program, tuple(read.assumptions), _ELEMENT_BYTES[dtype] if buckets else None)
 
 
 def _refuse(read: _Reader) -> str | None:
@@ -180,6 +182,17 @@ def _converts(read: _Reader) -> bool:
     if read.get("training.framework") not in _CONVERTS and "training.keep_fp32_outputs" not in read.facts:
         return False
     return bool(read.assume("training.keep_fp32_outputs", value=True, reason="accelerate converts outputs unless told"))
+
+
+def _use_cache(read: _Reader) -> bool | str | None:
+    """Return whether training makes a KV cache; None leaves it to the model, ``hf_trainer`` to what that release does."""
+    stated = read.get("model.use_cache")
+    if stated is not None:
+        return bool(stated)
+    framework = read.get("training.framework")
+    if framework == "trl":
+        return bool(read.assume("model.use_cache", value=False, reason="TRL's trainers turn it off"))
+    return "hf_trainer" if framework is None or framework in _CONVERTS else None
 
 
 def _capability(read: _Reader) -> list[int]:

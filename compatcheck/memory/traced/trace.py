@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Unmodelled, Verdict, exactly, total
 from compatcheck.core.process import run
 from compatcheck.core.units import MIB, format_bytes
-from compatcheck.memory.closed_form.context import CONTEXT, NCCL
+from compatcheck.memory.closed_form.context import CONTEXT, nccl_buffers
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.traced.allocator import Settings
 from compatcheck.memory.traced.replay import Mark, Replay, replay
@@ -285,8 +285,9 @@ def _outside(facts: Mapping[str, Fact | Value]) -> tuple[Component, ...]:
     """Return what the device holds beside the allocator's memory, as the closed form has it."""
     source = "memory/closed_form/context.py, with its sources"
     parts = [Component("CUDA context", "context", CONTEXT, "kernels are loaded as they are used", source)]
-    if (plain(facts, "hardware.world_size") or 1) > 1:
-        parts.append(Component("NCCL", "context", NCCL, "buffers and channels", source))
+    world = plain(facts, "hardware.world_size") or 1
+    if world > 1:
+        parts.append(Component("NCCL", "context", nccl_buffers(world), "a communicator", source))
     if others := plain(facts, "run.other_resident_bytes"):
         parts.append(Component("other processes", "other", exactly(others), "stated", "run.other_resident_bytes"))
     return tuple(parts)
@@ -312,7 +313,7 @@ def _judge(
     in between, or when the cache has to be emptied.
     """
     # Reserved memory stays from phase to phase: the first of those that judge finds equal is the one that needs most.
-    verdict = judge(tuple(sorted(phases, key=lambda phase: -phase.need.expected)), limit)
+    verdict = judge(tuple(sorted(phases, key=lambda phase: -phase.needed.expected)), limit)
     if limit is None:
         return verdict
     outside = total(part.size for part in phases[-1].components if part.kind in {"context", "other"})

@@ -51,7 +51,7 @@ def build(request: dict[str, Any]) -> Any:
     import transformers
 
     config = read_config(request["config"])
-    release = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+    release = _release()
     options: dict[str, Any] = {}
     if request["dtype"] is not None:
         options["dtype" if release >= (4, 56) else "torch_dtype"] = getattr(torch, request["dtype"])
@@ -68,6 +68,12 @@ def build(request: dict[str, Any]) -> Any:
     except (ValueError, ImportError) as error:
         raise UnsupportedError(_first_line(error)) from error
     return model.train()
+
+
+def _release() -> tuple[int, ...]:
+    import transformers
+
+    return tuple(int(part) for part in transformers.__version__.split(".")[:2])
 
 
 def _model_class(transformers: Any, config: Any, architecture: str | None) -> Any:
@@ -155,7 +161,7 @@ def make_inputs(model: Any, request: dict[str, Any], rows: list[list[int]]) -> d
 
     Args:
         model: of `build`.
-        request: ``batch``, ``length``, ``mask``, ``use_cache``.
+        request: ``batch``, ``length``, ``mask``, ``use_cache`` (True, False, ``hf_trainer`` for what that one does, or None).
         rows: of the attention mask.
     """
     size, length = request["batch"], request["length"]
@@ -167,8 +173,12 @@ def make_inputs(model: Any, request: dict[str, Any], rows: list[list[int]]) -> d
         inputs["labels"] = torch.zeros(size, dtype=torch.long)
     if request["mask"] != "none":
         inputs["attention_mask"] = torch.tensor(rows)
-    if request["use_cache"] is not None and any(name.endswith(ending) for ending in _LOSSES[:2]):
-        inputs["use_cache"] = request["use_cache"]
+    cached = request["use_cache"]
+    if cached == "hf_trainer":
+        # TrainingArguments.use_cache, False unless told, which transformers 5.0.0 brought
+        cached = False if _release() >= (5, 0) else None
+    if cached is not None and any(name.endswith(ending) for ending in _CAUSAL):
+        inputs["use_cache"] = cached
     return inputs
 
 

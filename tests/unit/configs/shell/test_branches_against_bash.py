@@ -1,7 +1,5 @@
 """Whatever an unknown condition turns out to be, bash runs what was read: random scripts, run with several environments."""
 
-# ruff: noqa: E501 (a snippet is one line)
-
 from __future__ import annotations
 
 import itertools

@@ -203,3 +203,12 @@ def test_no_verdict_of_failure_rests_on_checkpointing_that_nobody_spoke_of():
     assert (silent.outcome, off.outcome) == ("marginal", "does_not_fit")
     assert silent.contributing[0] == "activations, unless they are checkpointed"
     assert silent.margin_bytes == off.margin_bytes
+
+
+def test_a_marginal_run_of_one_device_names_the_probe_that_measures_it():
+    command = estimate({**QWEN_7B, "hardware.memory_bytes": 95 * GIB}).verdict.verify
+    assert command.startswith("compatcheck probe run training_step --backend cuda --param model_type=qwen2 ")
+    assert "--param sequence=2048" in command
+    shared = {**QWEN_7B, "hardware.world_size": 2, "hardware.memory_bytes": 110 * GIB}
+    assert estimate(shared).verdict.outcome == "marginal"
+    assert estimate(shared).verdict.verify is None

@@ -46,5 +46,5 @@ def test_the_largest_part_that_a_setting_moves_decides_and_small_ones_are_ruled_
 
 
 def test_a_marginal_run_names_a_command_that_would_settle_it():
-    assert judge((phase("step", NEED),), 70).verify is not None
-    assert judge((phase("step", NEED),), 1000).verify is None
+    assert judge((phase("step", NEED),), 70, "a command").verify == "a command"
+    assert judge((phase("step", NEED),), 1000, "a command").verify is None

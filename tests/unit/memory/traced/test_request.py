@@ -82,6 +82,23 @@ def test_mixed_precision_keeps_weights_in_float32_and_accelerate_widens_outputs(
     assert not kept.program["outputs_to_float32"]
 
 
+@pytest.mark.parametrize(
+    ("framework", "stated", "taken"),
+    [
+        ("hf_trainer", None, "hf_trainer"),
+        ("hf_trainer", True, True),
+        ("trl", None, False),
+        ("custom", None, None),
+        (None, None, "hf_trainer"),
+    ],
+)
+def test_whether_there_is_a_cache_is_the_trainers_choice(framework: str | None, stated: Any, taken: Any) -> None:
+    facts = {"training.framework": framework, "model.use_cache": stated}
+    found = make_request({**SIZES, **{name: value for name, value in facts.items() if value is not None}}, CONFIG)
+    assert isinstance(found, Request)
+    assert found.program["use_cache"] == taken
+
+
 def test_several_ranks_without_sharding_have_buckets() -> None:
     assert request(hardware__world_size=8).bucket_bytes == 2
     assert request(hardware__world_size=8, training__gradient_as_bucket_view=True).bucket_bytes is None
@@ -124,6 +141,7 @@ def test_flash_attention_is_traced_as_the_kernel_that_torch_has_of_it() -> None:
         ("training.peft", "ia3", "LoRA"),
         ("training.use_liger_kernel", True, "Liger"),
         ("training.compile", True, "compile"),
+        ("training.param_dtype", "float8_e4m3fn", "float8"),
         ("training.trainer", "grpo", "loss"),
         ("training.master_dtype", "float32", "master"),
         ("model.trust_remote_code", True, "repository"),

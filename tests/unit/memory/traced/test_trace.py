@@ -16,7 +16,7 @@ from measure_traces import ADAPTERS, CONFIGURATIONS, DEFAULTS, FOLDER, LLAMA, me
 
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.evidence.files import read_measurements
-from compatcheck.memory.closed_form.context import CONTEXT, NCCL
+from compatcheck.memory.closed_form.context import CONTEXT, nccl_buffers
 from compatcheck.memory.traced.request import Untraceable, make_request
 from compatcheck.memory.traced.trace import PROGRAM, WORKER, Trace, conclude, run_program, trace
 
@@ -122,7 +122,9 @@ def test_buckets_of_several_ranks_are_there_from_the_first_forward_pass() -> Non
     assert buckets.size.expected == 4 * 15 * MIB
     names = [{part.name for part in phase_.components} for phase_ in found.estimate.phases]
     assert ["gradient buckets of DDP" in found for found in names] == [False, True, True]
-    assert found.estimate.device.expected - found.estimate.reserved.expected == CONTEXT.expected + NCCL.expected
+    assert (
+        found.estimate.device.expected - found.estimate.reserved.expected == CONTEXT.expected + nccl_buffers(2).expected
+    )
 
 
 def test_a_sharded_model_is_not_loaded_whole() -> None:
