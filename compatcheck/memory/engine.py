@@ -32,6 +32,8 @@ the start does not count; from 0.9.1 on it must leave the share free, or the eng
 (https://github.com/vllm-project/vllm/issues/20305)."""
 OWN_WORKERS = (0, 7)
 """verl below 0.3 brings workers of its own for vLLM before this release."""
+LOWERED, _TOO_MUCH, LOWERED_BEFORE = 0.4, 0.9, (0, 6, 1)
+"""What OpenRLHF before 0.6.1 makes of a share of 0.9 or more when all models share devices (cli/train_ppo_ray.py)."""
 SEQUENCES = 256
 """Sequences of the profile run: vLLM's default of ``max_num_seqs`` before 0.8."""
 _DEFAULT_SHARE = {"vllm": 0.9, "sglang": 0.88}
@@ -88,6 +90,8 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     share = get("rollout.gpu_memory_utilization")
     fraction = float(share) if isinstance(share, float | int) else _DEFAULT_SHARE[kind]
     stated = "" if isinstance(share, float | int) else ", by default"
+    if _is_lowered(run, facts, fraction):
+        fraction, stated = LOWERED, ", which OpenRLHF sets with colocate_all_models"
     release = run.release(kind)
     own_worker = habit.share_of_free or (
         run.framework == "verl" and _is_before(run.release("verl"), (0, 3)) and _is_before(release, OWN_WORKERS)
@@ -123,6 +127,17 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
         *((graphs,) if graphs is not None else ()), *process,
     )  # fmt: skip
     return Engine((weights,), cache, left, sleeps=True, problem=problem)
+
+
+def _is_lowered(run: Run, facts: Mapping[str, Fact], fraction: float) -> bool:
+    release, shared = run.release("openrlhf"), facts.get("rollout.colocated")
+    return (
+        run.framework == "openrlhf"
+        and _is_before(release, LOWERED_BEFORE)
+        and shared is not None
+        and bool(shared.value)
+        and fraction >= _TOO_MUCH
+    )
 
 
 def _is_before(release: tuple[int, ...] | None, other: tuple[int, ...]) -> bool:

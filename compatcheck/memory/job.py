@@ -86,7 +86,7 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     Raises:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
-    roles = _with_reference(roles)
+    roles = _with_reference(_without_second_copy(roles))
     names = [name for name in (*TRAINED, *SCORING) if name in roles]
     if not names:
         return Estimate("closed_form", (), judge((), None), needs=("training.framework",))
@@ -105,14 +105,27 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     sharing = [role for role in found if places[role.name] == places["rollout"]]
     beside = total(part.size for role in sharing for part in _at_start(role, habit))
     engine = price_engine(policy.run, engine_facts, beside, habit)
+    if policy.run.framework == "trl" and places["rollout"] == "engine":
+        engine = None  # a server that is started by itself, with settings of its own
     phases = tuple(_merge(found, engine, engine_facts, habit, places))
     assumptions = dict.fromkeys(entry for role in found for entry in role.assumptions)
     unmodelled = dict.fromkeys(entry for role in found for entry in role.unmodelled)
-    unmodelled.update(dict.fromkeys(_neighbours(main)))
+    unmodelled.update(dict.fromkeys((*_neighbours(main), *_not_read(policy.run, engine_facts, engine))))
     verdict = judge(phases, policy.run.limit)
     batches = {(role.name, name): batch for role in found for name, batch in role.batches.items()}
     verdict = explain(verdict, phases, batches, tuple(unmodelled), None if engine is None else engine.problem)
     return Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
+
+
+def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
+    """Leave out verl's reference where the policy has adapters: the policy scores with them off (ray_trainer.py, ref_in_actor)."""
+    actor = roles.get("actor")
+    if actor is None or "reference" not in roles:
+        return roles
+    framework, peft = actor.get("training.framework"), actor.get("training.peft")
+    if framework is None or framework.value != "verl" or peft is None or peft.value is None:
+        return roles
+    return {name: facts for name, facts in roles.items() if name != "reference"}
 
 
 def _with_reference(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
@@ -402,6 +415,18 @@ def _complete(name: str, owner: str, parts: Parts, role: _Role) -> Phase:
     around = tuple(part for part in context(role.run) if part.kind == "other")
     inside = total(part.size for part in parts if part.kind not in _OUTSIDE and part.role != "rollout")
     return Phase(name, owner, (*parts, *around, not_itemised(role.run, inside), reserve(role.run, inside, None)))
+
+
+def _not_read(run: Run, engine_facts: Facts, engine: Engine | None) -> Iterable[Unmodelled]:
+    """Say what of the job nobody read."""
+    kind = _engine_kind(engine_facts)
+    if run.framework == "trl" and engine is None and kind == "vllm":
+        yield Unmodelled("vLLM server", "either", "runs by itself on other devices, with settings of its own")
+    elif engine is None and kind not in {None, "hf"}:
+        yield Unmodelled("generation engine", "more", f"what {kind} holds is not modelled")
+    if run.framework in VERL and run.parallel.sharding == "megatron":
+        reason = "bytes per logit are those of verl's FSDP workers; Megatron's loss was not read"
+        yield Unmodelled("log-probabilities under Megatron", "either", reason)
 
 
 def _neighbours(facts: Facts) -> Iterable[Unmodelled]:

@@ -292,6 +292,37 @@ def test_states_that_sleep_are_away_while_others_work() -> None:
     assert bytes_of(find_phase(asleep, "rollout", "rollout"), "parameters", "actor") == 2 * 7615616512 // 8
 
 
+def test_a_server_of_trl_is_not_on_these_devices() -> None:
+    facts: dict[str, Value] = {**ACTOR, "training.framework": "trl", "rollout.colocated": False}
+    found = estimate_job({"train": make_facts(facts)})
+    assert "rollout" not in {phase.role for phase in found.phases}
+    assert ("vLLM server", "either") in {(entry.name, entry.direction) for entry in found.unmodelled}
+
+
+def test_an_engine_nobody_read_is_said() -> None:
+    found = price({**ACTOR, "rollout.engine": "trtllm"})
+    assert ("generation engine", "more") in {(entry.name, entry.direction) for entry in found.unmodelled}
+
+
+def test_a_policy_with_adapters_is_its_own_reference() -> None:
+    lora: dict[str, Value] = {**ACTOR, "training.peft": "lora", "training.lora_rank": 8}
+    found = price(lora, reference=REFERENCE)
+    assert "reference" not in {phase.role for phase in found.phases}
+    sync = find_phase(found, "rollout", "weight_sync")
+    assert bytes_of(sync, "live_parameters") == 4 * 7615616512
+
+
+def test_openrlhf_lowers_the_share_of_models_that_share_devices() -> None:
+    zero: dict[str, Value] = {
+        **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3,
+        "rollout.gpu_memory_utilization": 0.95,
+    }  # fmt: skip
+    for release, share in (("0.5.9", 0.4), ("0.6.1", 0.95)):
+        rollout = find_phase(price_with({"openrlhf": release, "vllm": "0.7.3"}, zero), "rollout", "rollout")
+        engine = bytes_of(rollout, "parameters", "rollout") + bytes_of(rollout, "kv_cache", "rollout")
+        assert engine == pytest.approx(share * 80 * GIB, abs=2)
+
+
 def test_generation_in_the_trainer_holds_a_cache_and_gathers_the_model() -> None:
     facts: dict[str, Value] = {
         **ACTOR, "training.framework": "trl", "rollout.engine": "hf", "training.sharding": "zero", "training.zero_stage": 3,
