@@ -164,6 +164,12 @@ class Run(NamedTuple):
     use_cache: bool
     other_resident: int
     limit: int | None
+    unpadded: bool | None
+    """Sequences of a batch are strung together without padding (verl's ``use_remove_padding``); None when not known."""
+    response: int | None
+    """Tokens of a completion, at most."""
+    entropy: bool | None
+    """The policy's loss has an entropy term; None when not known."""
     capability: float | None
     versions: Mapping[str, tuple[int, ...]]
     """Releases of packages as numbers, by name; absent when not known."""
@@ -301,6 +307,7 @@ def read_run(
         if plain and trains and optimizer in {"adamw", "adam"}:
             source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
     mask = source.get("run.attention_mask")
+    packed, coefficient = source.get("training.use_remove_padding"), source.get("training.entropy_coefficient")
     checkpointing = source.flag(
         "training.gradient_checkpointing", default=False, reason="off unless somebody turns it on"
     ) or source.flag("training.fsdp_activation_checkpointing", default=False)
@@ -349,6 +356,9 @@ def read_run(
         use_cache=source.flag("model.use_cache", False),
         other_resident=source.integer("run.other_resident_bytes", 0),
         limit=source.integer("hardware.memory_bytes", 0) or None,
+        unpadded=None if packed is None else bool(packed),
+        response=source.integer("training.max_response_length", 0) or None,
+        entropy=None if coefficient is None else bool(coefficient),
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
         known=frozenset(facts),
@@ -559,16 +569,27 @@ def _versions(environment: Environment | None) -> Mapping[str, tuple[int, ...]]:
     if environment is None:
         return {}
     found = {}
-    for name in ("transformers", "trl", "torch", "deepspeed", "accelerate", "peft"):
+    for name in (
+        "transformers",
+        "trl",
+        "torch",
+        "deepspeed",
+        "accelerate",
+        "peft",
+        "verl",
+        "openrlhf",
+        "vllm",
+        "sglang",
+    ):
         package = environment.packages.get(name)
         if package is not None and package.version is not None:
-            numbers = _numbers(package.version)
+            numbers = read_numbers(package.version)
             if numbers:
                 found[name] = numbers
     return found
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def read_numbers(version: str) -> tuple[int, ...]:
     """Return the release numbers of a version; what follows them (``rc1``, ``+cu121``) is dropped."""
     numbers = []
     for part in version.partition("+")[0].split("."):

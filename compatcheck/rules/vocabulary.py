@@ -144,6 +144,9 @@ training.gradient_accumulation_steps | int>=1 | | forward and backward passes pe
 training.global_batch_size | int>=1 | sequences | sequences per optimizer step
 training.sequence_length | int>=1 | tokens | longest sequence after truncation
 training.max_prompt_length | int>=1 | tokens | longest prompt
+training.max_start_length | int>=1 | tokens | Search-R1: first prompt of a dialogue, before searches and answers are appended
+training.colocated_with | str | actor, critic | role whose devices this role shares
+training.sleeps_while_idle | bool | | optimizer states leave the device while another role works (OpenRLHF deepspeed_enable_sleep)
 training.max_response_length | int>=1 | tokens | longest completion
 training.packing | bool | | several samples share one sequence
 training.padding_free | bool | | batches are flattened, without padding or mask
@@ -197,6 +200,7 @@ rollout.sleep_level | int | 1, 2 | vLLM sleep level
 rollout.colocated | bool | | engine and trainer share devices
 rollout.mode | str | colocate, server | TRL vllm_mode
 rollout.log_prob_micro_batch_size | int>=1 | sequences | sequences per forward when scoring
+rollout.global_batch_size | int>=1 | sequences | completions generated between two updates, over all ranks
 rollout.log_prob_micro_batch_is_global | bool | | the key for scoring counts sequences over all ranks
 rollout.log_prob_micro_batch_tokens | int>=1 | tokens | tokens per device and forward when scoring, where batches are cut by length
 rollout.prompt_logprobs | bool | | prompt log-probabilities are requested

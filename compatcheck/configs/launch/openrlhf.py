@@ -108,6 +108,7 @@ _OF_TRAINING: dict[tuple[str, ...], tuple[Key, ...]] = {
     ("use_liger_kernel", "ds.use_liger_kernel"): (Key("training.use_liger_kernel"),),
     ("micro_train_batch_size", "train.micro_batch_size"): (Key("training.micro_batch_size"),),
     ("train_batch_size", "train.batch_size"): (Key("training.global_batch_size"),),
+    ("deepspeed_enable_sleep", "ds.enable_sleep"): (Key("training.sleeps_while_idle"),),
     ("lora_rank", "ds.lora.rank"): (Key("training.lora_rank"), Key("training.peft", _rank)),
     ("lora_dropout", "ds.lora.dropout"): (Key("training.lora_dropout"),),
     ("target_modules", "ds.lora.target_modules"): (Key("training.lora_target_modules", _words),),
@@ -122,6 +123,11 @@ _TOKENS = {
     ("rollout_max_tokens_per_gpu", "rollout.max_tokens_per_gpu"): "rollout.log_prob_micro_batch_tokens",
 }
 """Options that count with dynamic batches only."""
+_TOGETHER = (
+    (("colocate_actor_ref", "train.colocate_actor_ref"), "reference", "actor"),
+    (("colocate_critic_reward", "train.colocate_critic_reward"), "reward", "critic"),
+)
+"""Options that put two models on the same devices (``cli/train_ppo_ray.py``, placement groups): option, role, role it joins."""
 _DYNAMIC = ("use_dynamic_batch", "train.dynamic_batch_enable")
 _SHORT = {"actor": "actor", "critic": "critic", "reference": "ref", "reward": "reward"}
 
@@ -253,6 +259,15 @@ def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterat
     coefficient = _given(options, ("init_kl_coef", "algo.kl.init_coef"))
     if coefficient is None or (coefficient[1].why is None and coefficient[1].value):
         yield Statement("training.reference_model", "init_kl_coef", True)
+    batch = _given(options, ("rollout_batch_size", "rollout.batch_size"))
+    count = _given(options, ("n_samples_per_prompt", "rollout.n_samples_per_prompt"))
+    samples = 1 if count is None else count[1].value
+    if batch is not None and isinstance(batch[1].value, int) and isinstance(samples, int):
+        yield Statement("rollout.global_batch_size", batch[0], batch[1].value * samples)
+    for names, role, other in _TOGETHER:
+        together = _given(options, names)
+        if together is not None and together[1].value is True and role in roles and other in roles:
+            yield Statement("training.colocated_with", together[0], other, role)
     stage = _given(options, ("zero_stage", "ds.zero_stage"))
     for role in roles:
         if role not in _FROZEN:

@@ -157,6 +157,7 @@ def _fsdp(prefix: str, role: str) -> Table:
 TABLE: Table = {
     "algorithm.adv_estimator": Key("training.trainer", _trainer),
     "data.max_prompt_length": Key("training.max_prompt_length", _stated),
+    "data.max_start_length": Key("training.max_start_length", _stated),
     "data.max_response_length": Key("training.max_response_length", _stated),
     "trainer.n_gpus_per_node": Key("hardware.gpus_per_node", _stated),
     "trainer.nnodes": Key("hardware.nodes", _stated),
@@ -370,6 +371,9 @@ def infer(options: Mapping[str, Argument], overrides: Overrides) -> Iterator[Sta
     sequences = _per_step(options)
     if sequences is not None:
         yield Statement("training.global_batch_size", _A + "ppo_mini_batch_size", sequences, ACTOR)
+    generated = _generated(options)
+    if generated is not None:
+        yield Statement("rollout.global_batch_size", "data.train_batch_size", generated)
 
 
 def _sharded(strategy: str, key: str, role: str) -> Iterator[Statement]:
@@ -385,12 +389,22 @@ def _per_step(options: Mapping[str, Argument]) -> int | None:
     ``ppo_mini_batch_size`` counts prompts and is multiplied by ``rollout.n`` (``fsdp_workers.py``); a batch holds
     ``data.train_batch_size`` × n sequences, in Search-R1 × ``n_agent`` as well.
     """
-    mini, batch = value_of(options, _A + "ppo_mini_batch_size"), value_of(options, "data.train_batch_size")
+    mini, generated = value_of(options, _A + "ppo_mini_batch_size"), _generated(options)
     n = 1 if _R + "n" not in options else value_of(options, _R + "n")
-    agents = 1 if _R + "n_agent" not in options else value_of(options, _R + "n_agent")
-    if not all(isinstance(value, int) and not isinstance(value, bool) for value in (mini, batch, n, agents)):
+    if generated is None or not isinstance(mini, int) or not isinstance(n, int) or isinstance(mini, bool):
         return None
-    return min(int(str(mini)) * int(str(n)), int(str(batch)) * int(str(n)) * int(str(agents)))
+    return min(mini * n, generated)
+
+
+def _generated(options: Mapping[str, Argument]) -> int | None:
+    """Count the completions of one batch over all ranks: prompts × ``rollout.n``, in Search-R1 × ``n_agent`` as well."""
+    count = 1
+    for key, left_out in (("data.train_batch_size", None), (_R + "n", 1), (_R + "n_agent", 1)):
+        value = left_out if key not in options else value_of(options, key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return None
+        count *= value
+    return count
 
 
 def _configurations(overrides: Overrides) -> Iterator[tuple[str, str, str]]:

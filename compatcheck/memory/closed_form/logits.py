@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, RECIPES
-from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS, per_policy_logit
+from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, casts, per_policy_logit
+from compatcheck.memory.habits import VERL
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -97,7 +98,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     Tensor-parallel ranks are taken to split the vocabulary.
     """
     tokens = run.tokens * sequences(run)
-    if run.trainer in {"reward", "prm"}:
+    if run.trainer in {"reward", "prm"} or run.role in HEADLESS:
         return ()
     vocab = run.model.vocab / run.parallel.tensor
     facts = ("model.vocab_size", "training.micro_batch_size", "training.sequence_length")
@@ -108,9 +109,11 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         found = per_policy_logit(run, backward=backward)
         if found is not None:
             (low, expected, high), source = found
-            words = f"{expected:g} B × {tokens:,} tokens × {vocab:,.0f}"
+            many = f"{run.micro_batch:,} sequences × " if run.micro_batch > 1 else ""
+            words = f"{expected:g} B × {many}{tokens // run.micro_batch:,} tokens × {vocab:,.0f}"
             size = Size(int(low * count), int(expected * count), int(high * count))
-            return (Component("logits and log-probabilities", "logits", size, words, source, run.role, facts),)
+            name = "logits of the update" if run.optimizer is not None else "log-probability logits"
+            return (Component(name, "logits", size, words, source, run.role, facts),)
     each = per_logit(run)
     bytes_each = each.backward if backward else each.forward
     if run.loss == "chunked":
@@ -138,6 +141,8 @@ def hole(run: Run) -> int:
     """
     if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:
         return 0
+    if run.trainer in POLICY_TRAINERS and run.framework in VERL and not casts(run):
+        return 0  # logits and gradients are all of one size
     if per_logit(run).backward == SIXTEEN_BIT.backward and run.micro_batch * sequences(run) == 1:
         return 0
     return int(run.precision.compute * run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor)

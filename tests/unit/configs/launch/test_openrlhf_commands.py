@@ -147,3 +147,19 @@ def test_devices_that_are_left_out_are_the_programs_own_under_ray() -> None:
 def test_a_critic_starts_from_the_reward_model() -> None:
     found = read("--pretrain m --reward_pretrain r1,r2")
     assert ("model:critic", "r1", "reward_pretrain") in found.references
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--colocate_actor_ref --deepspeed_enable_sleep --rollout_batch_size 256 --n_samples_per_prompt 4",
+        "--train.colocate_actor_ref --ds.enable_sleep --rollout.batch_size 256 --rollout.n_samples_per_prompt 4",
+    ],
+)
+def test_who_shares_devices_and_sleeps(options: str) -> None:
+    found = read(f"{options} --pretrain m --micro_train_batch_size 1")
+    assert found.unread == ()
+    assert facts(found, "reference")["training.colocated_with"] == "actor"
+    assert "training.colocated_with" not in facts(found, "actor")
+    assert facts(found, "actor")["training.sleeps_while_idle"] is True
+    assert facts(found)["rollout.global_batch_size"] == 1024

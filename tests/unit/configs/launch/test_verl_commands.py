@@ -49,6 +49,20 @@ def test_grpo_has_no_critic_and_ppo_has_one() -> None:
     assert ("model:critic", "m", "critic.model.path") in ppo.references
 
 
+def test_a_batch_is_prompts_times_completions() -> None:
+    found = read("data.train_batch_size=8", f"{A}ppo_mini_batch_size=2", f"{R}n=16")
+    assert facts(found)["rollout.global_batch_size"] == 128
+    assert facts(found, "actor")["training.global_batch_size"] == 32
+    assert "rollout.global_batch_size" not in facts(read(f"{A}ppo_mini_batch_size=2", f"{R}n=16"))
+
+
+def test_search_r1_trains_on_the_first_prompt_and_what_is_appended() -> None:
+    found = read(
+        "data.max_start_length=2048", "data.max_prompt_length=4096", "data.max_response_length=500", "max_turns=4"
+    )
+    assert value(subject(found), "actor", "training.sequence_length") == 6144
+
+
 def test_micro_batches_are_global_or_per_device_by_their_key() -> None:
     per_device = read(
         f"{A}ppo_micro_batch_size_per_gpu=2",
