@@ -118,7 +118,7 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
 
 
 def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
-    """Leave out verl's reference where the policy has adapters: the policy scores with them off (ray_trainer.py, ref_in_actor)."""
+    """Leave out verl's reference where the policy has adapters: it scores with them off (ray_trainer.py, ref_in_actor)."""
     actor = roles.get("actor")
     if actor is None or "reference" not in roles:
         return roles
@@ -414,7 +414,9 @@ def _complete(name: str, owner: str, parts: Parts, role: _Role) -> Phase:
     """Make a phase of generation: other processes, and what is not itemised and the allocator's cache beside the engine's."""
     around = tuple(part for part in context(role.run) if part.kind == "other")
     inside = total(part.size for part in parts if part.kind not in _OUTSIDE and part.role != "rollout")
-    return Phase(name, owner, (*parts, *around, not_itemised(role.run, inside), reserve(role.run, inside, None)))
+    return Phase(
+        name, owner, (*parts, *around, not_itemised(role.run, inside, inside), reserve(role.run, inside, None))
+    )
 
 
 def _not_read(run: Run, engine_facts: Facts, engine: Engine | None) -> Iterable[Unmodelled]:
