@@ -15,11 +15,14 @@ was not evaluated. docs/memory-model.md discusses the result.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck import __version__
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
@@ -58,6 +61,8 @@ class Result(NamedTuple):
     outcome: str
     verdict: str
     doubt: str
+    estimate: Estimate | None = None
+    """All of it, for `--json`."""
 
     @property
     def error(self) -> float | None:
@@ -385,9 +390,6 @@ TRANSLATORS = {
     "trl+peft": of_peft_docs,
     "HF Transformers+FA2": of_unsloth,
     "HF Trainer + DeepSpeed": of_thread,
-    "Search-R1": lambda _: "roles of reinforcement learning are composed elsewhere",
-    "Logic-RL": lambda _: "roles of reinforcement learning are composed elsewhere",
-    "OpenRLHF": lambda _: "roles of reinforcement learning are composed elsewhere",
     "DeepSpeed Megatron": lambda _: "the model's dimensions are not stated",
     "vllm": lambda _: "the model is not stated",
 }
@@ -398,8 +400,60 @@ def _packages(case: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(case["framework"][name]) for name in names if name in case["framework"]}
 
 
+def write_script(case: Mapping[str, Any]) -> str:
+    """Write the launch command of a reinforcement-learning report: Hydra overrides for verl's forks, flags for OpenRLHF."""
+    config = {name: value for name, value in case["config"].items() if not name.startswith("_")}
+    model = case["model"]["hf_id"].replace("-Instruct-1M", "")  # the same dimensions under a well-known name
+    if case["framework"]["name"] == "OpenRLHF":
+        kept = {name: value for name, value in config.items() if name != "deepspeed"}
+        flags = (f"--{name}" if value is True else f"--{name} {value}" for name, value in kept.items())
+        return f"python3 -m openrlhf.cli.train_ppo_ray --pretrain {model} {' '.join(flags)}\n"
+    hardware = case["hardware"]
+    devices = {
+        "trainer.nnodes": hardware["nodes"],
+        "trainer.n_gpus_per_node": hardware["gpus_total"] // hardware["nodes"],
+    }
+    overrides = {"actor_rollout_ref.model.path": model, **devices, **config}
+    words = (f"{name}={value}" for name, value in overrides.items() if name != "max_turns")
+    return f"python3 -m verl.trainer.main_ppo {' '.join(words)}\n"
+
+
+def evaluate_script(case: Mapping[str, Any]) -> Result | str:
+    """Read a report's launch command as `compatcheck estimate` does, price its roles together, and add what rules find."""
+    # only these reports need what follows
+    from compatcheck.cli.inputs import Request, gather  # noqa: PLC0415
+    from compatcheck.matching.engine import match  # noqa: PLC0415
+    from compatcheck.memory.job import estimate_job  # noqa: PLC0415
+    from compatcheck.rules.locate import open_rules  # noqa: PLC0415
+
+    rules = open_rules()
+    with tempfile.TemporaryDirectory() as directory:
+        script, releases = Path(directory) / "train.sh", Path(directory) / "requirements.txt"
+        script.write_text(write_script(case))
+        pins = {"torch": "2.4.0", "transformers": "4.47.1", "vllm": "0.6.3"}
+        if "deepspeed" in case["config"]:  # of the release of OpenRLHF of those days
+            deepspeed = str(case["config"]["deepspeed"]).replace("*", "3")
+            pins = {"deepspeed": deepspeed, "transformers": "4.48.2", "vllm": "0.7.2"}
+        releases.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
+        settings = (f"hardware.memory_bytes={case['hardware']['mem_gib']}GiB",)
+        request = Request(paths=(str(script), str(releases)), settings=settings, here=False)
+        (subject,) = gather(request, rules, {}).subjects
+    found = estimate_job(subject.roles, subject.environment)
+    if found.needs:
+        return f"needs {', '.join(found.needs)}"
+    verdict, doubt = found.verdict.outcome, f"confidence {case['confidence'].partition(' ')[0]}"
+    for finding in match(subject, rules).findings:
+        impact, limit = finding.impact, found.verdict.limit_bytes
+        known = finding.status == "affected" and impact is not None and impact.memory == "device" and limit is not None
+        if known and (impact.expected_bytes or 0) > limit:  # more than the whole device by itself
+            verdict, doubt = "does_not_fit", f"{doubt}; alone {verdict}, and {finding.rule_id} is found"
+    return Result(case["id"], _source(case), None, found.device, str(case["outcome"]["result"]), verdict, doubt)
+
+
 def evaluate(case: Mapping[str, Any]) -> Result | str:
     """Estimate one case, or say why it was not evaluated."""
+    if str(case["framework"]["name"]).startswith(("Search-R1", "Logic-RL", "OpenRLHF")):
+        return evaluate_script(case)
     translation = translate(case)
     if isinstance(translation, str):
         return translation
@@ -414,7 +468,14 @@ def evaluate(case: Mapping[str, Any]) -> Result | str:
         size = _peak(found, translation.measure)
         size = type(size)(*(value * translation.devices for value in size))
     return Result(
-        case["id"], _source(case), reported, size, str(outcome["result"]), found.verdict.outcome, translation.doubt
+        case["id"],
+        _source(case),
+        reported,
+        size,
+        str(outcome["result"]),
+        found.verdict.outcome,
+        translation.doubt,
+        found,
     )
 
 
@@ -454,6 +515,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path)
     parser.add_argument("--all", action="store_true", help="print every case")
+    parser.add_argument(
+        "--json", type=Path, help="write every estimate, as benchmarks/peers/compare.py --ours reads it"
+    )
     parser.add_argument("--source", help="only cases of this source")
     given = parser.parse_args()
     cases = load_strict(given.cases)[0]["cases"]
@@ -469,9 +533,24 @@ def main() -> None:
             results.append(result)
     for line in (*_table(results), "", *_verdicts(results), "", *_cases(results, everything=given.all)):
         print(line)
+    if given.json is not None:
+        given.json.write_text(json.dumps(_as_column(results, left_out), indent=1), encoding="utf-8")
     print("\nNot evaluated:")
     for reason, names in left_out.items():
         print(f"- {reason}: {len(names)} ({', '.join(names[:4])}{', …' if len(names) > 4 else ''})")
+
+
+def _as_column(results: list[Result], left_out: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return the column that compare.py sets beside those of others."""
+    cases: dict[str, Any] = {}
+    for result in results:
+        if result.estimate is not None:
+            sizes = {name: getattr(result.estimate, name)._asdict() for name in ("allocated", "reserved", "device")}
+            cases[result.case] = {**sizes, "verdict": result.verdict, "reason": None}
+    for reason, names in left_out.items():
+        empty = dict.fromkeys(("allocated", "reserved", "device"))
+        cases.update({name: {**empty, "verdict": "unknown", "reason": reason} for name in names})
+    return {"tool": f"compatcheck {__version__}", "cases": cases}
 
 
 def _table(results: list[Result]) -> Iterator[str]:
@@ -528,7 +607,8 @@ def _cases(results: list[Result], *, everything: bool) -> Iterator[str]:
         error, size = result.error, result.size
         if error is None or size is None or result.reported is None:
             if everything or wrong:
-                yield f"- {result.case}: reported {result.outcome}, called {result.verdict}{_doubt(result)}"
+                sizes = "" if size is None else " .. ".join(f"{part / GIB:.1f}" for part in size) + " GiB, "
+                yield f"- {result.case}: {sizes}reported {result.outcome}, called {result.verdict}{_doubt(result)}"
             continue
         outside = not size.low <= result.reported <= size.high
         if everything or outside or wrong or abs(error) > LARGE_ERROR:

@@ -99,11 +99,16 @@ def _condition(phases: tuple[Phase, ...]) -> str:
 
 
 def verification(run: Run) -> str | None:
-    """Return the command that measures the step on a GPU; None where one process cannot stand for a rank."""
+    """Return the command that would settle it: the step measured on a GPU, or traced where one process cannot stand for a rank.
+
+    DeepSpeed can be neither measured by one process nor traced.
+    """
     model, parallel = run.model, run.parallel
     plain = run.optimizer == "adamw" and not run.adapters and model.quantization is None and not run.precision.autocast
-    if parallel.world > 1 or not plain or not model.model_type or run.loss != "cross_entropy" or run.compiled:
+    if parallel.sharding == "zero":
         return None
+    if parallel.world > 1 or not plain or not model.model_type or run.loss != "cross_entropy" or run.compiled:
+        return "compatcheck estimate --trace"
     parameters = {
         "model_type": model.model_type,
         "attn_implementation": model.attention,
@@ -136,10 +141,10 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, always))
     return (
-        _phase("load", run, load, None),
-        _phase("forward", run, max(_forward(run, always), key=_expected), held),
-        _phase("backward", run, max(_backward(run, always), key=_expected), held),
-        _phase("step", run, step, held),
+        _phase("load", run, (load,), None),
+        _phase("forward", run, _forward(run, always), held),
+        _phase("backward", run, _backward(run, always), held),
+        _phase("step", run, (step,), held),
     )
 
 
@@ -251,8 +256,8 @@ def scoring_phases(run: Run) -> tuple[Phase, ...]:
     in_block = (*shared, *activation_components(run, found, block="forward"), *dequantised(run, backward=False))
     scores = (*shared, *activation_components(run, found), *logits(run, backward=False))
     return (
-        _phase("load", run, always, None),
-        _phase("forward", run, max((in_block, scores), key=_expected), None),
+        _phase("load", run, (always,), None),
+        _phase("forward", run, (in_block, scores), None),
     )
 
 
@@ -272,9 +277,13 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(name: str, run: Run, parts: Parts, held: Size | None) -> Phase:
+def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Size | None) -> Phase:
+    """Return the instant with the largest expected size; the range covers that of all instants."""
+    parts = max(instants, key=_expected)
     inside = _inside(parts)
-    return Phase(name, run.role, (*parts, not_itemised(run, inside), reserve(run, inside, held)))
+    everywhere = [_inside(instant) for instant in instants]
+    bounds = Size(max(size.low for size in everywhere), inside.expected, max(size.high for size in everywhere))
+    return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held)))
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:

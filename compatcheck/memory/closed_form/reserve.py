@@ -54,16 +54,20 @@ def segments(shares: Shares) -> Size:
     return Size(together[0][1], together[1][0], together[2][2])
 
 
-def not_itemised(run: Run, allocated: Size) -> Component:
+def not_itemised(run: Run, allocated: Size, bounds: Size) -> Component:
     """Return how much less or more than the itemised parts tensors may take: nothing is expected.
 
     Args:
         run: the run.
         allocated: the itemised parts, bound by bound.
+        bounds: the same over all instants of the phase.
     """
-    size = Size(-int(LESS * allocated.low), 0, int(MORE * allocated.high))
-    words = f"{-LESS:.0%} to +{MORE:.0%} of the parts itemised"
-    return Component("not itemised", "workspace", size, words, "docs/memory-model.md, ranges", run.role, ())
+    low = int((1 - LESS) * bounds.low) - allocated.low
+    high = int((1 + MORE) * bounds.high) - allocated.high
+    words = f"{-LESS:.0%} to +{MORE:.0%} of the parts itemised, over all instants of the phase"
+    return Component(
+        "not itemised", "workspace", Size(low, 0, high), words, "docs/memory-model.md, ranges", run.role, ()
+    )
 
 
 def reserve(run: Run, allocated: Size, held: Size | None) -> Component:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 TRAINERS = (None, "causal_lm", "sft", "pretrain", "seq2seq")
 """Trainers whose loss is the model's own loss of labels."""
 PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+MOST_TOKENS = 2**24
+"""Of one micro batch: decisions about its mask are taken on real tokens."""
 _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _ABSENT = object()
 _CONVERTS = ("hf_trainer", "trl", "accelerate", "llamafactory", "axolotl", "ms_swift", "open_instruct")
@@ -77,6 +79,10 @@ def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -
     missing = tuple(name for name in needed if read.get(name) is None)
     if missing:
         return Untraceable(f"what a step holds depends on {', '.join(missing)}", missing)
+    if wrong := [name for name in needed if read.get(name) < 1]:
+        return Untraceable(f"{wrong[0]} is {read.get(wrong[0])}: a step has at least one")
+    if read.get(needed[0]) * read.get(needed[1]) > MOST_TOKENS:
+        return Untraceable(f"a micro batch of more than {MOST_TOKENS:,} tokens is not traced")
     world = read.get("hardware.world_size") or 1
     sharding = read.get("training.sharding")
     if sharding is None and world > 1:

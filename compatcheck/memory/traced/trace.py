@@ -82,7 +82,7 @@ class Trace(NamedTuple):
     timeline: tuple[tuple[int, int, int], ...]
     """Event, allocated bytes and reserved bytes, over two steps."""
     marks: tuple[Mark, ...]
-    """Where phases begin on the timeline."""
+    """Where phases begin on the timeline; ``between`` is where one has ended."""
     peaks: tuple[Peak, ...]
     replay: Replay
     versions: Mapping[str, str]

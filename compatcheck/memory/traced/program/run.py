@@ -232,6 +232,8 @@ class _Run:
         if (self.request["fsdp"] or {}).get("real"):
             time.sleep(_THREADS_SECONDS)
         phase["live_bytes"] = tracker.live()
+        if tracked:
+            self.marks.append((len(tracker.events), "between"))
         self.phases[name] = phase
         if tracked and name == "forward":
             self.groups.setdefault("activations", set()).update(tracker.live_identifiers())

@@ -163,6 +163,13 @@ def test_the_generation_of_fsdp_decides() -> None:
     assert "first generation" in first.reason
 
 
+@pytest.mark.parametrize(("length", "word"), [(0, "is 0"), (-3, "is -3"), (10**18, "16,777,216 tokens")])
+def test_impossible_sizes_are_refused(length: int, word: str) -> None:
+    found = make_request({**SIZES, "training.sequence_length": length}, CONFIG)
+    assert isinstance(found, Untraceable)
+    assert word in found.reason
+
+
 @pytest.mark.parametrize("missing", sorted(SIZES))
 def test_sizes_are_never_guessed(missing: str) -> None:
     found = make_request({name: value for name, value in SIZES.items() if name != missing}, CONFIG)
