@@ -36,6 +36,8 @@ SCORING = ("reference", "reward")
 POLICY = frozenset({"train", "actor"})
 SCORING_PHASE = "log_probabilities"
 """Phase in which a trained policy scores what was generated."""
+NOT_ITEMISED = "not itemised"
+"""Component that takes up what no formula itemises (closed_form/reserve.py)."""
 _FOLLOWS_THE_DATA = frozenset({"activations", "logits", "masks"})
 """Kinds that grow with the tokens of a batch."""
 
@@ -185,12 +187,18 @@ def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> list[Pha
 
 
 def _lower(phase: Phase, shorter: Phase) -> Phase:
+    """Lower what follows the data to what it is for shorter sequences, and the phase to what all of it comes to there."""
     low = {part.name: part.size.low for part in shorter.components}
+    parts = [
+        part._replace(size=part.size._replace(low=min(part.size.low, low.get(part.name, part.size.low // 2))))
+        if part.kind in _FOLLOWS_THE_DATA
+        else part
+        for part in phase.components
+    ]
+    spare = shorter.size.low - sum(part.size.low for part in parts if part.name != NOT_ITEMISED)
     return phase._replace(
         components=tuple(
-            part._replace(size=part.size._replace(low=min(part.size.low, low.get(part.name, part.size.low // 2))))
-            if part.kind in _FOLLOWS_THE_DATA
-            else part
-            for part in phase.components
+            part._replace(size=part.size._replace(low=min(spare, 0))) if part.name == NOT_ITEMISED else part
+            for part in parts
         )
     )
