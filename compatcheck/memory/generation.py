@@ -106,4 +106,6 @@ def _complete(name: str, owner: str, parts: Parts, role: Role) -> Phase:
     """Make a phase of generation: other processes, and what is not itemised and the allocator's cache beside the engine's."""
     around = tuple(part for part in context(role.run) if part.kind == "other")
     inside = total(part.size for part in parts if part.kind not in _OUTSIDE and part.role != "rollout")
-    return Phase(name, owner, (*parts, *around, not_itemised(role.run, inside, inside), reserve(role.run, inside, None)))
+    return Phase(
+        name, owner, (*parts, *around, not_itemised(role.run, inside, inside), reserve(role.run, inside, None))
+    )

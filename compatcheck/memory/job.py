@@ -8,8 +8,9 @@ from compatcheck.core.estimate import Estimate, Phase, Unmodelled, total
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
-from compatcheck.memory.causes import explain
+from compatcheck.memory.causes import explain, rests_on
 from compatcheck.memory.closed_form.estimate import estimate
+from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.engine import price_engine
 from compatcheck.memory.generation import context_of, generate, generate_in_trainer
@@ -47,7 +48,7 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         return Estimate("closed_form", (), judge((), None), needs=("training.framework",))
     main = roles[names[0]]
     engine_facts = roles.get("rollout", main)
-    if len(names) == 1 and "rollout.engine" not in engine_facts:
+    if len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main)):
         return estimate(main, environment, role=names[0], trains=names[0] in TRAINED)
     read = [read_role(name, roles[name], environment) for name in names]
     missing = [found for found in read if isinstance(found, Estimate)]
@@ -69,7 +70,15 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     verdict = judge(phases, policy.run.limit)
     batches = {(role.name, name): batch for role in found for name, batch in role.batches.items()}
     verdict = explain(verdict, phases, batches, tuple(unmodelled), None if engine is None else engine.problem)
+    half = {(role.name, name): less for role in found for name, less in role.half.items()}
+    verdict = verdict._replace(condition=rests_on(verdict, phases, half))
     return Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
+
+
+def _only_trains(facts: Facts) -> bool:
+    """Tell whether the trainer learns from data alone; a program's defaults name an engine for all of its trainers."""
+    trainer = facts.get("training.trainer")
+    return trainer is not None and trainer.value is not None and trainer.value not in POLICY_TRAINERS
 
 
 def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
@@ -86,7 +95,7 @@ def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
 def _with_reference(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
     """Add the reference model that a fact of the only role says is there: a frozen copy of the policy that scores as it does."""
     main = roles.get("train") or roles.get("actor")
-    if main is None or "reference" in roles or len(roles) > 1 or "rollout.engine" not in main:
+    if main is None or len(roles) > 1 or "rollout.engine" not in main or _only_trains(main):
         return roles
     present = main.get("training.reference_model")
     if present is None or not present.value:

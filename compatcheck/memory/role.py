@@ -50,6 +50,8 @@ class Role(NamedTuple):
     phases: tuple[Phase, ...]
     batches: Mapping[str, Batch]
     """By phase."""
+    half: Mapping[str, int]
+    """Bytes less by phase, where sequences are not padded and half as long."""
     parameters: Parts
     """What stays of its parameters between uses, when they are on the device."""
     states: Parts
@@ -96,14 +98,15 @@ def read_role(name: str, facts: Facts, environment: Environment | None) -> Role 
     run = reading.run
     estimated = estimate_run(run)
     phases = [phase for phase in estimated.phases if phase.name != "load"]
-    phases = _for_shorter(phases, run, batch)
+    phases, half = _for_shorter(phases, run, batch)
     batches = {phase.name: batch for phase in phases} if batch is not None else {}
     notes = [*reading.assumptions, *_note(name, run, batch, "training.micro_batch_size")]
     if name in POLICY and any(entry in facts for entry in (SCORING_BATCH[0], SCORING_BATCH[2])):
         scored = read_batch(facts, SCORING_BATCH, "rollout.global_batch_size")
         found = _score(name, facts, changed, scored, environment)
         if found is not None and scored is not None:
-            phases = [found, *phases]
+            phases = [found[0], *phases]
+            half |= {SCORING_PHASE: found[1]}
             batches[SCORING_PHASE] = scored
             notes += _note(name, run, scored, SCORING_BATCH[0])
     persistent = gradient.component(run, gradient.gradients(run).persistent) if trains else ()
@@ -113,6 +116,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None) -> Role 
         run,
         tuple(phases),
         batches,
+        half,
         parameters(run),
         (*optimizer_states(run), *persistent, *lasting_buffers(run)),
         keeps_parameters=not (habit.moves and values.get("training.offload_param")),
@@ -167,23 +171,28 @@ def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumptio
 
 def _score(
     name: str, facts: Facts, changed: Mapping[str, Value], batch: Batch | None, environment: Environment | None
-) -> Phase | None:
-    """Return the phase in which a trained policy scores what was generated: a forward without gradients, in its own batches."""
+) -> tuple[Phase, int] | None:
+    """Return the phase in which a trained policy scores what was generated, and what it needs less with shorter sequences."""
     if batch is None:
         return None
     reading = read_run(overlay(facts, {**changed, **batch.as_facts()}), environment, role=name, trains=False)
     if reading.run is None:
         return None
-    phases = _for_shorter([estimate_run(reading.run).phases[-1]], reading.run, batch)
-    return phases[0]._replace(name=SCORING_PHASE)
+    phases, half = _for_shorter([estimate_run(reading.run).phases[-1]], reading.run, batch)
+    return phases[0]._replace(name=SCORING_PHASE), half.get(phases[0].name, 0)
 
 
-def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> list[Phase]:
-    """Lower the low bounds of what follows the data to sequences half as long, where they are not padded to the limit."""
+def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> tuple[list[Phase], dict[str, int]]:
+    """Lower the low bounds of what follows the data to sequences half as long, where they are not padded to the limit.
+
+    Returns:
+        The phases, and by phase how much less is expected with such sequences.
+    """
     if not run.unpadded or batch is None or batch.filled or batch.sequences == 1:
-        return phases
+        return phases, {}
     shorter = {phase.name: phase for phase in estimate_run(run._replace(sequence=max(1, run.sequence // 2))).phases}
-    return [_lower(phase, shorter[phase.name]) for phase in phases]
+    less = {phase.name: phase.needed.expected - shorter[phase.name].needed.expected for phase in phases}
+    return [_lower(phase, shorter[phase.name]) for phase in phases], less
 
 
 def _lower(phase: Phase, shorter: Phase) -> Phase:
