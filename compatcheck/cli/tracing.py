@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.cli.probing import EnvironmentChoice
 from compatcheck.core.errors import UsageError
-from compatcheck.memory.job import TRAINED
+from compatcheck.memory.role import TRAINED
 from compatcheck.memory.traced.request import Untraceable
 
 if TYPE_CHECKING:

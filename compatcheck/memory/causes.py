@@ -71,6 +71,31 @@ def explain(
     )
 
 
+def rests_on(verdict: Verdict, phases: tuple[Phase, ...], half: Mapping[tuple[str, str], int]) -> str | None:
+    """Say how long sequences may be on average for a run to fit that does not with all of them at the limit.
+
+    Args:
+        verdict: of the phases.
+        phases: of all roles.
+        half: bytes less by role and phase, where sequences are not padded and half as long; need is linear between.
+    """
+    limit = verdict.limit_bytes
+    if limit is None or verdict.margin_bytes is None or verdict.margin_bytes >= 0:
+        return None
+    share = 1.0
+    for phase in phases:
+        over = phase.needed.expected - limit
+        if over > 0:
+            less = half.get((phase.role, phase.name), 0)
+            share = min(share, 1 - over / (2 * less)) if less else 0.0
+    if share <= 0:
+        return None
+    return (
+        "sequences are not padded, and all of a batch are taken to be as long as allowed: it fits where they are up to "
+        f"{share:.0%} of that on average"
+    )
+
+
 def describe(part: Component, phase: Phase, batch: Batch | None) -> str:
     """Return a component with its arithmetic: ``log-probability logits: 2 B × 64 sequences × …  = 44.4 GiB: …``."""
     text = f"{_owned(part, phase)}, {phase.name.replace('_', ' ')}: {part.formula} = {format_bytes(part.size.expected)}"

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, exactly, total
+from compatcheck.core.estimate import Estimate, Phase, Unmodelled, total
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
-from compatcheck.memory.causes import explain
-from compatcheck.memory.closed_form import gradients as gradient
-from compatcheck.memory.closed_form.communication import lasting_buffers
-from compatcheck.memory.closed_form.context import context
-from compatcheck.memory.closed_form.estimate import estimate, estimate_run
-from compatcheck.memory.closed_form.kv_cache import kv_cache
-from compatcheck.memory.closed_form.optimizer_states import optimizer_states
-from compatcheck.memory.closed_form.parallel import held
-from compatcheck.memory.closed_form.parameters import parameters
-from compatcheck.memory.closed_form.policy_logits import HEADLESS
-from compatcheck.memory.closed_form.reserve import not_itemised, reserve
+from compatcheck.memory.causes import explain, rests_on
+from compatcheck.memory.closed_form.estimate import estimate
+from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.engine import price_engine
+from compatcheck.memory.generation import context_of, generate, generate_in_trainer
 from compatcheck.memory.habits import VERL, habits
-from compatcheck.memory.run import read_run
+from compatcheck.memory.role import POLICY, SCORING, SCORING_PHASE, TRAINED, Role, read_role
 from compatcheck.memory.suggest import overlay
 
 if TYPE_CHECKING:
@@ -30,47 +23,10 @@ if TYPE_CHECKING:
 
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Facts, Value
-    from compatcheck.memory.batches import Batch
     from compatcheck.memory.engine import Engine
     from compatcheck.memory.habits import Habits
+    from compatcheck.memory.role import Parts
     from compatcheck.memory.run import Run
-
-Parts = tuple[Component, ...]
-
-TRAINED = ("train", "actor", "critic")
-"""Roles that are trained, the policy first."""
-SCORING = ("reference", "reward")
-"""Roles that only run forward."""
-_OUTSIDE = frozenset({"context", "other", "reserve"})
-_FOLLOWS_THE_DATA = frozenset({"activations", "logits", "masks"})
-"""Kinds that grow with the tokens of a batch."""
-_SCORING_PHASE = "log_probabilities"
-_BUCKET = 2**31
-"""verl from 0.6 on hands weights over in buckets of at most ``update_weights_bucket_megabytes``, 2048 (rollout.yaml)."""
-
-
-class _Role(NamedTuple):
-    """One model of the job."""
-
-    name: str
-    run: Run
-    phases: tuple[Phase, ...]
-    batches: Mapping[str, Batch]
-    """By phase."""
-    parameters: Parts
-    """What stays of its parameters between uses, when they are on the device."""
-    states: Parts
-    """The same for the rest of it."""
-    keeps_parameters: bool
-    """They stay while another role works."""
-    keeps_states: bool
-    assumptions: tuple[Assumption, ...]
-    unmodelled: tuple[Unmodelled, ...]
-
-    @property
-    def idle(self) -> Parts:
-        """What it leaves while another role works."""
-        return (*(self.parameters if self.keeps_parameters else ()), *(self.states if self.keeps_states else ()))
 
 
 def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = None) -> Estimate:
@@ -92,13 +48,13 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         return Estimate("closed_form", (), judge((), None), needs=("training.framework",))
     main = roles[names[0]]
     engine_facts = roles.get("rollout", main)
-    if len(names) == 1 and "rollout.engine" not in engine_facts:
+    if len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main)):
         return estimate(main, environment, role=names[0], trains=names[0] in TRAINED)
-    read = [_read_role(name, roles[name], environment) for name in names]
+    read = [read_role(name, roles[name], environment) for name in names]
     missing = [found for found in read if isinstance(found, Estimate)]
     if missing:
         return missing[0]
-    found = [role for role in read if isinstance(role, _Role)]
+    found = [role for role in read if isinstance(role, Role)]
     policy = found[0]
     habit = habits(policy.run.framework, policy.run.release(policy.run.framework))
     places = _places(roles, names, policy.run.framework)
@@ -114,7 +70,15 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     verdict = judge(phases, policy.run.limit)
     batches = {(role.name, name): batch for role in found for name, batch in role.batches.items()}
     verdict = explain(verdict, phases, batches, tuple(unmodelled), None if engine is None else engine.problem)
+    half = {(role.name, name): less for role in found for name, less in role.half.items()}
+    verdict = verdict._replace(condition=rests_on(verdict, phases, half))
     return Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
+
+
+def _only_trains(facts: Facts) -> bool:
+    """Tell whether the trainer learns from data alone; a program's defaults name an engine for all of its trainers."""
+    trainer = facts.get("training.trainer")
+    return trainer is not None and trainer.value is not None and trainer.value not in POLICY_TRAINERS
 
 
 def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
@@ -131,7 +95,7 @@ def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
 def _with_reference(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
     """Add the reference model that a fact of the only role says is there: a frozen copy of the policy that scores as it does."""
     main = roles.get("train") or roles.get("actor")
-    if main is None or "reference" in roles or len(roles) > 1 or "rollout.engine" not in main:
+    if main is None or len(roles) > 1 or "rollout.engine" not in main or _only_trains(main):
         return roles
     present = main.get("training.reference_model")
     if present is None or not present.value:
@@ -144,127 +108,6 @@ def _with_reference(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
         if source in main:
             changed[to] = main[source].value
     return {**roles, "reference": overlay(main, changed)}
-
-
-def _read_role(name: str, facts: Facts, environment: Environment | None) -> _Role | Estimate:
-    trains = name in TRAINED
-    values = {fact.name: fact.value for fact in facts.values()}
-    framework = str(values.get("training.framework") or "")
-    releases = environment.packages if environment is not None else {}
-    habit = habits(framework, _release(releases.get(framework)))
-    batch = read_batch(facts, UPDATE, "training.global_batch_size" if trains else "rollout.global_batch_size")
-    changed = _at_work(values, habit, trains=trains)
-    if name in HEADLESS:
-        changed.update(_without_head(values))
-    for_update = {**changed, **(batch.as_facts() if batch is not None else {})}
-    reading = read_run(overlay(facts, for_update), environment, role=name, trains=trains)
-    if reading.run is None:
-        return Estimate("closed_form", (), judge((), None), reading.assumptions, (), reading.needs)
-    run = reading.run
-    estimated = estimate_run(run)
-    phases = [phase for phase in estimated.phases if phase.name != "load"]
-    phases = _for_shorter(phases, run, batch)
-    batches = {phase.name: batch for phase in phases} if batch is not None else {}
-    notes = [*reading.assumptions, *_note(name, run, batch, "training.micro_batch_size")]
-    if name in {"train", "actor"} and any(entry in facts for entry in (SCORING_BATCH[0], SCORING_BATCH[2])):
-        scored = read_batch(facts, SCORING_BATCH, "rollout.global_batch_size")
-        found = _score(name, facts, changed, scored, environment)
-        if found is not None and scored is not None:
-            phases = [found, *phases]
-            batches[_SCORING_PHASE] = scored
-            notes += _note(name, run, scored, SCORING_BATCH[0])
-    persistent = gradient.component(run, gradient.gradients(run).persistent) if trains else ()
-    asleep = bool(values.get("training.sleeps_while_idle"))
-    return _Role(
-        name,
-        run,
-        tuple(phases),
-        batches,
-        parameters(run),
-        (*optimizer_states(run), *persistent, *lasting_buffers(run)),
-        keeps_parameters=not (habit.moves and values.get("training.offload_param")),
-        keeps_states=not (asleep or (habit.moves and values.get("training.offload_optimizer"))),
-        assumptions=tuple(notes),
-        unmodelled=estimated.unmodelled,
-    )
-
-
-def _release(package: object) -> tuple[int, ...] | None:
-    from compatcheck.memory.run import read_numbers  # noqa: PLC0415 (beside its use)
-
-    version = getattr(package, "version", None)
-    return read_numbers(version) or None if isinstance(version, str) else None
-
-
-def _at_work(values: Mapping[str, Value], habit: Habits, *, trains: bool) -> dict[str, Value]:
-    """Return how a role's state lies while it works: what moves is back on the device, frozen models of verl stay on the host."""
-    if not habit.moves:
-        return {}
-    changed: dict[str, Value] = {"training.offload_param": None, "training.offload_optimizer": None}
-    if not trains and habit.frozen_on_host and values.get("training.sharding") == "fsdp":
-        changed["training.fsdp_offload_params"] = True
-    return changed
-
-
-def _without_head(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the parameters of a model that has one output for each token instead of the vocabulary's."""
-    whole, vocab, hidden = (values.get(f"model.{name}") for name in ("parameters", "vocab_size", "hidden_size"))
-    if values.get("model.tie_word_embeddings") or not (
-        isinstance(whole, int) and isinstance(vocab, int) and isinstance(hidden, int)
-    ):
-        return {}
-    left = whole - vocab * hidden
-    changed: dict[str, Value] = {"model.parameters": left, "model.lm_head_parameters": 0}
-    if values.get("model.trainable_parameters") == whole:
-        changed["model.trainable_parameters"] = left
-    return changed
-
-
-def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumption]:
-    """Say what a batch came to, and what its sequences were taken for."""
-    if batch is None:
-        return []
-    found = [Assumption(f"{fact} ({role})", batch.sequences, batch.words)] if batch.words and not batch.filled else []
-    if run.unpadded and batch.sequences > 1 and not batch.filled:
-        reason = (
-            "sequences follow each other without padding, so that the need follows the data: expected and high are of batches "
-            "whose sequences all reach the limit, low is of ones half as long"
-        )
-        found.append(Assumption("training.use_remove_padding", value=True, reason=reason))
-    return found
-
-
-def _score(
-    name: str, facts: Facts, changed: Mapping[str, Value], batch: Batch | None, environment: Environment | None
-) -> Phase | None:
-    """Return the phase in which a trained policy scores what was generated: a forward without gradients, in its own batches."""
-    if batch is None:
-        return None
-    reading = read_run(overlay(facts, {**changed, **batch.as_facts()}), environment, role=name, trains=False)
-    if reading.run is None:
-        return None
-    phases = _for_shorter([estimate_run(reading.run).phases[-1]], reading.run, batch)
-    return phases[0]._replace(name=_SCORING_PHASE)
-
-
-def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> list[Phase]:
-    """Lower the low bounds of what follows the data to sequences half as long, where they are not padded to the limit."""
-    if not run.unpadded or batch is None or batch.filled or batch.sequences == 1:
-        return phases
-    shorter = {phase.name: phase for phase in estimate_run(run._replace(sequence=max(1, run.sequence // 2))).phases}
-    return [_lower(phase, shorter[phase.name]) for phase in phases]
-
-
-def _lower(phase: Phase, shorter: Phase) -> Phase:
-    low = {part.name: part.size.low for part in shorter.components}
-    return phase._replace(
-        components=tuple(
-            part._replace(size=part.size._replace(low=min(part.size.low, low.get(part.name, part.size.low // 2))))
-            if part.kind in _FOLLOWS_THE_DATA
-            else part
-            for part in phase.components
-        )
-    )
 
 
 def _places(roles: Mapping[str, Facts], names: Iterable[str], framework: str) -> dict[str, str]:
@@ -295,15 +138,20 @@ def _stated(roles: Mapping[str, Facts], names: Iterable[str], fact: str) -> bool
     return None
 
 
-def _at_start(role: _Role, habit: Habits) -> Parts:
-    """Return what a role has on the device when the engine is built: parameters, for the first step makes optimizer states."""
-    if role.keeps_parameters or (habit.policy_at_rollout == "kept" and role.name in {"actor", "train"}):
+def _at_start(role: Role, habit: Habits) -> Parts:
+    """Return what a role has on the device when the engine is built: parameters, for the first step makes optimizer states.
+
+    Programs with a process for each role build their engines first (OpenRLHF cli/train_ppo_ray.py).
+    """
+    if not habit.roles_in_process:
+        return ()
+    if role.keeps_parameters or (habit.policy_at_rollout == "kept" and role.name in POLICY):
         return role.parameters
     return ()
 
 
 def _merge(
-    roles: list[_Role], engine: Engine | None, engine_facts: Facts, habit: Habits, places: Mapping[str, str]
+    roles: list[Role], engine: Engine | None, engine_facts: Facts, habit: Habits, places: Mapping[str, str]
 ) -> Iterable[Phase]:
     policy = roles[0]
 
@@ -312,19 +160,19 @@ def _merge(
         others = [role for role in roles if role.name != working and places[role.name] == place]
         parts = [part for role in others for part in role.idle]
         if not habit.roles_in_process:
-            parts += [part for role in others for part in _context(role)]
+            parts += [part for role in others for part in context_of(role)]
         return tuple(parts)
 
     if engine is not None:
-        yield from _generate(policy, engine, habit, places, beside(places["rollout"], policy.name))
+        yield from generate(policy, engine, habit, places, beside(places["rollout"], policy.name))
     elif _engine_kind(engine_facts) == "hf":
-        yield _generate_in_trainer(policy, beside(places[policy.name], policy.name))
+        yield generate_in_trainer(policy, beside(places[policy.name], policy.name))
     for role in roles:
         rest = beside(places[role.name], role.name)
         if engine is not None and places[role.name] == places["rollout"]:
             rest = (*rest, *engine.asleep)
         for phase in role.phases:
-            own = role.states if phase.name == _SCORING_PHASE and role.keeps_states else ()
+            own = role.states if phase.name == SCORING_PHASE and role.keeps_states else ()
             yield Phase(phase.name, role.name, (*phase.components, *own, *rest))
 
 
@@ -333,6 +181,7 @@ def _engine_kind(facts: Facts) -> Value:
     return None if fact is None else fact.value
 
 
+<<<<<<< HEAD
 def _generate(
     policy: _Role, engine: Engine, habit: Habits, places: Mapping[str, str], others: Parts
 ) -> Iterable[Phase]:
@@ -419,6 +268,8 @@ def _complete(name: str, owner: str, parts: Parts, role: _Role) -> Phase:
     )
 
 
+=======
+>>>>>>> roles
 def _not_read(run: Run, engine_facts: Facts, engine: Engine | None) -> Iterable[Unmodelled]:
     """Say what of the job nobody read."""
     kind = _engine_kind(engine_facts)
@@ -426,6 +277,10 @@ def _not_read(run: Run, engine_facts: Facts, engine: Engine | None) -> Iterable[
         yield Unmodelled("vLLM server", "either", "runs by itself on other devices, with settings of its own")
     elif engine is None and kind not in {None, "hf"}:
         yield Unmodelled("generation engine", "more", f"what {kind} holds is not modelled")
+    if run.framework in VERL and kind == "hf":
+        yield Unmodelled(
+            "cache of generation", "more", "verl generates a device's whole share at once, or in batches nobody states"
+        )
     if run.framework in VERL and run.parallel.sharding == "megatron":
         reason = "bytes per logit are those of verl's FSDP workers; Megatron's loss was not read"
         yield Unmodelled("log-probabilities under Megatron", "either", reason)

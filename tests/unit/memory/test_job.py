@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from compatcheck.core.environment import Environment, Package
@@ -235,6 +237,20 @@ def test_without_padding_the_low_bound_is_of_sequences_half_as_long() -> None:
     assert logits[0].size.low == logits[0].size.expected
 
 
+def test_a_verdict_says_how_long_sequences_may_be_on_average() -> None:
+    unpadded: dict[str, Value] = {**ACTOR, "training.use_remove_padding": True, "training.micro_batch_size": 64}
+    found = price(unpadded).verdict
+    words = re.search(r"up to (\d+)% of that", str(found.condition))
+    assert words is not None
+    share = int(words[1]) / 100
+    for length, fits in ((int(2048 * (share - 0.02)), True), (int(2048 * (share + 0.02)), False)):
+        shorter = price({**unpadded, "training.sequence_length": length}).verdict
+        assert shorter.margin_bytes is not None
+        assert (shorter.margin_bytes >= 0) is fits
+    assert price({**unpadded, "training.use_remove_padding": False}).verdict.condition is None
+    assert price({**unpadded, "training.micro_batch_size": 1}).verdict.condition is None
+
+
 def test_a_critic_has_no_logits_and_no_head() -> None:
     critic = {name: value for name, value in ACTOR.items() if not name.startswith("rollout.")}
     phase = find_phase(price(ACTOR, critic=critic), "critic", "backward")
@@ -353,6 +369,8 @@ def test_a_job_without_generation_is_one_role() -> None:
     facts = {name: value for name, value in ACTOR.items() if not name.startswith("rollout.")}
     found = estimate_job({"train": make_facts({**facts, "training.trainer": "sft"})})
     assert [phase.name for phase in found.phases] == ["load", "forward", "backward", "step"]
+    by_default = estimate_job({"train": make_facts({**facts, "training.trainer": "sft", "rollout.engine": "vllm"})})
+    assert by_default == found
 
 
 def test_a_job_is_named_by_model_batch_and_devices() -> None:
