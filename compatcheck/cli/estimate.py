@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -42,10 +42,26 @@ estimate_options = options.apply_options(
             help="Find the largest value that fits: micro_batch_size, sequence_length, …",
         ),
         options.grouped_option(
+            ESTIMATE,
+            "--trace",
+            is_flag=True,
+            help="Run the model's own class on fake tensors, in an interpreter with torch and the releases at hand.",
+        ),
+        options.grouped_option(
             ESTIMATE, "--plot", metavar="FILE", help="Draw it: .png, .svg or .pdf (needs matplotlib)."
         ),
     ]
 )
+
+
+class Asked(NamedTuple):
+    """What the person wants to know beside the estimate."""
+
+    model: str | None
+    suggest: bool
+    axes: tuple[str, ...]
+    trace: bool
+    python: str | None
 
 
 @click.command("estimate", cls=options.GroupedCommand, short_help="Estimate the memory of a run.")
@@ -59,6 +75,7 @@ def command(
     *,
     suggest: bool,
     axes: str | None,
+    trace: bool,
     plot: str | None,
     format_name: str,
     verbose: int,
@@ -67,7 +84,8 @@ def command(
     """Predict what each device holds, phase by phase, from the configuration alone; nothing is run and no GPU is needed.
 
     With PATHs the files are read as `check` does, without them the installed environment, as `env` does. Exits with 1 when the
-    run does not fit.
+    run does not fit. With --trace one training step runs on fake tensors, full size and without weights: exact, for one role
+    without ZeRO; releases that the interpreter lacks are installed beside it.
     """
     from compatcheck.reporters import estimate as reporter  # noqa: PLC0415 (beside its use)
 
@@ -79,7 +97,8 @@ def command(
     rules = open_rules(() if plan.policy is None else plan.policy.rules)
     gathered = gather_all(plan, rules, os.environ)
     names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
-    reports = [_report(subject, rules, names, suggest=suggest, model=given["model"]) for subject in gathered.subjects]
+    asked = Asked(given["model"], suggest, names, trace, given["python"])
+    reports = [_report(subject, rules, asked) for subject in gathered.subjects]
     if format_name == "json":
         click.echo(reporter.format_json(reports), nl=False)
     else:
@@ -93,9 +112,7 @@ def command(
     return _code(reports, unread=any(entry.named for entry in skipped))
 
 
-def _report(
-    subject: Subject, rules: RuleSet, axes: tuple[str, ...], *, suggest: bool, model: str | None
-) -> EstimateReport:
+def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
     from compatcheck.memory.job import describe_job, estimate_job  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.estimate import EstimateReport  # noqa: PLC0415 (beside its use)
 
@@ -103,20 +120,35 @@ def _report(
         return estimate_job(roles, subject.environment)
 
     found = price(subject.roles)
-    title = describe_job(subject.roles, model) or subject.id
+    report = EstimateReport(describe_job(subject.roles, asked.model) or subject.id, found)
+    if asked.trace:
+        _trace(report, subject, rules, asked.python)
     if not found.phases:
-        return EstimateReport(title, found)
-    report = EstimateReport(title, found)
-    if suggest:
+        return report
+    if asked.suggest:
         from compatcheck.memory.placement import place  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.suggest import suggest as rank  # noqa: PLC0415 (only when asked)
 
         report.suggestions, report.placements = rank(subject.roles, price), place(subject.roles, price, rules)
-    if axes:
+    if asked.axes:
         from compatcheck.memory.walls import find_wall  # noqa: PLC0415 (only when asked)
 
-        report.walls = tuple(find_wall(name, subject.roles, price) for name in axes)
+        report.walls = tuple(find_wall(name, subject.roles, price) for name in asked.axes)
     return report
+
+
+def _trace(report: EstimateReport, subject: Subject, rules: RuleSet, python: str | None) -> None:
+    """Put a traced estimate in the place of the other, or say why there is none."""
+    from compatcheck.cli.tracing import describe_peak, trace_subject  # noqa: PLC0415 (only when asked)
+    from compatcheck.memory.traced.request import Untraceable  # noqa: PLC0415 (only when asked)
+
+    found = trace_subject(subject, rules, python)
+    if isinstance(found, Untraceable):
+        report.details = (f"not traced: {found.reason}",)
+        return
+    report.estimate, report.timeline = found.estimate, found.timeline
+    releases = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions) if name != "python")
+    report.details = (*describe_peak(found), f"traced with {releases}")
 
 
 def _plot(reports: list[EstimateReport], path: str) -> None:
@@ -128,7 +160,7 @@ def _plot(reports: list[EstimateReport], path: str) -> None:
     if len(drawn) > 1:
         msg = f"--plot draws one subject, and there are {len(drawn)}"
         raise UsageError(msg, hint="name the files of one run")
-    write_plot(drawn[0], path)
+    write_plot(drawn[0], path, drawn[0].timeline)
     click.echo(f"wrote {path}", err=True)
 
 

@@ -30,6 +30,8 @@ class Request(NamedTuple):
     env_file: str | None = None
     hook: bool = False
     """Whether the paths are files a commit touches: what belongs to them is read, files of other kinds are passed over."""
+    here: bool = True
+    """Whether the run is on this machine: then its devices and environment variables take part."""
     run: str | None = None
     """Named run of the policy that fills what the command line leaves open."""
     run_settings: tuple[str, ...] = ()
@@ -71,7 +73,7 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
     Raises:
         CompatcheckError: an option makes no sense, or the environment cannot be found.
     """
-    shared = _read_shared(request, rules, environ)
+    shared = read_shared(request, rules, environ)
     if request.paths or request.hook:
         from compatcheck.cli.paths import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
@@ -86,7 +88,9 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
 
     layout = locate(request.python, request.prefix, shared.environ)
     environment = check_records(collect_installed(layout), shared.rules.packages)
-    if shared.variables is None:
+    if shared.variables is None and not request.here:
+        pass
+    elif shared.variables is None:
         own = layout.chosen not in {"--python", "--prefix"} or os.path.realpath(layout.prefix) == os.path.realpath(
             shared.environ.get("VIRTUAL_ENV", ""),
         )
@@ -94,7 +98,7 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     else:
         environment = with_variables(environment, shared.variables, Source(request.env_file or ""), complete=True)
     hardware = list(shared.hardware)
-    if request.gpu is None:
+    if request.gpu is None and request.here:
         hardware.append((_measure_hardware(shared.environ), False))
     subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
     return Gathered((subject,), shared.skipped, layout.chosen)
@@ -161,7 +165,7 @@ def leave_out_models(documents: Iterable[Document], *, facts: bool) -> tuple[Doc
     return tuple(
         document._replace(
             statements=tuple(statement for statement in document.statements if is_kept(document, statement)),
-            references=tuple(reference for reference in document.references if reference[0] != "model"),
+            references=tuple(reference for reference in document.references if not reference[0].startswith("model")),
         )
         for document in documents
         if document.reader != "model"
@@ -181,10 +185,12 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         damage=(*base.damage, *declared.damage),
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),
+        facts={**base.facts, **declared.facts},
     )
 
 
-def _read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Shared:
+def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Shared:
+    """Read what holds for every subject: the options, and the files they name."""
     documents: list[Document] = []
     environments: list[Environment] = []
     skipped: list[Skipped] = []
@@ -227,18 +233,40 @@ def _read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -
 
 
 def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
-    from compatcheck.configs.recognise import read_configuration  # noqa: PLC0415 (only with configurations)
+    from compatcheck.configs.recognise import read_configurations  # noqa: PLC0415 (only with configurations)
 
-    reading = read_configuration(path, named=True)
-    if reading is None:
-        return (), ()
-    return reading.documents, () if reading.environment is None else (reading.environment,)
+    readings = read_configurations(path, named=True)
+    if len(readings) > 1:
+        msg = f"starts {len(readings)} trainings ({', '.join(reading.label or '' for reading in readings)})"
+        raise InputError(
+            msg, source=Source(path), hint="`compatcheck check` reads them all; or name one, as train.sh:12"
+        )
+    environments = tuple(
+        found
+        for reading in readings
+        for found in (environment_of(reading.environment, reading.variables, path, reading.notes),)
+        if found is not None
+    )
+    return tuple(document for reading in readings for document in reading.documents), environments
+
+
+def environment_of(
+    declared: Environment | None, variables: Mapping[str, str], path: str, notes: tuple[str, ...] = ()
+) -> Environment | None:
+    """Return what a file says about the environment: what it declares, and the variables a launch script sets."""
+    if not variables and not notes:
+        return declared
+    base = declared or Environment(path, {}, complete=False)
+    base = base._replace(notes=(*base.notes, *notes))
+    return with_variables(base, variables, Source(path), complete=False) if variables else base
 
 
 def mark_named(documents: Iterable[Document]) -> tuple[Document, ...]:
     """Mark files the person named, and their unreadable parts: what was not understood must not pass as checked."""
     return tuple(
-        document._replace(named=True, skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
+        document
+        if document.reader == "shell"  # what a script sources lies elsewhere
+        else document._replace(named=True, skipped=tuple(skipped._replace(named=True) for skipped in document.skipped))
         for document in documents
     )
 
@@ -283,13 +311,13 @@ def _name_gpu(text: str, source: Source) -> str:
     """Return the catalogue's name of a device.
 
     Raises:
-        UsageError: unknown, of several sizes, or with a count in front.
+        UsageError: unknown, of several sizes, or more than a device: with a count in front, or an instance.
     """
-    from compatcheck.collectors.gpu import parse_gpu  # noqa: PLC0415 (only with a device)
+    from compatcheck.collectors.instances import parse_hardware  # noqa: PLC0415 (only with a device)
 
-    hardware = parse_gpu(text, source=source)
+    hardware = parse_hardware(text, source=source)
     if hardware.gpus_per_node is not None:
-        msg = f"{text!r} is a device with a count"
+        msg = f"{text!r} says how many devices a node has"
         raise UsageError(msg, source=source, hint=f"write --gpu {text}, or hardware.gpus_per_node beside hardware.gpu")
     return str(hardware.gpu)
 
@@ -301,10 +329,13 @@ def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
         return request.sources.get(option) or Source(f"--{option}")
 
     if request.gpu is not None:
-        from compatcheck.collectors.gpu import parse_gpu  # noqa: PLC0415 (only with --gpu)
+        from compatcheck.collectors.instances import parse_hardware  # noqa: PLC0415 (only with --gpu)
 
-        hardware = parse_gpu(request.gpu, source=place("gpu"))
-        nodes = request.nodes if request.nodes is not None else 1 if hardware.gpus_per_node else None
+        hardware = parse_hardware(request.gpu, source=place("gpu"))
+        if request.nodes is not None and hardware.nodes not in {None, request.nodes}:
+            msg = f"{request.gpu} is {hardware.nodes} nodes, not {request.nodes}"
+            raise UsageError(msg, source=place("nodes"), hint="say the number of nodes once")
+        nodes = request.nodes or hardware.nodes or (1 if hardware.gpus_per_node else None)
         sources = hardware.sources if request.nodes is None else {**hardware.sources, "nodes": place("nodes")}
         declared.append((hardware._replace(nodes=nodes, sources=sources), True))
     elif request.nodes is not None:

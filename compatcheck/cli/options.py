@@ -76,7 +76,12 @@ input_options = apply_options(
             multiple=True,
             help="DeepSpeed, accelerate, HF Trainer or TRL configuration, or a facts file; repeatable.",
         ),
-        grouped_option(INPUTS, "--gpu", metavar="[Nx]NAME", help="Devices of a node: 8xH100-80GB."),
+        grouped_option(
+            INPUTS,
+            "--gpu",
+            metavar="[Nx]NAME",
+            help="Devices of a node, 8xH100-80GB, or cloud instances, 2xp4d.24xlarge.",
+        ),
         grouped_option(
             INPUTS,
             "--nodes",

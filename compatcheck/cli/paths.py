@@ -11,12 +11,13 @@ from compatcheck.cli.inputs import (
     Shared,
     as_skipped,
     build_subject,
+    environment_of,
     mark_named,
     merge_environments,
     with_variables,
 )
 from compatcheck.collectors.recognise import recognise, recognise_content, walk
-from compatcheck.configs.recognise import SUFFIXES, read_configuration
+from compatcheck.configs.recognise import SCRIPTS, SUFFIXES, read_configurations
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
@@ -34,7 +35,20 @@ MAX_WALKED_BYTES = 2 << 20
 DASH = "-"
 """What a person writes for standard input."""
 POLICY_FILE = "compatcheck.toml"
-_RUN_READERS = {"axolotl", "hf_trainer", "trl", "llamafactory", "ms_swift", "megatron_swift", "open_instruct", "native"}
+_RUN_READERS = {
+    "torchtune",
+    "verl",
+    "search-r1",
+    "easy-r1",
+    "axolotl",
+    "hf_trainer",
+    "trl",
+    "llamafactory",
+    "ms_swift",
+    "megatron_swift",
+    "open_instruct",
+    "native",
+}
 _LIBRARY_READERS = {"deepspeed", "accelerate"}
 
 
@@ -49,6 +63,8 @@ class Found(NamedTuple):
     """Whether the environment is a lock or requirement root."""
     kind: str | None = None
     """``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject`` or ``setup_py`` of a root."""
+    is_launch: bool = False
+    """Whether it is one training command of a launch script."""
 
 
 class Run(NamedTuple):
@@ -84,10 +100,13 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         else:
             explicit.extend(_read_standard_input(skipped) if path == DASH else _read_file(path, skipped))
     if explicit:
-        run = _merge_run(explicit, os.path.dirname(explicit[0].path))
+        launches = [item for item in explicit if item.is_launch]
+        others = [item for item in explicit if not item.is_launch]
+        together = [[item, *others] for item in launches] if len(launches) > 1 else [explicit]
+        runs = [_merge_run(items, os.path.dirname(explicit[0].path)) for items in together]
         subjects.extend(
             _subjects(
-                [run] if run.documents or run.declared else [],
+                [run for run in runs if run.documents or run.declared],
                 [item for item in explicit if item.is_root],
                 shared,
                 together=True,
@@ -105,7 +124,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
             "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, config.json, DeepSpeed, "
-            "accelerate, trainer arguments"
+            "accelerate, trainer arguments, launch scripts"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
@@ -187,11 +206,8 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
                     yield Found(file, (), environment, is_root=True, kind=kind)
                 else:
                     skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
-            elif file.endswith(SUFFIXES) and os.path.getsize(file) <= MAX_WALKED_BYTES:
-                reading = read_configuration(file, named=False)
-                if reading is not None:
-                    documents = mark_named(reading.documents) if is_named(file) else reading.documents
-                    yield Found(file, documents, reading.environment)
+            elif file.endswith((*SUFFIXES, *SCRIPTS)) and os.path.getsize(file) <= MAX_WALKED_BYTES:
+                yield from _read_configurations(file, named=False, mark=is_named(file))
         except InputError as error:
             skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
         except OSError as error:
@@ -225,11 +241,16 @@ def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Fo
         if kind is not None:
             yield Found(path, (), _read_environment(path, kind), is_root=True, kind=kind)
             return
-        reading = read_configuration(path, named=True)
-        if reading is not None:
-            yield Found(path, mark_named(reading.documents), reading.environment)
+        yield from _read_configurations(path, named=True, mark=True)
     except InputError as error:
         skipped.append(as_skipped(error, path))
+
+
+def _read_configurations(path: str, *, named: bool, mark: bool) -> Iterator[Found]:
+    for reading in read_configurations(path, named=named):
+        documents = mark_named(reading.documents) if mark else reading.documents
+        environment = environment_of(reading.environment, reading.variables, path, reading.notes)
+        yield Found(reading.label or path, documents, environment, is_launch=reading.is_launch)
 
 
 def _read_environment(path: str, kind: str) -> Environment:
@@ -264,7 +285,7 @@ def _group(found: Iterable[Found]) -> list[Run]:
 
 def _split(items: list[Found], directory: str) -> Iterator[Run]:
     kinds = [{document.reader for document in item.documents} for item in items]
-    main = [item for item, kind in zip(items, kinds, strict=True) if kind & _RUN_READERS]
+    main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _RUN_READERS]
     libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= _LIBRARY_READERS]
     models = [item for item, kind in zip(items, kinds, strict=True) if kind == {"model"}]
     crowded = len(main) > 1 or len(models) > 1 or _repeats(libraries)
@@ -276,11 +297,12 @@ def _split(items: list[Found], directory: str) -> Iterator[Run]:
         for item in main
         for document in item.documents
         for kind, name, _ in document.references
-        if kind == "deepspeed"
+        if kind in {"deepspeed", "accelerate", "config", "verl"}
     }
     shared = models if len(models) == 1 else []
     for item in main:
-        yield _merge_run([item, *shared], directory)
+        if os.path.realpath(item.path) not in named:
+            yield _merge_run([item, *shared], directory)
     for item in libraries:
         if os.path.realpath(item.path) not in named:
             yield _merge_run([item, *shared], directory)

@@ -332,7 +332,7 @@ def reporter(name: str) -> Reporter:
     if name == "text":
         from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
 
-        width = _width()
+        width = terminal_width()
         return lambda report, output: format_report(
             report,
             verbose=output.verbose,
@@ -349,7 +349,7 @@ def reporter(name: str) -> Reporter:
 FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
 
 
-def parse_outputs(texts: Sequence[str]) -> list[tuple[str, str]]:
+def parse_outputs(texts: Sequence[str], formats: Sequence[str] = FORMATS) -> list[tuple[str, str]]:
     """Parse ``FORMAT:FILE`` options.
 
     Raises:
@@ -358,9 +358,9 @@ def parse_outputs(texts: Sequence[str]) -> list[tuple[str, str]]:
     targets = []
     for text in texts:
         name, _, path = text.partition(":")
-        if name not in FORMATS or not path:
+        if name not in formats or not path:
             msg = f"--output {text!r} is not FORMAT:FILE"
-            raise UsageError(msg, hint=f"formats: {', '.join(FORMATS)}")
+            raise UsageError(msg, hint=f"formats: {', '.join(formats)}")
         targets.append((name, path))
     return targets
 
@@ -387,18 +387,26 @@ def write_reports(
             verbose=output.verbose,
             quiet=output.quiet,
             color=wants_color(output.color, os.environ),
-            width=_width(),
+            width=terminal_width(),
         )
     else:
         text = reporter(output.format_name)(report, output)
     if to_person or output.format_name != "text":
         sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
+    write_files([(name, path, reporter(name)(report, output)) for name, path in targets])
+
+
+def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
+    """Write reports to the files of ``--output``: format, path and content of each.
+
+    Raises:
+        UsageError: a file cannot be written; the others are.
+    """
     failed = []
-    for name, path in targets:
-        content = printable(reporter(name)(report, output).rstrip("\n") + "\n", "utf-8")
+    for name, path, content in contents:
         try:
             with open(path, "w", encoding="utf-8") as file:
-                file.write(content)
+                file.write(printable(content.rstrip("\n") + "\n", "utf-8"))
         except OSError as error:
             failed.append(f"--output {name}:{path} cannot be written: {error.strerror}")
     if failed:
@@ -433,7 +441,8 @@ def wants_color(choice: str, environ: Mapping[str, str]) -> bool:
     return sys.stdout.isatty() and environ.get("TERM") != "dumb"
 
 
-def _width() -> int:
+def terminal_width() -> int:
+    """Return the columns to write for: of the terminal, within reason; 80 in a file or pipe."""
     if not sys.stdout.isatty():
         return 80
     return max(40, min(os.get_terminal_size().columns, 100))

@@ -20,6 +20,19 @@ _TOLERANCE = 0.12
 """How far reported memory may be from the catalogue's: ECC takes a sixteenth, torch's own total is a little smaller."""
 
 
+class UnknownDeviceError(UsageError):
+    """No device of the catalogue has this name."""
+
+    def __init__(self, name: str, near: Iterable[str], source: Source) -> None:
+        """Name what was asked for, and what it may have been meant to be."""
+        known = "see rules/_gpus.yaml and rules/_instances.yaml for what is known"
+        near = tuple(near)
+        hint = "did you mean " + ", ".join(near) + "?" if near else known
+        super().__init__(f"unknown device {name!r}", source=source, hint=hint)
+        self.name = name
+        self.near = near
+
+
 class Gpu(NamedTuple):
     """One device of the catalogue."""
 
@@ -76,7 +89,8 @@ def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source |
         source: where it was written, ``--gpu`` by default.
 
     Raises:
-        UsageError: the name is unknown, or names devices of several sizes.
+        UnknownDeviceError: the name is unknown.
+        UsageError: it names devices of several sizes, or none.
     """
     source = source or Source("--gpu")
     catalogue = load_catalogue() if catalogue is None else catalogue
@@ -92,9 +106,7 @@ def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source |
     if found:
         names = " or ".join(gpu.name for gpu in found)
         raise UsageError(f"{match[2]} comes in several sizes", source=source, hint=f"say {names}")
-    near = suggest(match[2], catalogue)
-    hint = "did you mean " + ", ".join(near) + "?" if near else "see rules/_gpus.yaml for the devices that are known"
-    raise UsageError(f"unknown device {match[2]!r}", source=source, hint=hint)
+    raise UnknownDeviceError(match[2], suggest(match[2], catalogue), source)
 
 
 def declare(gpu: Gpu, source: Source, *, gpus_per_node: int | None = None) -> Hardware:

@@ -125,7 +125,13 @@ def read(path: str) -> Document:
     Raises:
         InputError: not readable, or not an accelerate configuration.
     """
-    data = expect_mapping(parse_json_or_yaml(read_text(path), path), path, "an accelerate configuration")
+    return read_data(
+        expect_mapping(parse_json_or_yaml(read_text(path), path), path, "an accelerate configuration"), path
+    )
+
+
+def read_data(data: Mapping[str, Any], path: str) -> Document:
+    """Translate a parsed configuration."""
     source = Source(path)
     table = dict(TABLE)
     kind = str(data.get("distributed_type", "")).upper()

@@ -205,7 +205,8 @@ def detect_trainer(data: Mapping[str, Any], path: str = "") -> tuple[str | None,
         The trainer, None when nothing decides (a plain Trainer or an unknown script), and what decided, as a key.
     """
     scores = {name: len(marks & data.keys()) for name, marks in _TRL_MARKS.items()}
-    if data.get("loss_type") in _PREFERENCE_LOSSES:
+    losses = data.get("loss_type")
+    if _PREFERENCE_LOSSES.intersection(map(str, losses if isinstance(losses, list) else [losses])):
         scores["dpo"] += 1
     best = max(scores, key=lambda name: scores[name])
     if scores[best] and list(scores.values()).count(scores[best]) == 1:

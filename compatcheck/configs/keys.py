@@ -20,6 +20,8 @@ class Key(NamedTuple):
     fact: str
     convert: Convert | None = None
     """Turns the file's value into one `parse_value` accepts; None takes it as it is. May raise ValueError."""
+    role: str | None = None
+    """The model it is about in reinforcement learning; None for all of them."""
 
 
 _MAX_GUESSES = 100
@@ -84,21 +86,21 @@ def translate(
             continue
         for meaning in (entry,) if isinstance(entry, Key) else entry:
             if auto and value == "auto":
-                statements.append(Statement(meaning.fact, key, AUTO))
+                statements.append(Statement(meaning.fact, key, AUTO, meaning.role))
                 continue
             try:
                 converted = value if meaning.convert is None else meaning.convert(value)
                 if converted is LEAVE:
-                    statements.append(Statement(None, key, value))
+                    statements.append(Statement(None, key, value, meaning.role))
                     continue
                 parsed = parse_value(meaning.fact, converted, source._replace(key=key))
-            except (UsageError, ValueError, TypeError, AttributeError) as error:
+            except (UsageError, ValueError, TypeError, AttributeError, LookupError) as error:
                 hint = error.hint if isinstance(error, UsageError) else str(error) or None
                 skipped.append(
                     Skipped(source._replace(key=key), f"value {_short(value)} of {key} is not understood", hint),
                 )
                 continue
-            statements.append(Statement(meaning.fact, key, parsed))
+            statements.append(Statement(meaning.fact, key, parsed, meaning.role))
     return Translation(tuple(statements), tuple(unread), tuple(skipped))
 
 

@@ -14,7 +14,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.rules.vocabulary import nearest, parse_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from compatcheck.rules.database import RuleSet
 
@@ -52,6 +52,10 @@ OWN_FACTS = frozenset(_COUNTS) | {
 """Facts that tell which model it is; others, such as the attention, are choices of a run."""
 
 
+_WELL_KNOWN = "well-known model "
+"""Stands in front of a well-known model's name where its source is shown."""
+
+
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a model's config.json."""
     return isinstance(data.get("model_type"), str) and "base_model" not in data
@@ -74,7 +78,7 @@ def read(name: str, rules: RuleSet, environ: Mapping[str, str], origin: Source |
     known = _well_known(name, rules)
     if known is not None:
         short, config = known
-        return read_data(config, f"well-known model {short}")
+        return read_data(config, _WELL_KNOWN + short)
     cached = _cached(name, environ)
     if cached is not None:
         return _read_path(cached)
@@ -84,6 +88,28 @@ def read(name: str, rules: RuleSet, environ: Mapping[str, str], origin: Source |
     hint = "give --model with a config.json or a model directory" + (f"; did you mean {near!r}?" if near else "")
     msg = f"model {name!r} {what}"
     raise InputError(msg, source=origin, hint=hint)
+
+
+def find_config(documents: Iterable[Document], rules: RuleSet) -> Mapping[str, Any] | None:
+    """Return the parsed config.json behind the model of a subject, or None when no document is about one.
+
+    Args:
+        documents: of one subject.
+        rules: holds the well-known models.
+    """
+    for document in documents:
+        if document.reader != "model":
+            continue
+        short = document.source.path.removeprefix(_WELL_KNOWN)
+        if short != document.source.path:
+            known = _well_known(short, rules)
+            return None if known is None else known[1]
+        return expect_mapping(
+            parse_json(read_text(document.source.path), document.source.path),
+            document.source.path,
+            "a model configuration",
+        )
+    return None
 
 
 def is_path(name: str) -> bool:

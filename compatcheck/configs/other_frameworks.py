@@ -6,8 +6,10 @@ arguments would be a guess, so they are named and not read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Marks(NamedTuple):
@@ -27,7 +29,6 @@ PROGRAMS = (
         "LLaMA-Factory v1",
         frozenset(["dist_config", "kernel_config", "model_class", "quant_config", "sample_backend", "train_dataset"]),
     ),
-    Marks("verl", frozenset({"actor_rollout_ref"}), enough=1),
     Marks("NeMo", frozenset(["exp_manager", "model", "trainer"]), enough=3),
     Marks("NeMo RL", frozenset(["cluster", "dpo", "grpo", "loss_fn", "policy", "sft"]), enough=3),
     Marks(
@@ -40,7 +41,7 @@ PROGRAMS = (
         frozenset(["checkpointing_steps", "keep_last_n_checkpoints", "use_slow_tokenizer", "with_tracking"]),
     ),
 )
-"""Strongest marks first; ``_component_`` (torchtune) is found in nested sections as well."""
+"""Strongest marks first."""
 
 
 def recognise(data: Mapping[str, Any]) -> str | None:
@@ -48,6 +49,4 @@ def recognise(data: Mapping[str, Any]) -> str | None:
     for program in PROGRAMS:
         if program.required <= data.keys() and len(program.keys & data.keys()) >= program.enough:
             return program.framework
-    if any(isinstance(section, Mapping) and "_component_" in section for section in data.values()):
-        return "torchtune"
     return None

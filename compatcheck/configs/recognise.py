@@ -17,6 +17,7 @@ from compatcheck.configs import (
     native,
     open_instruct,
     other_frameworks,
+    torchtune,
 )
 from compatcheck.configs.keys import Key
 from compatcheck.configs.text import parse_json_or_yaml, read_text
@@ -30,13 +31,29 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
 
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+"""Launch scripts."""
 
 
-_TOLD_BY_MARKS = {"native", "axolotl", "accelerate", "deepspeed", "llama_factory", "ms_swift", "open_instruct"}
+_TOLD_BY_MARKS = {
+    "accelerate",
+    "axolotl",
+    "deepspeed",
+    "easy_r1",
+    "llama_factory",
+    "ms_swift",
+    "native",
+    "open_instruct",
+    "torchtune",
+    "verl",
+}
 """Kinds told by keys of their own, which no other program's files hold."""
 
 
-_KNOWN = "config.json, DeepSpeed, accelerate, HF Trainer, TRL, axolotl, LLaMA-Factory, ms-swift, open-instruct, facts"
+_KNOWN = (
+    "config.json, DeepSpeed, accelerate, HF Trainer, TRL, axolotl, LLaMA-Factory, ms-swift, open-instruct, torchtune, verl, "
+    "EasyR1, facts, launch scripts (.sh), training scripts (.py)"
+)
 
 
 class Reading(NamedTuple):
@@ -45,6 +62,69 @@ class Reading(NamedTuple):
     documents: tuple[Document, ...]
     environment: Environment | None = None
     """Packages or variables that a facts file declares."""
+    variables: Mapping[str, str] = {}
+    """Environment variables a launch script sets for its command."""
+    label: str | None = None
+    """Name of this run where one script starts several: ``train.sh:12``."""
+    is_launch: bool = False
+    """Whether this is a run of its own, a command of a launch script."""
+    notes: tuple[str, ...] = ()
+    """What the reading of a launch script rests on."""
+
+
+def is_script(path: str) -> bool:
+    """Tell whether a path names a launch script, or one command of it by its line (``train.sh:12``)."""
+    file, _, line = path.rpartition(":")
+    return path.endswith(SCRIPTS) or (line.isdigit() and file.endswith(SCRIPTS))
+
+
+def read_configurations(path: str, *, named: bool) -> tuple[Reading, ...]:
+    """Read a file of any known kind, a launch script with every training command in it.
+
+    Raises:
+        InputError: as `read_configuration`; a named script that starts no training.
+    """
+    if is_script(path):
+        from compatcheck.configs.launch.script import read_launch_script  # noqa: PLC0415 (only for launch scripts)
+
+        readings = tuple(
+            Reading(run.documents, None, run.launch.variables, label, is_launch=True, notes=run.assumptions)
+            for label, run in read_launch_script(path, named=named)
+            if _trains(run.documents)
+        )
+        if named and not readings:
+            msg = "starts no training program this release knows"
+            hint = "name the script that starts it, or state what it sets in a facts file (compatcheck: 1)"
+            raise InputError(msg, source=Source(path), hint=hint)
+        return readings
+    if path.endswith(".py"):
+        if not named:
+            return ()
+        from compatcheck.configs import python_script  # noqa: PLC0415 (only for Python scripts)
+
+        return (Reading(python_script.read(path)),)
+    reading = read_configuration(path, named=named)
+    return () if reading is None else (reading,)
+
+
+def _trains(documents: tuple[Document, ...]) -> bool:
+    """Tell whether a command says anything about training; one that only starts a script does where that script does."""
+    first = documents[0]
+    if len(documents) > 1 or first.reader != "script" or first.statements or first.skipped:
+        return True
+    if any(kind != "program" for kind, _, _ in first.references):
+        return True
+    files = (_beside(first.source.path, name) for _, name, _ in first.references)
+    return any(os.path.isfile(file) and _says_something(file) for file in files)
+
+
+def _says_something(file: str) -> bool:
+    from compatcheck.configs import python_script  # noqa: PLC0415 (only for Python scripts)
+
+    try:
+        return bool(python_script.read(file, named=False))
+    except InputError:
+        return False
 
 
 def read_configuration(path: str, *, named: bool) -> Reading | None:
@@ -82,8 +162,8 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
             return Reading(hf_trainer.read_data(data, path))
         case "llama_factory":
             return Reading(llama_factory.read_data(data, path))
-        case "open_instruct":
-            return Reading((open_instruct.read_data(data, path),))
+        case "open_instruct" | "torchtune" | "verl" | "easy_r1":
+            return Reading((_read_recipe(kind, data, path),))
         case "ms_swift":
             return Reading(*ms_swift.read_data(data, path))
         case _:
@@ -108,8 +188,13 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
         return None, {}
     if not isinstance(data, Mapping) or not all(isinstance(key, str) for key in data):
         return None, {}
+    if "actor_rollout_ref" in data:
+        return "verl", dict(data)
+    if isinstance(data.get("worker"), Mapping) and {"actor", "rollout"} <= data["worker"].keys():
+        return "easy_r1", dict(data)
     for name, reader in (
         ("native", native),
+        ("torchtune", torchtune),
         ("axolotl", axolotl),
         ("llama_factory", llama_factory),
         ("ms_swift", ms_swift),
@@ -124,6 +209,14 @@ def _classify(path: str, *, named: bool) -> tuple[str | None, dict[str, Any]]:
         if name == "llama_factory" and llama_factory.is_marked(data):
             break  # chats, merges or evaluates
     return None, dict(data)
+
+
+def _read_recipe(kind: str, data: dict[str, Any], path: str) -> Document:
+    if kind in {"open_instruct", "torchtune"}:
+        return torchtune.read_data(data, path) if kind == "torchtune" else open_instruct.read_data(data, path)
+    from compatcheck.configs.launch import easy_r1, verl  # noqa: PLC0415 (only for such files)
+
+    return verl.read_data(data, path) if kind == "verl" else easy_r1.read_data(data, path)
 
 
 _TABLES: dict[str, tuple[str, Table]] = {
@@ -190,38 +283,92 @@ def follow_references(
     rules: RuleSet,
     environ: Mapping[str, str],
 ) -> tuple[Document, ...]:
-    """Read the models and DeepSpeed files that documents name; what cannot be read is said in the naming document.
+    """Read the models and files that documents name; what cannot be read is said in the naming document.
 
     A model that a person gave wins: then references to models are not followed. A file that a named document names counts
     as named; a hub id that is not in the local cache does not, for it is no file.
     """
-    present = {os.path.realpath(document.source.path) for document in documents}
-    has_model = any(document.reader == "model" for document in documents)
+    follow = _Follow(documents, rules, environ)
+    pending = list(documents)
     result: list[Document] = []
-    for document in documents:
-        extra: list[Document] = []
+    while pending:
+        document = pending.pop(0)
         skipped = list(document.skipped)
+        extra: list[Document] = []
         for kind, name, key in document.references:
-            place = document.source._replace(key=key)
+            place = document.place(key)
             try:
-                if kind == "model" and not has_model:
-                    extra.append(_mark(_read_named_model(name, document.source.path, rules, environ, place), document))
-                    has_model = True
-                elif kind == "deepspeed" and name != "auto":
-                    file = _beside(document.source.path, name)
-                    if os.path.realpath(file) == os.path.realpath(document.source.path):
-                        reason = f"names {name!r}, this very file"
-                        skipped.append(Skipped(place, reason, "name the DeepSpeed file", named=document.named))
-                    elif os.path.realpath(file) not in present:
-                        present.add(os.path.realpath(file))
-                        extra.append(_mark(deepspeed.read(file), document))
+                extra.extend(_mark(found, document) for found in follow.read(kind, name, document, place))
             except InputError as error:
                 reason = error.message if error.source == place else str(error)
-                counts = document.named and (kind != "model" or error.source != place or model.is_path(name))
+                counts = document.named and (kind in _FILES or error.source != place or model.is_path(name))
                 skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named=counts))
-        result.append(document._replace(skipped=tuple(skipped)))
-        result.extend(extra)
+        is_trl = document.reader == "hf_trainer" and any(found.reader == "trl" for found in extra)
+        result.append(document._replace(reader="trl" if is_trl else document.reader, skipped=tuple(skipped)))
+        pending[:0] = extra
     return tuple(result)
+
+
+_FILES = {"deepspeed", "accelerate", "config", "verl"}
+"""Kinds of references that name a file; ``program`` names a script that need not lie here."""
+
+
+class _Follow:
+    """What has been read already while references are followed."""
+
+    def __init__(self, documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str]) -> None:
+        self.rules = rules
+        self.environ = environ
+        self.present = {os.path.realpath(document.source.path) for document in documents}
+        self.models: dict[str | None, str | None] = {}
+        if any(document.reader == "model" for document in documents):
+            self.models[None] = None
+        self.has_model = None in self.models
+
+    def read(self, kind: str, name: str, document: Document, place: Source) -> tuple[Document, ...]:
+        """Read what one reference names; nothing when it is there already or need not be.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        if kind.startswith("model"):
+            return self._read_model(kind.partition(":")[2] or None, name, document, place)
+        if kind == "deepspeed" and name == "auto":
+            return ()
+        file = _beside(document.source.path, name)
+        if os.path.realpath(file) == os.path.realpath(document.source.path):
+            msg = f"this very file is no {kind} file"
+            raise InputError(msg, source=place, hint="name another file")
+        if os.path.realpath(file) in self.present or (kind == "program" and not os.path.isfile(file)):
+            return ()
+        self.present.add(os.path.realpath(file))
+        return _read_kind(kind, file)
+
+    def _read_model(self, role: str | None, name: str, document: Document, place: Source) -> tuple[Document, ...]:
+        if role in self.models or self.has_model:
+            return ()
+        if role is not None and self.models.get(None) == name:
+            return ()
+        self.models[role] = name
+        found = _read_named_model(name, document.source.path, self.rules, self.environ, place)
+        if role is None:
+            return (found,)
+        return (found._replace(statements=tuple(entry._replace(role=role) for entry in found.statements)),)
+
+
+def _read_kind(kind: str, file: str) -> tuple[Document, ...]:
+    match kind:
+        case "deepspeed":
+            return (deepspeed.read(file),)
+        case "accelerate":
+            return (accelerate.read(file),)
+        case "program":
+            from compatcheck.configs import python_script  # noqa: PLC0415 (only for Python scripts)
+
+            return python_script.read(file, named=False)
+        case _:
+            reading = read_configuration(file, named=True)
+            return () if reading is None else reading.documents
 
 
 def _mark(document: Document, naming: Document) -> Document:

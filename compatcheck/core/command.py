@@ -18,9 +18,13 @@ class Word(NamedTuple):
     source: Source
     """Where it was written: the script, and the line of the word (or of the assignment that gave its value)."""
     written: str
-    """As the script spells it: ``trainer.nnodes=$N_NODES``."""
+    """As the script spells it, with every variable it knows filled in: ``trainer.nnodes=$N_NODES``."""
     unresolved: tuple[str, ...] = ()
-    """What keeps it from being known: names of variables (``$N_NODES``), commands (``$(hostname)``)."""
+    """What keeps it from being known: names of variables (``$N_NODES``), commands (``$(hostname)``), patterns of file names."""
+    many: bool = False
+    """Whether it may stand for no word or for several: an unknown value without quotes, ``"$@"``, a pattern of file names."""
+    assumes: tuple[str, ...] = ()
+    """What the value rests on: ``$NNODES is not set`` for ``${NNODES:-1}``."""
 
 
 class Command(NamedTuple):
@@ -35,3 +39,5 @@ class Command(NamedTuple):
     """Whether it surely runs; False inside a branch or loop whose condition is not known."""
     condition: str | None = None
     """That condition, as written."""
+    stdin: Word | None = None
+    """Text on its standard input: a here-document, a here-string, the output of a known command before it in a pipe."""

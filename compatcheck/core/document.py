@@ -1,8 +1,16 @@
 """What a configuration file says, key by key, before anything is merged, defaulted or derived."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
-from compatcheck.core.source import Skipped, Source
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.source import Skipped, Source
+
+ROLES = ("actor", "critic", "reference", "reward", "rollout")
+"""What a model is for in reinforcement learning, the trained policy first."""
 
 
 class Auto:
@@ -25,6 +33,19 @@ class Statement(NamedTuple):
     """Key as the file writes it, dotted: ``zero_optimization.offload_optimizer.device``."""
     value: object
     """Converted value, ``AUTO``, or the raw value when ``fact`` is None."""
+    role: str | None = None
+    """One of ``ROLES`` when it is about that model alone; None when it holds for all of them."""
+
+
+class Unresolved(NamedTuple):
+    """A key that is there with a value nobody can tell from the file: ``trainer.nnodes=$N_NODES``."""
+
+    fact: str | None
+    """What it would decide, None when it has no bearing on memory or would only name another file."""
+    key: str
+    why: str
+    """What the value depends on, in words."""
+    role: str | None = None
 
 
 class Document(NamedTuple):
@@ -42,3 +63,17 @@ class Document(NamedTuple):
     """Other inputs this one names: (kind, path or id, key); kinds are ``model``, ``deepspeed``, ``accelerate``."""
     named: bool = False
     """Whether the person named this file: then a file that it names counts as named by them too."""
+    is_command: bool = False
+    """Whether it is the command line of a launch script, which wins over the files it names."""
+    lines: Mapping[str, int] = {}
+    """Line of each key, where the reader knows it; other lines are located lazily."""
+    unresolved: tuple[Unresolved, ...] = ()
+    """Keys whose value depends on what the file does not tell; no default applies to them."""
+
+    def place(self, key: str) -> Source:
+        """Return where a key stands; a key inside another one stands where that does."""
+        line, outer = self.lines.get(key), key
+        while line is None and "." in outer:
+            outer = outer.rpartition(".")[0]
+            line = self.lines.get(outer)
+        return self.source._replace(key=key, line=self.source.line if line is None else line)

@@ -82,6 +82,11 @@ class Phase(NamedTuple):
         """What the components add up to."""
         return total(component.size for component in self.components)
 
+    @property
+    def needed(self) -> Size:
+        """The same without what the allocator caches."""
+        return total(component.size for component in self.components if component.kind != "reserve")
+
 
 class Unmodelled(NamedTuple):
     """Something the run has that the estimate leaves out."""
@@ -116,6 +121,8 @@ class Verdict(NamedTuple):
     ruled_out: tuple[str, ...] = ()
     verify: str | None = None
     """The command that would settle it."""
+    condition: str | None = None
+    """What the verdict rests on that nobody stated, with what it would change."""
 
 
 class Estimate(NamedTuple):
@@ -134,8 +141,8 @@ class Estimate(NamedTuple):
 
     @property
     def peak_phase(self) -> Phase | None:
-        """The phase with the largest expected size."""
-        return max(self.phases, key=lambda phase: phase.size.expected, default=None)
+        """The phase that needs most, the allocator's cache apart: what it holds does not shrink from phase to phase."""
+        return max(self.phases, key=lambda phase: phase.needed.expected, default=None)
 
     @property
     def allocated(self) -> Size:

@@ -1,6 +1,6 @@
 """Evaluate the rules over a subject: a pure function of facts, packages and the rule data."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from compatcheck.core.errors import RuleError
@@ -68,7 +68,7 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
                 continue
             try:
                 decision = decide(rule, scope)
-                if decision.status == SILENT:
+                if decision.status == SILENT or (role in FORWARD_ONLY and _cannot_concern(rule, decision)):
                     continue
                 unknown = [
                     name
@@ -90,8 +90,31 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
                     Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
                 )
         findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
+    findings = _without_repeats(findings)
     findings.sort(key=_order)
     return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
+
+
+FORWARD_ONLY = {"reference", "reward"}
+"""Roles whose model is only run forward."""
+
+
+def _cannot_concern(rule: CompiledRule, decision: Decision) -> bool:
+    """Tell whether a rule is none of a model that is not trained; of what is merely possible, the trained one's role tells."""
+    return decision.status == POSSIBLE or rule.phase in {"backward", "step"}
+
+
+def _without_repeats(findings: Sequence[Finding]) -> list[Finding]:
+    """Leave out what a later role says again, on the same facts, of a rule that an earlier role has."""
+    seen: set[tuple[object, ...]] = set()
+    kept = []
+    for finding in findings:
+        facts = tuple((fact.name, fact.value) for fact in finding.facts)
+        identity = (finding.rule_id, finding.status, finding.impact, finding.needs, facts)
+        if identity not in seen:
+            seen.add(identity)
+            kept.append(finding)
+    return kept
 
 
 def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> bool:

@@ -4,44 +4,69 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.estimate import Component, Size, Unmodelled, exactly
-from compatcheck.core.units import DTYPE_BYTES, GIB
+from compatcheck.core.estimate import NOTHING, Component, Size, exactly
+from compatcheck.core.units import DTYPE_BYTES, GIB, format_bytes
+from compatcheck.memory.closed_form.context import CONTEXT
 from compatcheck.memory.closed_form.kv_cache import bytes_per_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.facts import Fact, Value
+    from compatcheck.memory.habits import Habits
     from compatcheck.memory.run import Run
 
-GRAPHS = Size(0, 2 * GIB, 6 * GIB)
-"""CUDA graphs, which the budget of vLLM before 0.20 leaves out. 1.40 GB (vLLM 0.9.2) and 6.19 GB (SGLang) for one model:
-https://github.com/sgl-project/sglang/pull/8538; expected: between them."""
+GRAPHS = {"vllm": Size(0, 1_400_000_000, 2_800_000_000), "sglang": Size(1_400_000_000, 3_400_000_000, 6_200_000_000)}
+"""CUDA graphs, which the budget of vLLM before 0.20 and that of SGLang leave out; they stay while the engine sleeps (rule
+verl/cuda-graphs-on-by-default). vLLM 0.9.2 1.40 GB, SGLang 6.19 GB for one model (https://github.com/sgl-project/sglang/pull/8538);
+SGLang 3.4 GB for 160 sequences, 6.2 GB for 256 (https://github.com/sgl-project/sglang/pull/5893). vLLM's high bound is twice
+what it was seen to take."""
 ASLEEP = Size(0, 1 * GIB, 3 * GIB)
 """What an engine that sleeps leaves behind: 1.14 GB on vLLM 0.13, https://github.com/vllm-project/vllm/issues/32714."""
-SHARE_OF_FREE = frozenset({"search-r1", "logic-rl", "tinyzero"})
-"""Programs whose engine takes its share of what is free once the weights are loaded, for KV alone: verl before 0.3 with its own
-workers for vLLM up to 0.6.3 (verl/third_party/vllm/vllm_v_0_6_3/worker.py, determine_num_available_blocks)."""
+GRAPHS_IN_BUDGET = (0, 20)
+"""First release of vLLM that takes graphs off the KV pool (rule vllm/cuda-graphs-charged-to-the-kv-cache)."""
+WHOLE_DEVICE = ((0, 8), (0, 9, 1))
+"""Releases of vLLM whose budget counts all that is on the device, from and before: v1/worker/gpu_worker.py,
+determine_available_memory, adds what other processes and the trainer hold to its own peak. Before and after, what was there at
+the start does not count; from 0.9.1 on it must leave the share free, or the engine does not start
+(https://github.com/vllm-project/vllm/issues/20305)."""
+OWN_WORKERS = (0, 7)
+"""verl below 0.3 brings workers of its own for vLLM before this release."""
+LOWERED, _TOO_MUCH, LOWERED_BEFORE = 0.4, 0.9, (0, 6, 1)
+"""What OpenRLHF before 0.6.1 makes of a share of 0.9 or more when all models share devices (cli/train_ppo_ray.py)."""
+SEQUENCES = 256
+"""Sequences of the profile run: vLLM's default of ``max_num_seqs`` before 0.8."""
 _DEFAULT_SHARE = {"vllm": 0.9, "sglang": 0.88}
 """gpu_memory_utilization of vLLM; mem_fraction_static of SGLang is 0.88 on one device (server_args.py)."""
+_KINDS = ("vllm", "sglang")
 
 
 class Engine(NamedTuple):
-    """An engine on one device, awake and asleep."""
+    """An engine on one device."""
 
-    awake: tuple[Component, ...]
+    weights: tuple[Component, ...]
+    cache: tuple[Component, ...]
+    """KV pool, graphs, and what a forward of the engine takes."""
     asleep: tuple[Component, ...]
-    """While training runs: the same when it does not sleep."""
-    unmodelled: tuple[Unmodelled, ...] = ()
+    """While training runs: all of it when it does not sleep."""
+    sleeps: bool
+    problem: str | None = None
+    """Why it cannot start at all."""
+
+    @property
+    def awake(self) -> tuple[Component, ...]:
+        """Return what is there while it generates."""
+        return (*self.weights, *self.cache)
 
 
-def price_engine(run: Run, facts: Mapping[str, Fact], beside: int) -> Engine | None:
+def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habits) -> Engine | None:
     """Price the engine of a job.
 
     Args:
         run: of the model that generates.
         facts: its facts, ``rollout.*`` among them.
-        beside: bytes that are on the device when the engine starts, for engines that take a share of what is free.
+        beside: what is on the device when the engine starts.
+        habit: what the program does with it.
 
     Returns:
         None when there is none, or Hugging Face's ``generate`` does the work in the training process.
@@ -51,63 +76,150 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: int) -> Engine | N
         fact = facts.get(name)
         return None if fact is None else fact.value
 
-    kind = get("rollout.engine")
-    if kind not in {"vllm", "sglang"}:
+    kind = str(get("rollout.engine"))
+    if kind not in _KINDS:
         return None
     ranks = get("rollout.tensor_parallel") or 1
     ranks = ranks if isinstance(ranks, int) else 1
-    dtype = 2.0 if run.precision.compute > 2 else run.precision.compute
-    weights = exactly(dtype * run.model.parameters / ranks)
+    dtype = min(run.precision.compute, 2.0)
+    size = exactly(dtype * run.model.parameters / ranks)
+    weights = Component(
+        "engine weights", "parameters", size, f"{dtype:g} B × {run.model.parameters:,} / {ranks} ranks",
+        "one copy for each tensor-parallel group", "rollout", ("rollout.tensor_parallel", "model.parameters"),
+    )  # fmt: skip
     share = get("rollout.gpu_memory_utilization")
-    stated = isinstance(share, float | int)
-    fraction = float(share) if isinstance(share, float | int) else _DEFAULT_SHARE[str(kind)]
-    parts = [
-        Component(
-            "engine weights", "parameters", weights, f"{dtype:g} B × {run.model.parameters:,} / {ranks} ranks",
-            "one copy for each tensor-parallel group", "rollout", ("rollout.tensor_parallel", "model.parameters"),
-        )
-    ]  # fmt: skip
-    framework = str(get("training.framework") or "")
-    if run.limit is not None:
-        parts.append(_pool(run, framework, fraction, weights.expected, beside, stated=stated))
-    else:
-        parts.append(_smallest_pool(run, ranks))
-    graphs = get("rollout.cuda_graphs")
-    if graphs is not False and framework not in SHARE_OF_FREE:
-        parts.append(
-            Component("CUDA graphs of the engine", "workspace", GRAPHS, "captured beside the budget", "sglang pull 8538",
-                      "rollout", ("rollout.enforce_eager",))
-        )  # fmt: skip
-    sleeps = bool(get("rollout.sleep_mode") or get("rollout.free_cache_engine"))
-    left = Component("engine, asleep", "other", ASLEEP, "weights on the host, KV given back", "vllm issue 32714", "rollout",
-                     ("rollout.sleep_mode", "rollout.free_cache_engine"))  # fmt: skip
-    if framework in SHARE_OF_FREE and sleeps:
-        return Engine(tuple(parts), ())
-    return Engine(tuple(parts), (left,) if sleeps else tuple(parts))
-
-
-def _pool(run: Run, framework: str, fraction: float, weights: int, beside: int, *, stated: bool) -> Component:
-    assert run.limit is not None  # noqa: S101 (the caller looked)
-    words = "" if stated else ", by default"
-    if framework in SHARE_OF_FREE:
-        free = max(0, run.limit - beside - weights)
-        size = exactly(fraction * free)
-        words = f"{fraction:g} of {free:,} B that are free{words}"
-        source = "verl/third_party/vllm/vllm_v_0_6_3/worker.py"
-    else:
-        budget = int(fraction * run.limit)
-        size = exactly(max(0, budget - weights))
-        words = f"{fraction:g} of {run.limit:,} B, weights taken off{words}"
-        source = "vllm/v1/worker/gpu_worker.py, determine_available_memory"
-    facts = ("rollout.gpu_memory_utilization", "hardware.memory_bytes")
-    return Component("KV pool and engine activations", "kv_cache", size, words, source, "rollout", facts)
-
-
-def _smallest_pool(run: Run, ranks: int) -> Component:
-    """Return the cache of one sequence: the least an engine starts with, where the device is not known."""
-    each = bytes_per_token(run.model, DTYPE_BYTES["bfloat16"], tensor_parallel=ranks)
-    words = f"{each:,.0f} B × {run.sequence:,} tokens of one sequence; its share of the device is not known"
-    facts = ("training.sequence_length", "model.num_key_value_heads")
-    return Component(
-        "KV pool, at least", "kv_cache", exactly(each * run.sequence), words, "arXiv 2309.06180", "rollout", facts
+    fraction = float(share) if isinstance(share, float | int) else _DEFAULT_SHARE[kind]
+    stated = "" if isinstance(share, float | int) else ", by default"
+    if _is_lowered(run, facts, fraction):
+        fraction, stated = LOWERED, ", which OpenRLHF sets with colocate_all_models"
+    release = run.release(kind)
+    own_worker = habit.share_of_free or (
+        run.framework == "verl" and _is_before(run.release("verl"), (0, 3)) and _is_before(release, OWN_WORKERS)
     )
+    work = _work(run, ranks) if own_worker else None
+    needed = bytes_per_token(run.model, DTYPE_BYTES["bfloat16"], tensor_parallel=ranks) * run.sequence
+    problem = None
+    if run.limit is None:
+        pool = _smallest_pool(run, needed)
+    else:
+        asked = _Share(fraction, stated, size.expected, beside, 0 if work is None else work.size.expected)
+        pool = _own_pool(run.limit, asked) if own_worker else _pool(run.limit, kind, release, asked)
+        if pool.size.high < needed:
+            problem = (
+                f"the engine cannot start: its share ({pool.formula}) leaves {format_bytes(pool.size.high)} for the KV pool, "
+                f"and one sequence needs {format_bytes(int(needed))}"
+            )
+    graphs = _graphs(get("rollout.cuda_graphs"), kind, release, own_worker=own_worker)
+    cache = tuple(part for part in (pool, work, graphs) if part is not None)
+    sleeps = habit.always_sleeps or bool(get("rollout.sleep_mode") or get("rollout.free_cache_engine"))
+    if own_worker:
+        left = () if get("rollout.free_cache_engine") is not False else (pool,)
+        return Engine((weights,), cache, left, sleeps=True, problem=problem)
+    process = () if habit.engine_in_process else (
+        Component("CUDA context of the engine", "context", CONTEXT, "a process of its own", "pytorch pull 85692", "rollout", ()),
+    )  # fmt: skip
+    cache = (*cache, *process)
+    if not sleeps:
+        return Engine((weights,), cache, (weights, *cache), sleeps=False, problem=problem)
+    left = (
+        Component("engine, asleep", "other", ASLEEP, "weights on the host, KV given back", "vllm issue 32714", "rollout",
+                  ("rollout.sleep_mode", "rollout.free_cache_engine")),
+        *((graphs,) if graphs is not None else ()), *process,
+    )  # fmt: skip
+    return Engine((weights,), cache, left, sleeps=True, problem=problem)
+
+
+def _is_lowered(run: Run, facts: Mapping[str, Fact], fraction: float) -> bool:
+    release, shared = run.release("openrlhf"), facts.get("rollout.colocated")
+    return (
+        run.framework == "openrlhf"
+        and _is_before(release, LOWERED_BEFORE)
+        and shared is not None
+        and bool(shared.value)
+        and fraction >= _TOO_MUCH
+    )
+
+
+def _is_before(release: tuple[int, ...] | None, other: tuple[int, ...]) -> bool:
+    return release is not None and release < other
+
+
+class _Share(NamedTuple):
+    """What an engine asks for."""
+
+    fraction: float
+    stated: str
+    """Words when nobody said how much."""
+    weights: int
+    beside: Size
+    """What is there when it starts."""
+    work: int
+    """What a forward of its own takes."""
+
+
+_POOL_FACTS = ("rollout.gpu_memory_utilization", "hardware.memory_bytes")
+
+
+def _own_pool(limit: int, asked: _Share) -> Component:
+    """Return the pool of verl's own workers: a share of what is free once weights are loaded and a forward has run."""
+    free = max(0, limit - asked.weights - asked.beside.expected - CONTEXT.expected - asked.work)
+    words = (
+        f"{asked.fraction:g} of {free:,} B that are free once weights are loaded and a forward has run{asked.stated}"
+    )
+    source = "verl/third_party/vllm/vllm_v_0_6_3/worker.py, determine_num_available_blocks"
+    return Component("KV pool", "kv_cache", exactly(asked.fraction * free), words, source, "rollout", _POOL_FACTS)
+
+
+def _pool(limit: int, kind: str, release: tuple[int, ...] | None, asked: _Share) -> Component:
+    """Return the pool that a budget leaves, by what the budget is a share of."""
+    name = "KV pool and engine activations"
+    if kind == "sglang":
+        free = max(0, limit - asked.beside.expected)
+        words = f"{asked.fraction:g} of {free:,} B that are free at the start, weights taken off{asked.stated}"
+        size, source = (
+            exactly(max(0.0, asked.fraction * free - asked.weights)),
+            "sglang/srt/model_executor/model_runner.py",
+        )
+        return Component(name, "kv_cache", size, words, source, "rollout", _POOL_FACTS)
+    pool = max(0.0, asked.fraction * limit - asked.weights)
+    words = f"{asked.fraction:g} of {limit:,} B, weights taken off{asked.stated}"
+    lower = max(0.0, pool - asked.beside.expected)
+    if release is not None and WHOLE_DEVICE[0] <= release < WHOLE_DEVICE[1]:
+        size, words = exactly(lower), f"{words}, and {asked.beside.expected:,} B that were there at the start"
+    else:
+        size = Size(int(lower if release is None else pool), int(pool), int(pool))
+    return Component(
+        name,
+        "kv_cache",
+        size,
+        words,
+        "vllm/v1/worker/gpu_worker.py, determine_available_memory",
+        "rollout",
+        _POOL_FACTS,
+    )
+
+
+def _work(run: Run, ranks: int) -> Component:
+    """Return what one forward of the engine takes: its widest layer and residuals, float32 logits of every sequence."""
+    model = run.model
+    each = 2 * (2 * model.intermediate / ranks + 4 * model.hidden)
+    count = int(each * run.sequence + 4 * SEQUENCES * model.vocab)
+    words = f"{each:,.0f} B × {run.sequence:,} tokens + 4 B × {SEQUENCES} × {model.vocab:,}"
+    return Component("engine activations", "workspace", Size(count // 2, count, 2 * count), words, "vLLM profile_run", "rollout",
+                     ("model.intermediate_size", "model.vocab_size"))  # fmt: skip
+
+
+def _graphs(wanted: Value, kind: str, release: tuple[int, ...] | None, *, own_worker: bool) -> Component | None:
+    inside = kind == "vllm" and release is not None and release >= GRAPHS_IN_BUDGET
+    if wanted is False or own_worker or inside:
+        return None
+    return Component("CUDA graphs of the engine", "workspace", GRAPHS[kind], "captured beside the budget", "sglang pull 8538",
+                     "rollout", ("rollout.enforce_eager",))  # fmt: skip
+
+
+def _smallest_pool(run: Run, needed: float) -> Component:
+    """Return the cache of one sequence: the least an engine starts with, where the device is not known."""
+    words = f"{needed / run.sequence:,.0f} B × {run.sequence:,} tokens of one sequence; its share of the device is not known"
+    facts = ("training.sequence_length", "model.num_key_value_heads")
+    size = exactly(needed) if needed else NOTHING
+    return Component("KV pool, at least", "kv_cache", size, words, "arXiv 2309.06180", "rollout", facts)

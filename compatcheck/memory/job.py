@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import Assumption, Estimate, Phase, Unmodelled, total
+from compatcheck.core.estimate import Estimate, Phase, Unmodelled, total
 from compatcheck.core.units import format_bytes
-from compatcheck.memory.closed_form.estimate import estimate, estimate_run
-from compatcheck.memory.closed_form.reserve import reserve
+from compatcheck.memory.batches import SCORING as SCORING_BATCH
+from compatcheck.memory.batches import UPDATE, read_batch
+from compatcheck.memory.causes import explain, rests_on
+from compatcheck.memory.closed_form.estimate import estimate
+from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.engine import price_engine
-from compatcheck.memory.run import read_run
+from compatcheck.memory.generation import context_of, generate, generate_in_trainer
+from compatcheck.memory.habits import VERL, habits
+from compatcheck.memory.role import POLICY, SCORING, SCORING_PHASE, TRAINED, Role, read_role
 from compatcheck.memory.suggest import overlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from compatcheck.core.environment import Environment
-    from compatcheck.core.estimate import Component
     from compatcheck.core.facts import Facts, Value
     from compatcheck.memory.engine import Engine
+    from compatcheck.memory.habits import Habits
+    from compatcheck.memory.role import Parts
     from compatcheck.memory.run import Run
-
-TRAINED = ("train", "actor", "critic")
-"""Roles that are trained, the policy first."""
-SCORING = ("reference", "reward")
-"""Roles that only run forward."""
-MOVES_WHILE_IDLE = frozenset({"verl", "search-r1", "logic-rl", "tinyzero", "easy-r1"})
-"""Programs whose offloading takes state off the device while another role works and puts it back to work
-(verl/utils/fsdp_utils.py, offload_fsdp_model_to_cpu), where DeepSpeed and FSDP keep it on the host at work too."""
-KEEPS_POLICY_FOR_ROLLOUT = frozenset({"search-r1", "logic-rl", "tinyzero"})
-"""Programs that put an offloaded policy on the device before the rollout and take it off after it (fsdp_workers.py,
-generate_sequences)."""
-_ENVIRONMENT_KINDS = frozenset({"context", "other", "reserve"})
-_STAYS = frozenset({"parameters", "optimizer_states"})
-"""Kinds that a role leaves on the device while another works; gradients are freed by then."""
-
-
-class _Role(NamedTuple):
-    """One model of the job."""
-
-    name: str
-    run: Run
-    phases: tuple[Phase, ...]
-    idle: tuple[Component, ...]
-    """What it leaves while another role works."""
-    in_rollout: tuple[Component, ...]
-    """What it leaves while the engine generates."""
 
 
 def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = None) -> Estimate:
@@ -62,120 +42,178 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     Raises:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
+    roles = _with_reference(_without_second_copy(roles))
     names = [name for name in (*TRAINED, *SCORING) if name in roles]
     if not names:
         return Estimate("closed_form", (), judge((), None), needs=("training.framework",))
     main = roles[names[0]]
     engine_facts = roles.get("rollout", main)
-    if len(names) == 1 and "rollout.engine" not in engine_facts:
+    if len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main)):
         return estimate(main, environment, role=names[0], trains=names[0] in TRAINED)
-    read = [_read_role(name, roles[name], environment) for name in names]
+    read = [read_role(name, roles[name], environment) for name in names]
     missing = [found for found in read if isinstance(found, Estimate)]
     if missing:
         return missing[0]
-    priced = [found for found in read if isinstance(found, _Role)]
-    colocated = _colocated(roles, names)
-    beside = sum(part.size.expected for role in priced for part in role.in_rollout) if colocated else 0
-    engine = price_engine(priced[0].run, engine_facts, beside)
-    phases = tuple(_merge(priced, engine, colocated=colocated))
-    assumptions, unmodelled = _notes(priced, environment, roles)
-    if engine is not None:
-        unmodelled = (*unmodelled, *engine.unmodelled)
-    return Estimate("closed_form", phases, judge(phases, priced[0].run.limit), assumptions, unmodelled)
+    found = [role for role in read if isinstance(role, Role)]
+    policy = found[0]
+    habit = habits(policy.run.framework, policy.run.release(policy.run.framework))
+    places = _places(roles, names, policy.run.framework)
+    sharing = [role for role in found if places[role.name] == places["rollout"]]
+    beside = total(part.size for role in sharing for part in _at_start(role, habit))
+    engine = price_engine(policy.run, engine_facts, beside, habit)
+    if policy.run.framework == "trl" and places["rollout"] == "engine":
+        engine = None  # a server that is started by itself, with settings of its own
+    phases = tuple(_merge(found, engine, engine_facts, habit, places))
+    assumptions = dict.fromkeys(entry for role in found for entry in role.assumptions)
+    unmodelled = dict.fromkeys(entry for role in found for entry in role.unmodelled)
+    unmodelled.update(dict.fromkeys((*_neighbours(main), *_not_read(policy.run, engine_facts, engine))))
+    verdict = judge(phases, policy.run.limit)
+    batches = {(role.name, name): batch for role in found for name, batch in role.batches.items()}
+    verdict = explain(verdict, phases, batches, tuple(unmodelled), None if engine is None else engine.problem)
+    half = {(role.name, name): less for role in found for name, less in role.half.items()}
+    verdict = verdict._replace(condition=rests_on(verdict, phases, half))
+    return Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
 
 
-def _read_role(name: str, facts: Facts, environment: Environment | None) -> _Role | Estimate:
-    trains = name in TRAINED
-    values = {fact.name: fact.value for fact in facts.values()}
-    moves = values.get("training.framework") in MOVES_WHILE_IDLE
-    at_work: dict[str, Value] = {}
-    if moves:
-        at_work = {"training.offload_param": None, "training.offload_optimizer": None}
-        if (
-            not trains
-            and values.get("training.offload_param")
-            and values.get("training.framework") in {"verl", "easy-r1"}
-        ):
-            at_work = {"training.fsdp_offload_params": True}  # FSDP's own CPUOffload for the reference, since verl 0.2
-    reading = read_run(overlay(facts, at_work) if at_work else facts, environment, role=name, trains=trains)
-    if reading.run is None:
-        return Estimate("closed_form", (), judge((), None), reading.assumptions, (), reading.needs)
-    run = reading.run
-    phases = estimate_run(run).phases
-    phases = tuple(phase for phase in phases if phase.name != "load")
-    phases = (*_scoring(name, facts, at_work, environment), *phases)
-    kept = {
-        "parameters": not (moves and values.get("training.offload_param")),
-        "optimizer_states": not (moves and values.get("training.offload_optimizer")),
-    }
-    resting = tuple(part for part in phases[-1].components if part.kind in _STAYS and part.role == name)
-    idle = tuple(part for part in resting if kept[part.kind])
-    loaded = values.get("training.framework") in KEEPS_POLICY_FOR_ROLLOUT and name in {"actor", "train"}
-    in_rollout = tuple(part for part in resting if kept[part.kind] or (loaded and part.kind == "parameters"))
-    return _Role(name, run, phases, idle, in_rollout)
+def _only_trains(facts: Facts) -> bool:
+    """Tell whether the trainer learns from data alone; a program's defaults name an engine for all of its trainers."""
+    trainer = facts.get("training.trainer")
+    return trainer is not None and trainer.value is not None and trainer.value not in POLICY_TRAINERS
 
 
-def _scoring(
-    name: str, facts: Facts, at_work: Mapping[str, Value], environment: Environment | None
-) -> tuple[Phase, ...]:
-    """Return the phase in which a trained policy scores what was generated: a forward without gradients, in its own batches."""
-    size = facts.get("rollout.log_prob_micro_batch_size")
-    if name not in {"train", "actor"} or size is None or not isinstance(size.value, int):
-        return ()
-    changed: dict[str, Value] = {**at_work, "training.micro_batch_size": size.value}
-    reading = read_run(overlay(facts, changed), environment, role=name, trains=False)
-    if reading.run is None:
-        return ()
-    return (estimate_run(reading.run).phases[-1]._replace(name="log_probabilities"),)
+def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
+    """Leave out verl's reference where the policy has adapters: it scores with them off (ray_trainer.py, ref_in_actor)."""
+    actor = roles.get("actor")
+    if actor is None or "reference" not in roles:
+        return roles
+    framework, peft = actor.get("training.framework"), actor.get("training.peft")
+    if framework is None or framework.value != "verl" or peft is None or peft.value is None:
+        return roles
+    return {name: facts for name, facts in roles.items() if name != "reference"}
 
 
-def _colocated(roles: Mapping[str, Facts], names: Iterable[str]) -> bool:
-    """Tell whether roles and engine share devices; where nobody says, they do when one program runs them all in one group."""
+def _with_reference(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
+    """Add the reference model that a fact of the only role says is there: a frozen copy of the policy that scores as it does."""
+    main = roles.get("train") or roles.get("actor")
+    if main is None or len(roles) > 1 or "rollout.engine" not in main or _only_trains(main):
+        return roles
+    present = main.get("training.reference_model")
+    if present is None or not present.value:
+        return roles
+    changed: dict[str, Value] = {"training.offload_optimizer": None, "training.gradient_checkpointing": False}
+    framework, dtype = main.get("training.framework"), main.get("training.param_dtype")
+    if framework is not None and framework.value in VERL and dtype is not None and dtype.value == "float32":
+        changed["training.param_dtype"] = "bfloat16"  # fsdp_workers.py: float32 for the actor, bfloat16 for others
+    for to, source in zip(UPDATE, SCORING_BATCH, strict=True):
+        if source in main:
+            changed[to] = main[source].value
+    return {**roles, "reference": overlay(main, changed)}
+
+
+def _places(roles: Mapping[str, Facts], names: Iterable[str], framework: str) -> dict[str, str]:
+    """Return which devices each role and the engine (``rollout``) are on, by any name.
+
+    Where nobody says, they share them when one program runs them all in one group. Roles of a trainer that runs in one process
+    are together in any case.
+    """
+    names = list(names)
+    shared = _stated(roles, names, "rollout.colocated")
+    if shared is None or shared:
+        return dict.fromkeys((*names, "rollout"), "all")
+    if framework not in VERL and framework != "openrlhf":
+        return {**dict.fromkeys(names, "trainer"), "rollout": "engine"}
+    places = {name: name for name in names}
+    for name in names:
+        other = roles[name].get("training.colocated_with")
+        if other is not None and other.value in places:
+            places[name] = places[str(other.value)]
+    return {**places, "rollout": "engine"}
+
+
+def _stated(roles: Mapping[str, Facts], names: Iterable[str], fact: str) -> bool | None:
     for name in (*names, "rollout"):
-        fact = roles[name].get("rollout.colocated") if name in roles else None
-        if fact is not None and fact.value is not None:
-            return bool(fact.value)
-    return True
+        found = roles[name].get(fact) if name in roles else None
+        if found is not None and found.value is not None:
+            return bool(found.value)
+    return None
 
 
-def _merge(roles: list[_Role], engine: Engine | None, *, colocated: bool) -> Iterable[Phase]:
+def _at_start(role: Role, habit: Habits) -> Parts:
+    """Return what a role has on the device when the engine is built: parameters, for the first step makes optimizer states.
+
+    Programs with a process for each role build their engines first (OpenRLHF cli/train_ppo_ray.py).
+    """
+    if not habit.roles_in_process:
+        return ()
+    if role.keeps_parameters or (habit.policy_at_rollout == "kept" and role.name in POLICY):
+        return role.parameters
+    return ()
+
+
+def _merge(
+    roles: list[Role], engine: Engine | None, engine_facts: Facts, habit: Habits, places: Mapping[str, str]
+) -> Iterable[Phase]:
+    policy = roles[0]
+
+    def beside(place: str, working: str) -> Parts:
+        """Return what all but one leave on some devices."""
+        others = [role for role in roles if role.name != working and places[role.name] == place]
+        parts = [part for role in others for part in role.idle]
+        if not habit.roles_in_process:
+            parts += [part for role in others for part in context_of(role)]
+        return tuple(parts)
+
     if engine is not None:
-        others = tuple(part for role in roles for part in role.in_rollout) if colocated else ()
-        yield _complete("rollout", "rollout", (*engine.awake, *others), roles[0])
+        yield from generate(policy, engine, habit, places, beside(places["rollout"], policy.name))
+    elif _engine_kind(engine_facts) == "hf":
+        yield generate_in_trainer(policy, beside(places[policy.name], policy.name))
     for role in roles:
-        rest: tuple[Component, ...] = ()
-        if colocated:
-            rest = tuple(part for other in roles if other is not role for part in other.idle)
-            rest = (*rest, *(engine.asleep if engine is not None else ()))
+        rest = beside(places[role.name], role.name)
+        if engine is not None and places[role.name] == places["rollout"]:
+            rest = (*rest, *engine.asleep)
         for phase in role.phases:
-            own = tuple(part for part in phase.components if part.kind != "reserve")
-            if phase.name == "log_probabilities":
-                own = (*own, *(part for part in role.idle if part.kind == "optimizer_states"))
-            yield _complete(phase.name, role.name, (*own, *rest), role)
+            own = role.states if phase.name == SCORING_PHASE and role.keeps_states else ()
+            yield Phase(phase.name, role.name, (*phase.components, *own, *rest))
 
 
-def _complete(name: str, owner: str, parts: tuple[Component, ...], role: _Role) -> Phase:
-    """Make a phase: one CUDA context, and the allocator's cache over all but what the engine takes in one block."""
-    seen = {part.name for part in parts if part.kind == "context"}
-    around = tuple(
-        part
-        for part in role.phases[-1].components
-        if part.kind in {"context", "other"} and part.name not in seen and part not in parts
-    )
-    inside = total(part.size for part in parts if part.kind not in _ENVIRONMENT_KINDS and part.role != "rollout")
-    return Phase(name, owner, (*parts, *around, reserve(role.run, inside)))
+def _engine_kind(facts: Facts) -> Value:
+    fact = facts.get("rollout.engine")
+    return None if fact is None else fact.value
 
 
-def _notes(
-    roles: list[_Role], environment: Environment | None, facts: Mapping[str, Facts]
-) -> tuple[tuple[Assumption, ...], tuple[Unmodelled, ...]]:
-    assumptions: dict[Assumption, None] = {}
-    unmodelled: dict[Unmodelled, None] = {}
-    for role in roles:
-        found = estimate(facts[role.name], environment, role=role.name, trains=role.name in TRAINED)
-        assumptions.update(dict.fromkeys(found.assumptions))
-        unmodelled.update(dict.fromkeys(found.unmodelled))
-    return tuple(assumptions), tuple(unmodelled)
+def _not_read(run: Run, engine_facts: Facts, engine: Engine | None) -> Iterable[Unmodelled]:
+    """Say what of the job nobody read."""
+    kind = _engine_kind(engine_facts)
+    if run.framework == "trl" and engine is None and kind == "vllm":
+        yield Unmodelled("vLLM server", "either", "runs by itself on other devices, with settings of its own")
+    elif engine is None and kind not in {None, "hf"}:
+        yield Unmodelled("generation engine", "more", f"what {kind} holds is not modelled")
+    if run.framework in VERL and kind == "hf":
+        yield Unmodelled(
+            "cache of generation", "more", "verl generates a device's whole share at once, or in batches nobody states"
+        )
+    if run.framework in VERL and run.parallel.sharding == "megatron":
+        reason = "bytes per logit are those of verl's FSDP workers; Megatron's loss was not read"
+        yield Unmodelled("log-probabilities under Megatron", "either", reason)
+
+
+def _neighbours(facts: Facts) -> Iterable[Unmodelled]:
+    """Say what else may be on these devices whose size nobody states."""
+    on, size = facts.get("run.retriever_on_gpu"), facts.get("run.other_resident_bytes")
+    framework = facts.get("training.framework")
+    if size is not None and size.value:
+        return
+    if on is not None and on.value:
+        reason = (
+            "a retrieval index shares these devices and nobody says how large it is: --set run.other_resident_bytes=…"
+        )
+        yield Unmodelled("retrieval index", "more", reason)
+    elif on is None and framework is not None and framework.value == "search-r1":
+        reason = (
+            "the run asks a retriever; retrieval_launch.sh puts its index on every visible GPU (--faiss_gpu), "
+            "retrieval_launch_ann.sh on none: --set run.retriever_on_gpu=false, or run.other_resident_bytes=…"
+        )
+        yield Unmodelled("retriever", "more", reason)
 
 
 def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | None:
@@ -194,9 +232,11 @@ def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | 
         return None if fact is None else fact.value
 
     parts = [str(model or get("model.name") or get("model.model_type") or "")]
-    micro, length = get("training.micro_batch_size"), get("training.sequence_length")
-    if isinstance(length, int):
-        parts.append(f"{micro} × {length:,} tokens" if isinstance(micro, int) else f"{length:,} tokens")
+    batch, length = read_batch(first, UPDATE, "training.global_batch_size"), get("training.sequence_length")
+    if batch is not None:
+        parts.append(f"{batch.sequences} × {batch.length:,} tokens")
+    elif isinstance(length, int):
+        parts.append(f"{length:,} tokens")
     sharding, stage = get("training.sharding"), get("training.zero_stage")
     if sharding == "zero":
         parts.append(f"ZeRO-{stage}")

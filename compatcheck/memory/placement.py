@@ -50,4 +50,17 @@ def place(roles: Mapping[str, Facts], estimate: Estimator, rules: RuleSet) -> tu
                 found.append(Placement(None, name, count, priced.device, memory))
                 break
     found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))
-    return tuple(found[:_MOST])
+    return tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
+
+
+def name_instance(gpu: str, gpus: int, rules: RuleSet) -> str | None:
+    """Name the smallest cloud instances with these devices, as ``--gpu`` takes them: ``2xp4d.24xlarge``."""
+    from compatcheck.collectors.gpu import build_catalogue  # noqa: PLC0415 (only with suggestions)
+    from compatcheck.collectors.instances import build_instances, instances_with  # noqa: PLC0415 (only with suggestions)
+
+    known = build_instances(rules.section("instances") or {}, build_catalogue(rules.section("gpus") or {}))
+    fitting = instances_with(gpu, gpus, known.values())
+    if not fitting:
+        return None
+    nodes, instance = fitting[0]
+    return instance.name if nodes == 1 else f"{nodes}x{instance.name}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.estimate import Assumption
 from compatcheck.core.facts import Fact
 from compatcheck.core.units import DTYPE_BYTES
-from compatcheck.memory.closed_form.adapters import count_adapters
+from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,6 +90,8 @@ class Precision(NamedTuple):
     """Working parameters between steps."""
     frozen: float
     """Frozen parameters, quantisation apart."""
+    unquantised: float
+    """Frozen parameters that a quantised model keeps unquantised: embedding, head, norms."""
     compute: float
     """Inputs of matrix products."""
     residual: float
@@ -116,20 +118,27 @@ class Run(NamedTuple):
     """Parameters that receive gradients, adapters included."""
     adapters: int
     """Parameters added by the adapter method, part of `trainable`."""
+    copied: int
+    """Parameters of modules that peft trains in full and keeps a frozen original of (``modules_to_save``)."""
     peft: str | None
     rank: int
     targets: tuple[str, ...]
     adapter_bytes: float
-    mixed_adapters: bool
-    """Adapters run under autocast."""
+    mixed: bool
+    """Mixed precision: where nothing shards with a dtype of its own, autocast."""
     lora_dropout: float
     optimizer: str | None
     """None when the role does not train."""
     implementation: str
+    in_backward: bool
+    """The optimizer applies each gradient in backward and gives it back."""
     micro_batch: int
     sequence: int
     accumulation: int
     checkpointing: bool
+    """Whole blocks are computed again in backward, as far as `policy` says."""
+    policy: str
+    """``full``, ``every_other_product`` or ``core_attention``; empty without checkpointing."""
     activation_offloading: bool
     padded: bool | None
     """Whether batches carry a mask with padding; None when not known."""
@@ -147,12 +156,20 @@ class Run(NamedTuple):
     overlap: bool
     bucket_view: bool
     compiled: bool
+    expandable: bool
+    """The allocator uses expandable segments."""
     sequence_parallel: bool
     """Tensor-parallel ranks split norms and residual stream along the sequence, as Megatron and torchtitan do."""
     outputs_kept: bool
     use_cache: bool
     other_resident: int
     limit: int | None
+    unpadded: bool | None
+    """Sequences of a batch are strung together without padding (verl's ``use_remove_padding``); None when not known."""
+    response: int | None
+    """Tokens of a completion, at most."""
+    entropy: bool | None
+    """The policy's loss has an entropy term; None when not known."""
     capability: float | None
     versions: Mapping[str, tuple[int, ...]]
     """Releases of packages as numbers, by name; absent when not known."""
@@ -267,19 +284,21 @@ def read_run(
         source.assumptions["training.sequence_length"] = Assumption("training.sequence_length", sequence, reason)
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
-    precision = _read_precision(source, parallel, peft)
+    precision = _read_precision(source, parallel, model, peft)
     versions = _versions(environment)
-    rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LORA else "")
+    rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
     targets = source.get("training.lora_target_modules")
-    if peft in LORA and not isinstance(targets, tuple):
+    if peft in LOW_RANK and not isinstance(targets, tuple):
         targets = source.assume(
             "training.lora_target_modules",
             DEFAULT_TARGETS,
             "query and value projections, peft's default for most types",
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
-    adapters, trainable = _count_trainable(source, model, peft, rank, names)
-    adapter_bytes = 4.0 if source.flag("training.autocast_adapter_dtype", default=True) else precision.frozen
+    adapters, copied, trainable = _count_trainable(source, model, peft, rank, names)
+    adapter_bytes = _adapter_bytes(source, precision, versions.get("peft"))
+    if parallel.sharding == "zero":
+        adapter_bytes = precision.stored  # DeepSpeed casts the whole module
     optimizer = source.assume("training.optimizer", "adamw", "the usual optimizer") if trains else None
     implementation = source.get("training.optimizer_implementation")
     if implementation is None:
@@ -288,6 +307,11 @@ def read_run(
         if plain and trains and optimizer in {"adamw", "adam"}:
             source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
     mask = source.get("run.attention_mask")
+    packed, coefficient = source.get("training.use_remove_padding"), source.get("training.entropy_coefficient")
+    checkpointing = source.flag(
+        "training.gradient_checkpointing", default=False, reason="off unless somebody turns it on"
+    ) or source.flag("training.fsdp_activation_checkpointing", default=False)
+    policy = str(source.get("training.checkpointing_policy") or "full") if checkpointing else ""
     run = Run(
         role=role,
         model=model,
@@ -295,19 +319,21 @@ def read_run(
         precision=precision,
         trainable=trainable,
         adapters=adapters,
+        copied=copied,
         peft=peft,
         rank=rank,
         targets=names,
         adapter_bytes=adapter_bytes,
-        mixed_adapters=source.get("training.mixed_precision") in {"bf16", "fp16"},
+        mixed=source.get("training.mixed_precision") in {"bf16", "fp16"},
         lora_dropout=float(source.get("training.lora_dropout") or 0),  # type: ignore[arg-type]  # a float fact
         optimizer=None if optimizer is None else str(optimizer),
         implementation=str(implementation),
+        in_backward=source.flag("training.optimizer_in_backward", default=False),
         micro_batch=micro,
         sequence=sequence,
         accumulation=source.positive("training.gradient_accumulation_steps", 1),
-        checkpointing=source.flag("training.gradient_checkpointing", False, "off unless somebody turns it on")
-        or source.flag("training.fsdp_activation_checkpointing", False),
+        checkpointing=checkpointing and policy != "core_attention",
+        policy=policy,
         activation_offloading=source.flag("training.activation_offloading", False),
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
@@ -324,11 +350,15 @@ def read_run(
         overlap=source.flag("training.overlap_comm", parallel.stage == 3),
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
+        expandable=source.flag("allocator.expandable_segments", default=False),
         sequence_parallel=source.get("training.framework") in {"megatron", "torchtitan", "nemo-rl"},
         outputs_kept=source.flag("run.outputs_kept", False),
         use_cache=source.flag("model.use_cache", False),
         other_resident=source.integer("run.other_resident_bytes", 0),
         limit=source.integer("hardware.memory_bytes", 0) or None,
+        unpadded=None if packed is None else bool(packed),
+        response=source.integer("training.max_response_length", 0) or None,
+        entropy=None if coefficient is None else bool(coefficient),
         capability=_number(source.get("hardware.compute_capability")),
         versions=versions,
         known=frozenset(facts),
@@ -336,8 +366,7 @@ def read_run(
     return Reading(run, tuple(source.assumptions.values()), ())
 
 
-LORA = frozenset({"lora", "dora", "qlora", "adalora"})
-"""Methods that put two narrow matrices beside a weight."""
+BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
 DEFAULT_TARGETS = ("q_proj", "v_proj")
 
 
@@ -350,9 +379,9 @@ def _read_model(source: _Facts) -> Model:
     layers = source.positive("model.num_hidden_layers")
     heads = source.positive("model.num_attention_heads")
     vocab = source.positive("model.vocab_size")
-    intermediate = source.integer("model.intermediate_size", 4 * hidden, "four times the hidden size")
+    intermediate = source.integer("model.intermediate_size", 4 * hidden, "four times the hidden size" if hidden else "")
     kv_heads = source.positive("model.num_key_value_heads", heads or 1)
-    head_dim = source.positive("model.head_dim", hidden // heads if hidden and heads else 1)
+    head_dim = source.positive("model.head_dim", max(1, hidden // heads) if heads else 1)
     tied = source.flag("model.tie_word_embeddings", False)
     experts = source.integer("model.num_experts", 0)
     width = source.integer("model.moe_intermediate_size", intermediate)
@@ -431,7 +460,7 @@ def _read_parallelism(source: _Facts) -> Parallelism:
     return Parallelism(world, tensor, pipeline, context, expert, data, str(sharding), level, max(1, shard))
 
 
-def _read_precision(source: _Facts, parallel: Parallelism, peft: str | None) -> Precision:
+def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: str | None) -> Precision:
     mixed = source.get("training.mixed_precision")
     words = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "no": 4.0}
     stored = source.dtype("training.param_dtype")
@@ -450,11 +479,21 @@ def _read_precision(source: _Facts, parallel: Parallelism, peft: str | None) -> 
             stored = _assume_bytes(source, "training.param_dtype", "float32", "what mixed precision starts from")
         else:
             stored = _assume_bytes(source, "training.param_dtype", "bfloat16", "the usual dtype of these weights")
-    compute = min(compute or stored, 4.0) if compute != 1 else 2.0
+    compute = 2.0 if compute == 1 else min(compute or stored, 4.0)
     frozen = loaded or stored
     if sharding == "fsdp" and mixed in {"bf16", "fp16"} and peft is None and not source.knows("training.param_dtype"):
         stored = 4.0  # accelerate and the trainers keep float32 shards under mixed precision
     autocast = stored == 4 and compute < stored and sharding in {"none", "ddp"}
+    unquantised, upcast = frozen, False
+    if (
+        model.quantization in BITSANDBYTES
+        and peft in LOW_RANK
+        and sharding in {"none", "ddp"}
+        and mixed in {"bf16", "fp16"}
+    ):
+        reason = "peft's prepare_model_for_kbit_training casts what is not quantised"
+        source.assume("dtype of unquantised weights", "float32", reason)
+        unquantised, upcast = 4.0, True
     stated = source.get("training.master_dtype") if source.knows("training.master_dtype") else "unknown"
     if stated is None:
         master = 0.0
@@ -463,14 +502,15 @@ def _read_precision(source: _Facts, parallel: Parallelism, peft: str | None) -> 
     else:
         kept = bool(source.get("training.bf16_master_weights_and_grads"))
         master = 4.0 if sharding in {"zero", "megatron"} and stored < 4 and not kept else 0.0
-    gradient = stored
+    gradient = (source.dtype("training.grad_accum_dtype") if sharding == "zero" else None) or stored
     reduce = source.dtype("training.reduce_dtype") or (compute if sharding == "fsdp" else gradient)
     moments = master or stored
     return Precision(
         stored=stored,
         frozen=frozen,
+        unquantised=unquantised,
         compute=compute,
-        residual=4.0 if autocast else compute,
+        residual=4.0 if autocast or upcast else compute,
         gradient=gradient,
         reduce=reduce,
         master=master,
@@ -491,44 +531,65 @@ def _read_loss(source: _Facts) -> str:
     return "fused_linear" if source.get("training.use_liger_kernel") else "cross_entropy"
 
 
+def _adapter_bytes(source: _Facts, precision: Precision, peft: tuple[int, ...] | None) -> float:
+    """Return bytes of one adapter parameter.
+
+    peft made adapters in float32 until 0.5, in the dtype of the base from 0.6, and casts 16-bit ones to float32 from 0.12 unless
+    told not to (tuners/lora.py of v0.5.0, tuners/lora/layer.py of v0.6.0, ``autocast_adapter_dtype``).
+    """
+    if peft is not None and peft < (0, 12):
+        return 4.0 if peft < (0, 6) else precision.frozen
+    return 4.0 if source.flag("training.autocast_adapter_dtype", default=True) else precision.frozen
+
+
 def _count_trainable(
     source: _Facts, model: Model, peft: str | None, rank: int, targets: tuple[str, ...]
-) -> tuple[int, int]:
-    """Return adapter parameters and all trainable ones."""
-    adapters = 0
-    if peft in LORA:
+) -> tuple[int, int, int]:
+    """Return adapter parameters, parameters trained in full beside them, and all trainable ones."""
+    adapters = full = 0
+    if peft in LOW_RANK:
         adapters = count_adapters(model, rank, targets, decomposed=peft == "dora")
-    if source.knows("model.trainable_parameters") and source.get("model.trainable_parameters") is not None:
+    saved = source.get("training.lora_modules_to_save")
+    if peft is not None and isinstance(saved, tuple):
+        full += model.embedding if {"embed_tokens", "wte"} & set(saved) else 0
+        full += (model.lm_head or model.embedding) if "lm_head" in saved else 0
+    if source.get("model.trainable_parameters") is not None:
         trainable = source.integer("model.trainable_parameters")
-        return (min(adapters, trainable) if adapters else 0 if peft in {None, "freeze"} else trainable), trainable
+        return (0 if peft in {None, "freeze"} else max(0, trainable - full)), full, trainable
     if peft is None:
-        return 0, model.parameters
-    if peft in LORA:
-        saved = source.get("training.lora_modules_to_save")
-        full = 0
-        if isinstance(saved, tuple):
-            full += model.embedding if {"embed_tokens", "wte"} & set(saved) else 0
-            full += model.lm_head if "lm_head" in saved else 0
-        return adapters, adapters + full
+        return 0, 0, model.parameters
+    if peft in LOW_RANK:
+        return adapters, full, adapters + full
     reason = f"how many parameters {peft} trains follows from settings the estimate does not read; taken as 0.5 %"
     trainable = source.integer("model.trainable_parameters", model.parameters // 200, reason)
-    return (0 if peft == "freeze" else trainable), trainable
+    return (0 if peft == "freeze" else trainable), 0, trainable
 
 
 def _versions(environment: Environment | None) -> Mapping[str, tuple[int, ...]]:
     if environment is None:
         return {}
     found = {}
-    for name in ("transformers", "trl", "torch", "deepspeed", "accelerate", "peft"):
+    for name in (
+        "transformers",
+        "trl",
+        "torch",
+        "deepspeed",
+        "accelerate",
+        "peft",
+        "verl",
+        "openrlhf",
+        "vllm",
+        "sglang",
+    ):
         package = environment.packages.get(name)
         if package is not None and package.version is not None:
-            numbers = _numbers(package.version)
+            numbers = read_numbers(package.version)
             if numbers:
                 found[name] = numbers
     return found
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def read_numbers(version: str) -> tuple[int, ...]:
     """Return the release numbers of a version; what follows them (``rc1``, ``+cu121``) is dropped."""
     numbers = []
     for part in version.partition("+")[0].split("."):

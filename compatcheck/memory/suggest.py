@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.suggestion import CHANGES_TRAINING, EFFECTS, SAME_RESULT, SLOWER, Change, Suggestion
+from compatcheck.memory.habits import FORKS, VERL
+from compatcheck.memory.suggest_roles import change_role
+from compatcheck.memory.suggest_roles import propose as propose_for_roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +34,11 @@ def overlay(facts: Facts, changed: Mapping[str, Value]) -> Facts:
     return Facts({**facts, **new})
 
 
+def change_roles(roles: Mapping[str, Facts], changed: Mapping[str, Value]) -> dict[str, Facts]:
+    """Return the facts of all roles after a change of the run."""
+    return {role: overlay(facts, change_role(role, facts, changed)) for role, facts in roles.items()}
+
+
 def suggest(roles: Mapping[str, Facts], estimate: Estimator, *, most: int = 8) -> tuple[Suggestion, ...]:
     """Rank changes that would lower the peak.
 
@@ -47,7 +55,7 @@ def suggest(roles: Mapping[str, Facts], estimate: Estimator, *, most: int = 8) -
 
     def price(changes: tuple[Change, ...]) -> Suggestion:
         changed = {name: value for change in changes for name, value in change.facts.items()}
-        after = estimate({role: overlay(facts, changed) for role, facts in roles.items()})
+        after = estimate(change_roles(roles, changed))
         return Suggestion(changes, after.device, before - after.device.expected, after.verdict.outcome)
 
     singles = [price((change,)) for change in candidates(roles)]
@@ -104,13 +112,15 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[Change]:
     training = next((facts for name, facts in roles.items() if name in {"train", "actor"}), None)
     facts = training if training is not None else next(iter(roles.values()))
     values = {name: fact.value for name, fact in facts.items()}
+    yield from propose_for_roles(facts)
     for propose in _PROPOSALS:
-        yield from propose(values)
+        if values.get("training.framework") not in VERL or propose not in _NOT_IN_VERL:
+            yield from propose(values)
 
 
 def _smaller_batch(values: Mapping[str, Value]) -> Iterator[Change]:
     size, steps = values.get("training.micro_batch_size"), values.get("training.gradient_accumulation_steps")
-    if not isinstance(size, int) or size <= 1:
+    if not isinstance(size, int) or size <= 1 or values.get("rollout.engine") is not None:
         return
     for smaller in sorted({max(size // 2, 1), 1}, reverse=True):
         if size % smaller:
@@ -201,7 +211,9 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[Change]:
     for more in (nodes * 2, nodes * 4):
         changed: dict[str, Value] = {"hardware.nodes": more, "hardware.world_size": world // nodes * more}
         effect, note = CHANGES_TRAINING, "the global batch grows with the ranks"
-        if isinstance(steps, int) and steps % (more // nodes) == 0:
+        if values.get("training.framework") in VERL:
+            effect, note = SAME_RESULT, "the same batch, spread over more ranks"
+        elif isinstance(steps, int) and steps % (more // nodes) == 0:
             changed["training.gradient_accumulation_steps"] = steps // (more // nodes)
             effect, note = SAME_RESULT, "with as many accumulation steps fewer"
         yield Change(f"{nodes} → {more} nodes", changed, effect, note)
@@ -214,7 +226,7 @@ def _sequence(values: Mapping[str, Value]) -> Iterator[Change]:
 
 
 def _adapters(values: Mapping[str, Value]) -> Iterator[Change]:
-    if "training.peft" in values and values["training.peft"] is None:
+    if "training.peft" in values and values["training.peft"] is None and values.get("training.framework") not in FORKS:
         changed: dict[str, Value] = {"training.peft": "lora", "training.lora_rank": 16}
         yield Change("LoRA of rank 16", changed, CHANGES_TRAINING)
 
@@ -222,3 +234,5 @@ def _adapters(values: Mapping[str, Value]) -> Iterator[Change]:
 _PROPOSALS = (
     _smaller_batch, _checkpointing, _attention, _loss, _zero, _offload, _optimizer, _parallel, _nodes, _sequence, _adapters,
 )  # fmt: skip
+_NOT_IN_VERL = (_smaller_batch, _loss, _offload, _optimizer)
+"""Proposals that verl and its forks have other keys for, or none."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.suggestion import Wall
-from compatcheck.memory.suggest import overlay
+from compatcheck.memory.suggest import change_roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,8 +22,10 @@ AXES = {
     "lora_rank": ("training.lora_rank", 1),
     "nodes": ("hardware.nodes", 1),
     "max_response_length": ("training.max_response_length", 1),
+    "log_prob_micro_batch_size": ("rollout.log_prob_micro_batch_size", 1),
 }
 """Settings that can be walked: name → fact, and the step of its values."""
+_OF_GENERATION = frozenset({"max_response_length", "log_prob_micro_batch_size"})
 _LARGEST = 2**40
 _POINTS = 24
 
@@ -52,11 +54,14 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
     if fact == "training.lora_rank" and not any(_holds(facts, "training.peft") for facts in roles.values()):
         msg = "the run has no adapters whose rank could be swept"
         raise UsageError(msg, hint="--set training.peft=lora")
+    if name in _OF_GENERATION and not any(_holds(facts, fact) for facts in roles.values()):
+        msg = f"the run has no {name} that could be swept"
+        raise UsageError(msg, hint=f"--set {fact}=…")
     priced: dict[int, Estimate] = {}
 
     def price(value: int) -> Estimate:
         if value not in priced:
-            priced[value] = estimate({role: overlay(facts, {fact: value}) for role, facts in roles.items()})
+            priced[value] = estimate(change_roles(roles, {fact: value}))
         return priced[value]
 
     def fits(value: int) -> bool:

@@ -44,6 +44,10 @@ class EstimateReport:
         self.suggestions = tuple(suggestions)
         self.walls = tuple(walls)
         self.placements = tuple(placements)
+        self.details: tuple[str, ...] = ()
+        """Sentences about how it became known."""
+        self.timeline: tuple[tuple[int, int, int], ...] = ()
+        """Event, allocated bytes and reserved bytes of a traced run."""
 
 
 def format_text(report: EstimateReport, *, verbose: int = 0) -> str:
@@ -71,6 +75,8 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _phase(peak, verbose)
     yield ""
     yield from _instants(estimate, peak)
+    for detail in report.details:
+        yield from wrap(detail, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     yield from _reasons(estimate)
     yield from _unknowns(estimate)
     for lines in (_suggestions(report.suggestions), _walls(report.walls), _placements(report.placements)):
@@ -85,6 +91,8 @@ def _verdict(estimate: Estimate) -> Iterator[str]:
         rest = f"{format_bytes(margin)} left" if margin >= 0 else f"{format_bytes(-margin)} too much"
         text += f" of {format_bytes(verdict.limit_bytes)}, {rest}"
     yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    if verdict.condition:
+        yield from wrap(verdict.condition, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     text = f"allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}"
     yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     yield f"  estimated, {'in closed form' if estimate.method == 'closed_form' else 'traced on fake tensors'}; not measured"
@@ -129,7 +137,8 @@ def _instants(estimate: Estimate, peak: Phase) -> Iterator[str]:
 def _reasons(estimate: Estimate) -> Iterator[str]:
     verdict = estimate.verdict
     if verdict.primary:
-        yield from wrap(f"cause: {verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        heading = "cause" if verdict.outcome in {"does_not_fit", "marginal"} else "largest"
+        yield from wrap(f"{heading}: {verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
     for heading, texts in (("contributing", verdict.contributing), ("ruled out", verdict.ruled_out)):
         if texts:
             yield from wrap(f"{heading}: {'; '.join(texts)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -241,6 +250,7 @@ def describe(report: EstimateReport) -> dict[str, Any]:
     estimate = report.estimate
     return {
         "id": report.subject,
+        "details": list(report.details),
         "estimate": describe_estimate(estimate),
         "suggestions": [
             {
@@ -277,6 +287,7 @@ def describe_estimate(estimate: Estimate) -> dict[str, Any] | None:
         "contributing": list(verdict.contributing),
         "ruled_out": list(verdict.ruled_out),
         "verify": verdict.verify,
+        "condition": verdict.condition,
         "phases": [
             {
                 "name": phase.name,

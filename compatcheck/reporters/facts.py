@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from compatcheck.core.report import SubjectReport
@@ -41,9 +41,14 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
             known = "complete" if subject.complete else "what is not listed is unknown"
             lines.append(f"  packages     {len(subject.packages)} ({known})")
         base = shared_directory(source for _, fact in subject.facts for source in fact.sources)
-        for _, fact in sorted(subject.facts, key=lambda item: item[1].name):
-            lines.append(_row(f"{fact.name} = {show(fact.value, fact.name)}", place_text(fact, base)))
-            lines.extend(_row(f"  not {show(value, fact.name)}", str(source)) for value, source in fact.alternatives)
+        for role, facts in _by_role(subject.facts):
+            if role is not None:
+                lines.append(f"  {role}")
+            for fact in facts:
+                lines.append(_row(f"{fact.name} = {show(fact.value, fact.name)}", place_text(fact, base)))
+                lines.extend(
+                    _row(f"  not {show(value, fact.name)}", str(source)) for value, source in fact.alternatives
+                )
         for name, values in subject.conflicts:
             told = "; ".join(f"{show(value, name)} at {source}" for value, source in values)
             lines.append(f"  conflict: {name}: {told}")
@@ -57,6 +62,20 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
         if entry.hint:
             lines.append(f"  {entry.hint}")
     return "\n".join(lines) + "\n"
+
+
+def _by_role(facts: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str | None, list[Fact]]]:
+    """Yield the facts that hold for every role, then those of each role that has any of its own."""
+    roles = list(dict.fromkeys(role for role, _ in facts))
+    holders: dict[Fact, int] = {}
+    for _, fact in facts:
+        holders[fact] = holders.get(fact, 0) + 1
+    shared = [fact for fact, count in holders.items() if count == len(roles)]
+    yield None, sorted(shared, key=lambda fact: fact.name)
+    for role in roles:
+        own = [fact for name, fact in facts if name == role and holders[fact] < len(roles)]
+        if own:
+            yield role, sorted(own, key=lambda fact: fact.name)
 
 
 def _row(text: str, place: str) -> str:
@@ -110,28 +129,33 @@ def describe(role: str, fact: Fact) -> dict[str, object]:
 
 
 def format_yaml(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -> str:
-    """Write a facts file per subject; several subjects become several documents, separated by ``---``."""
+    """Write a facts file per subject and role; several become several documents, separated by ``---``."""
     texts = []
     for subject in subjects:
-        lines = [f"# {subject.id}", "compatcheck: 1"]
-        if subject.packages:
-            lines.append("packages:")
-            lines += [f"  {name}: {json.dumps(version or 'present')}" for name, version, _ in sorted(subject.packages)]
-        sections: dict[str, list[str]] = {}
-        for _, fact in subject.facts:
-            section, _, name = fact.name.partition(".")
-            value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
-            sections.setdefault(section, []).append(f"  {name}: {json.dumps(value)}")
-        for section, rows in sorted(sections.items()):
-            lines += [f"{section}:", *sorted(rows)]
-        if subject.variables is not None:
-            rows = [f"  {_key(name)}: {json.dumps(value)}" for name, value in sorted(subject.variables.items())]
-            lines += ["env:", *rows] if rows else ["env: {}"]
-            if not subject.variables_complete:
-                lines.append("env_complete: false")
-        texts.append("\n".join(lines) + "\n")
+        roles = tuple(dict.fromkeys(role for role, _ in subject.facts)) or (None,)
+        texts += [_facts_file(subject, role, alone=len(roles) == 1) for role in roles]
     unread = "".join(f"# not read: {entry.source}: {entry.reason}\n" for entry in skipped)
     return "---\n".join(texts) + unread
+
+
+def _facts_file(subject: SubjectReport, role: str | None, *, alone: bool) -> str:
+    lines = [f"# {subject.id}" if alone else f"# {subject.id}: {role}", "compatcheck: 1"]
+    if subject.packages:
+        lines.append("packages:")
+        lines += [f"  {name}: {json.dumps(version or 'present')}" for name, version, _ in sorted(subject.packages)]
+    sections: dict[str, list[str]] = {}
+    for _, fact in (item for item in subject.facts if item[0] == role):
+        section, _, name = fact.name.partition(".")
+        value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
+        sections.setdefault(section, []).append(f"  {name}: {json.dumps(value)}")
+    for section, rows in sorted(sections.items()):
+        lines += [f"{section}:", *sorted(rows)]
+    if subject.variables is not None:
+        rows = [f"  {_key(name)}: {json.dumps(value)}" for name, value in sorted(subject.variables.items())]
+        lines += ["env:", *rows] if rows else ["env: {}"]
+        if not subject.variables_complete:
+            lines.append("env_complete: false")
+    return "\n".join(lines) + "\n"
 
 
 def _key(name: str) -> str:

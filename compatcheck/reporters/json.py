@@ -29,7 +29,7 @@ def describe_report(report: Report) -> dict[str, object]:
         "tool": {"name": "compatcheck", "version": report.version},
         "database": {"id": report.database_id, "date": report.database_date, "rules": report.database_rules},
         "subjects": [_subject(subject) for subject in report.subjects],
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [describe_finding(finding) for finding in report.findings],
         "advisories": [],
         "skipped": [
             {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
@@ -79,7 +79,8 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, object]:
+def describe_finding(finding: Finding) -> dict[str, object]:
+    """Describe a finding as plain data."""
     impact = finding.impact
     return {
         "rule_id": finding.rule_id,

@@ -22,7 +22,7 @@ _POINTER_BYTES = 1024
 def format_report(report: Report) -> str:
     """Format a report as Markdown of at most ``LIMIT_BYTES`` bytes; what is left out is counted and pointed to."""
     head = _storable("\n".join(_head(report)) + "\n")
-    tail = _storable(f"\n{_escape(closing_line(report))}\n")
+    tail = _storable(f"\n{escape(closing_line(report))}\n")
     room = LIMIT_BYTES - _POINTER_BYTES - len(tail.encode())
     text = head
     if len(head.encode()) > room:
@@ -57,12 +57,12 @@ def _head(report: Report) -> Iterator[str]:
         yield ""
         for entry in report.skipped:
             hint = f" ({entry.hint})" if entry.hint else ""
-            yield f"- {_escape(f'{entry.source}: {entry.reason}{hint}')}"
+            yield f"- {escape(f'{entry.source}: {entry.reason}{hint}')}"
         yield ""
     if report.waiver_notes:
         yield "### Waivers"
         yield ""
-        yield from (f"- {_escape(note)}" for note in report.waiver_notes)
+        yield from (f"- {escape(note)}" for note in report.waiver_notes)
         yield ""
 
 
@@ -85,10 +85,10 @@ def _table(title: str, findings: list[Finding], *, several: bool) -> Iterator[st
     yield "| " + " | ".join(columns) + " |"
     yield "|" + " --- |" * len(columns)
     for finding in findings:
-        cells = [finding.severity, _rule_link(finding), _escape(finding.title), _escape(size_text(finding.impact))]
-        cells.append(_escape(_last_cell(title, finding)))
+        cells = [finding.severity, rule_link(finding), escape(finding.title), escape(size_text(finding.impact))]
+        cells.append(escape(_last_cell(title, finding)))
         if several:
-            cells.append(_escape(finding.subject))
+            cells.append(escape(finding.subject))
         yield "| " + " | ".join(cells) + " |"
     yield ""
 
@@ -103,8 +103,9 @@ def _last_cell(title: str, finding: Finding) -> str:
     return finding.remedies[0].text if finding.remedies else ""
 
 
-def _rule_link(finding: Finding) -> str:
-    name = _escape(finding.rule_id)
+def rule_link(finding: Finding) -> str:
+    """Write a rule's id as a link to its first source."""
+    name = escape(finding.rule_id)
     return f"[{name}]({_url(finding.references[0].url)})" if finding.references else name
 
 
@@ -117,24 +118,24 @@ def _details(finding: Finding) -> Iterator[str]:
     yield "<details>"
     yield f"<summary>{finding.severity}{state}: {_html(finding.rule_id)}, {_html(finding.subject)}</summary>"
     yield ""
-    yield from (_escape(paragraph) + "\n" for paragraph in finding.message.strip().split("\n\n") if paragraph.strip())
+    yield from (escape(paragraph) + "\n" for paragraph in finding.message.strip().split("\n\n") if paragraph.strip())
     for fact in finding.facts:
         place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
-        yield f"- because {_escape(fact_text(fact))} ({_escape(place)})"
-    yield from (f"- assumed: {_escape(assumption)}" for assumption in finding.assumptions)
+        yield f"- because {escape(fact_text(fact))} ({escape(place)})"
+    yield from (f"- assumed: {escape(assumption)}" for assumption in finding.assumptions)
     if finding.measured_here is not None:
-        yield f"- measured {_escape(measured_text(finding.measured_here))}"
+        yield f"- measured {escape(measured_text(finding.measured_here))}"
     for remedy in finding.remedies:
         note = f" ({remedy.note})" if remedy.note else ""
-        yield f"- fix: {_escape(remedy.text + note)}" + (f": {_code(remedy.command)}" if remedy.command else "")
-    yield from (f"- not true: {_escape(title)}" for _, title in finding.folklore)
+        yield f"- fix: {escape(remedy.text + note)}" + (f": {_code(remedy.command)}" if remedy.command else "")
+    yield from (f"- not true: {escape(title)}" for _, title in finding.folklore)
     yield from (f"- see <{_url(reference.url)}>" for reference in finding.references)
     yield ""
     yield "</details>"
     yield ""
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Write a text so that Markdown and HTML show it as it is, on one line; ``@name`` notifies nobody."""
     return _SPECIAL.sub(lambda match: f"&#{ord(match[1])};", " ".join(text.replace("&", "&amp;").split()))
 

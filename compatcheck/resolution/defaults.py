@@ -3,7 +3,8 @@
 A default applies only where a document of that reader is present, or a facts file names the program. Rows are data
 (``rules/_defaults/<reader>.yaml``): a row applies when ``key`` and every key of ``absent`` are left out of the reader's
 documents, every key of ``present`` stands there, the releases fit ``affected`` and ``when`` is true; ``key: null`` stands
-for what the program fixes by itself. A ``forced`` row replaces even a stated value.
+for what the program fixes by itself. A ``forced`` row replaces even a stated value. A row with a ``role`` is about that
+model alone.
 """
 
 from __future__ import annotations
@@ -53,8 +54,11 @@ PROGRAM_NAMES = {
     "hf_trainer_fsdp": "the HF Trainer",
     "llamafactory": "LLaMA-Factory",
     "ms_swift": "ms-swift",
+    "logic-rl": "Logic-RL",
     "open_instruct": "open-instruct",
     "openrlhf": "OpenRLHF",
+    "search-r1": "Search-R1",
+    "tinyzero": "TinyZero",
     "trl": "TRL",
     "transformers_model": "transformers",
     "trl_model": "TRL's ModelConfig",
@@ -105,6 +109,7 @@ def keys_of(document: Document) -> set[str]:
     written.update(key for key, _ in document.unread)
     not_understood = {skipped.source.key for skipped in document.skipped if skipped.source.key is not None}
     written.update(not_understood)
+    written.update(entry.key for entry in document.unresolved)
     keys = {f"{key}.{_ANYTHING}" for key in not_understood}
     for key in written:
         parts = key.split(".")
@@ -113,7 +118,12 @@ def keys_of(document: Document) -> set[str]:
 
 
 def apply_defaults(
-    readers: Iterable[str], documents: Sequence[Document], scope: FactScope, facts: dict[str, Fact]
+    readers: Iterable[str],
+    documents: Sequence[Document],
+    scope: FactScope,
+    facts: dict[str, Fact],
+    role: str = "train",
+    open_facts: frozenset[str] = frozenset(),
 ) -> None:
     """Add the default of every fact that no document states.
 
@@ -122,17 +132,26 @@ def apply_defaults(
         documents: their documents; a program that only a facts file names has none.
         scope: a scope over ``facts``.
         facts: grown in place.
+        role: whose facts they are; ``train`` gets the actor's rows too.
+        open_facts: facts that are set to something nobody knows, whatever the key: they get no default.
     """
     readers = tuple(readers)
     chain = reader_chain(readers, documents)
     if LEAVE_THE_MODEL_ALONE.issuperset(readers):
         chain.append("transformers_model")
-    undecided = _left_to_trl(chain, documents, scope)
+    undecided = _left_to_trl(chain, documents, scope) | open_facts
     for reader in chain:
-        rows = scope.rules.section(f"defaults/{reader}")
+        rows = [row for row in scope.rules.section(f"defaults/{reader}") or () if _concerns(row, role)]
         if rows:
             keys = _keys_for(reader, documents)
             undecided |= _Table(reader, rows, keys, scope, facts).apply(undecided)
+
+
+def _concerns(row: Mapping[str, Any], role: str) -> bool:
+    wanted = row.get("role")
+    return wanted is None or ("actor" if role == "train" else role) in (
+        wanted if isinstance(wanted, list) else [wanted]
+    )
 
 
 _SCRIPT_MARKS = {"model_name_or_path", "dataset_name"}

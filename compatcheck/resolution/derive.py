@@ -88,6 +88,12 @@ DERIVATIONS = (
     Derivation("rollout.colocated", ("rollout.mode",), lambda mode: mode == "colocate", "vllm_mode"),
     Derivation(
         "training.sequence_length",
+        ("training.max_start_length", "training.max_prompt_length"),
+        lambda start, rest: start + rest,
+        "first prompt + what is appended to it, cut at max_prompt_length (Search-R1 search_r1/llm_agent/generation.py)",
+    ),
+    Derivation(
+        "training.sequence_length",
         ("training.max_prompt_length", "training.max_response_length"),
         lambda a, b: a + b,
         "prompt + response",

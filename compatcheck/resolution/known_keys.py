@@ -30,7 +30,7 @@ def _drop(document: Document, scope: FactScope) -> Document:
             if scope.in_range(package, bounds) == "no":
                 found = scope.package(package)
                 release = "" if found is None else f" {found.version or found.specifier}"
-                source = document.source._replace(key=key)
+                source = document.place(key)
                 unknown[key] = Skipped(source, f"unknown to {package}{release}", f"{package}{specifier} has it")
     if not unknown:
         return document

@@ -55,16 +55,51 @@ class Merged(NamedTuple):
     conflicts: tuple[Conflict, ...]
 
 
-def claims_of(documents: Iterable[Document]) -> dict[str, list[Claim]]:
-    """Collect what documents state, by fact."""
+def claims_of(documents: Iterable[Document], role: str | None = None) -> dict[str, list[Claim]]:
+    """Collect what documents state, by fact.
+
+    Args:
+        documents: of one subject.
+        role: whose facts are wanted; what a document says about this role alone replaces what it says about all of them.
+    """
     claims: dict[str, list[Claim]] = {}
+    documents = tuple(documents)
+    has_model = any(document.reader == "model" and _is_about(document, role) for document in documents)
     for document in documents:
-        rank = RANK_BY_READER.get(document.reader, FRAMEWORK)
+        if document.reader == "model" and has_model and not _is_about(document, role):
+            continue
+        rank = _rank(document)
+        own = {statement.fact for statement in document.statements if role is not None and statement.role == role}
         for statement in document.statements:
-            if statement.fact is not None:
-                source = document.source._replace(key=statement.key)
+            wanted = statement.role == role or (statement.role is None and statement.fact not in own)
+            if statement.fact is not None and wanted:
+                source = document.place(statement.key)
                 claims.setdefault(statement.fact, []).append(Claim(rank, document.reader, statement.value, source))
     return claims
+
+
+def _is_about(document: Document, role: str | None) -> bool:
+    """Tell whether a document says something about one role alone."""
+    return role is not None and any(statement.role == role for statement in document.statements)
+
+
+def withdraw(claims: dict[str, list[Claim]], documents: Iterable[Document], role: str | None = None) -> None:
+    """Take back weaker statements of facts that a document sets to something nobody can tell: that value would win."""
+    for document in documents:
+        rank = _rank(document)
+        for entry in document.unresolved:
+            stated = claims.get(entry.fact or "", ())
+            if not stated or entry.role not in (None, role):
+                continue
+            kept = [claim for claim in stated if claim.rank <= rank]
+            if kept:
+                claims[str(entry.fact)] = kept
+            else:
+                del claims[str(entry.fact)]
+
+
+def _rank(document: Document) -> int:
+    return SCRIPT if document.is_command else RANK_BY_READER.get(document.reader, FRAMEWORK)
 
 
 def merge(claims: Mapping[str, list[Claim]]) -> Merged:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.document import ROLES
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.known_keys import drop_unknown_keys
-from compatcheck.resolution.merge import DECLARED, INSTALLED, LOOKED_UP, MEASURED, SETTING, Claim, claims_of, merge
+from compatcheck.resolution.merge import (
+    DECLARED,
+    INSTALLED,
+    LOOKED_UP,
+    MEASURED,
+    SETTING,
+    Claim,
+    claims_of,
+    merge,
+    withdraw,
+)
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
 
@@ -25,8 +36,25 @@ if TYPE_CHECKING:
 TRAIN = "train"
 """The only role outside reinforcement learning."""
 
-_FRAMEWORKS = {"hf_trainer", "trl", "openrlhf", "verl", "llamafactory", "ms_swift", "axolotl", "torchtune"}
+_FRAMEWORKS = {
+    "axolotl",
+    "easy-r1",
+    "hf_trainer",
+    "llamafactory",
+    "logic-rl",
+    "megatron",
+    "ms_swift",
+    "openrlhf",
+    "search-r1",
+    "tinyzero",
+    "torchtune",
+    "trl",
+    "verl",
+}
 """Readers of a framework's own configuration; a DeepSpeed or accelerate file does not tell which program reads it."""
+
+_NO_PROGRAMS = {"native", "model", "script", "shell", "launcher", "deepspeed_chat"}
+"""Readers whose documents leave no key to a default."""
 
 _ROUNDS = 3
 """Derived facts open defaults and defaults open derived facts; longer chains than this do not exist."""
@@ -52,13 +80,70 @@ def resolve(
         settings: ``--set`` values by fact.
     """
     documents = drop_unknown_keys(documents, FactScope({}, environment, rules))
-    claims = claims_of(documents)
-    for name, (value, source) in (settings or {}).items():
+    stated = {statement.role for document in documents for statement in document.statements}
+    inputs = Inputs(rules, environment, documents, hardware, settings or {})
+    resolved = {role: _resolve_role(role, inputs) for role in ([name for name in ROLES if name in stated] or [TRAIN])}
+    _drop_reference(resolved)
+    conflicts: dict[Conflict, None] = {}
+    unresolved: dict[tuple[str, Source, str], None] = {}
+    skipped: dict[Skipped, None] = {}
+    for part in resolved.values():
+        conflicts.update(dict.fromkeys(part.conflicts))
+        unresolved.update(dict.fromkeys(part.unresolved))
+        skipped.update(dict.fromkeys(part.skipped))
+    return Subject(
+        id=subject_id,
+        environment=environment,
+        roles={role: Facts(part.facts) for role, part in resolved.items()},
+        documents=documents,
+        conflicts=(*conflicts, *_contradictions(environment)),
+        unresolved=tuple(unresolved),
+        unread=tuple((document.place(key), near) for document in documents for key, near in document.unread),
+        skipped=(
+            *skipped,
+            *(environment.skipped if environment is not None else ()),
+            *(skipped for document in documents for skipped in document.skipped),
+            *(skipped for device, _ in hardware for skipped in device.skipped),
+        ),
+    )
+
+
+def _drop_reference(resolved: dict[str, Resolved]) -> None:
+    """Leave out the reference model where the trained model's facts say that there is none."""
+    first = next(iter(resolved.values())).facts.get("training.reference_model")
+    if "reference" in resolved and len(resolved) > 1 and first is not None and first.value is False:
+        del resolved["reference"]
+
+
+class Inputs(NamedTuple):
+    """What a subject is resolved from."""
+
+    rules: RuleSet
+    environment: Environment | None
+    documents: Sequence[Document]
+    hardware: Sequence[tuple[Hardware, bool]]
+    settings: Mapping[str, tuple[Value, Source]]
+
+
+class Resolved(NamedTuple):
+    """The facts of one role, and what stands against them."""
+
+    facts: dict[str, Fact]
+    conflicts: tuple[Conflict, ...]
+    unresolved: tuple[tuple[str, Source, str], ...]
+    skipped: tuple[Skipped, ...]
+
+
+def _resolve_role(role: str, inputs: Inputs) -> Resolved:
+    rules, environment, documents = inputs.rules, inputs.environment, inputs.documents
+    claims = claims_of(documents, role)
+    for name, (value, source) in inputs.settings.items():
         claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
-    for device, declared in hardware:
+    for device, declared in inputs.hardware:
         _claim_hardware(device, DECLARED if declared else MEASURED, claims)
     if environment is not None:
         _claim_environment(environment, claims)
+    withdraw(claims, documents, role)
     merged = merge(claims)
     facts = merged.facts
     readers = _readers(documents, facts)
@@ -68,6 +153,10 @@ def resolve(
         _describe_damage(environment, facts)
     scope = FactScope(facts, environment, rules)
     unresolved: dict[str, str] = {}
+    entries = [
+        (document, entry) for document in documents for entry in document.unresolved if entry.role in (None, role)
+    ]
+    open_facts = frozenset(entry.fact for _, entry in entries if entry.fact is not None and entry.fact not in facts)
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -76,27 +165,16 @@ def resolve(
                 facts.setdefault(name, fact)
         derive(facts)
         if readers or "model.model_type" in facts:
-            apply_defaults(readers, drop_unowned(documents, facts), scope, facts)
+            apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
         if len(facts) == before:
             break
-    pending = tuple((name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts)
-    return Subject(
-        id=subject_id,
-        environment=environment,
-        roles={TRAIN: Facts(facts)},
-        documents=documents,
-        conflicts=(*merged.conflicts, *_contradictions(environment)),
-        unresolved=pending,
-        unread=tuple(
-            (document.source._replace(key=key), near) for document in documents for key, near in document.unread
-        ),
-        skipped=(
-            *unknown_device,
-            *(environment.skipped if environment is not None else ()),
-            *(skipped for document in documents for skipped in document.skipped),
-            *(skipped for device, _ in hardware for skipped in device.skipped),
-        ),
-    )
+    pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
+    pending += [
+        (entry.fact, document.place(entry.key), entry.why)
+        for document, entry in entries
+        if entry.fact is not None and entry.fact not in facts
+    ]
+    return Resolved(facts, merged.conflicts, tuple(pending), unknown_device)
 
 
 def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
@@ -133,7 +211,7 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     stage = facts.get("training.zero_stage")
     if stage is not None and stage.value and "deepspeed" not in readers:
         readers.append("deepspeed")
-    return [reader for reader in readers if reader not in {"native", "model", "script"}]
+    return [reader for reader in readers if reader not in _NO_PROGRAMS]
 
 
 def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:

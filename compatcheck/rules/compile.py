@@ -29,7 +29,7 @@ _PROVENANCE_OF_DEVICES = frozenset({"source", "unverified"})
 
 
 def compile_directory(directory: Path) -> bytes:
-    """Compile a rule directory: its rules and, where present, ``_tables``, ``_defaults``, ``_releases``, ``_pins``, models, GPUs.
+    """Compile a rule directory: its rules and, where present, tables, defaults, releases, pins, models, devices and instances.
 
     Raises:
         RuleError: a file is malformed; naming file, line and key.
@@ -210,17 +210,39 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
         yield f"pins/{path.stem}", load_strict(path)[0]
     if (directory / "_models.yaml").exists():
         yield "models", load_strict(directory / "_models.yaml")[0]
+    gpus: dict[str, Any] = {}
     if (directory / "_gpus.yaml").exists():
-        yield "gpus", _compile_gpus(directory / "_gpus.yaml")
+        gpus = _without_provenance(load_strict(directory / "_gpus.yaml")[0])
+        yield "gpus", gpus
+    if (directory / "_instances.yaml").exists():
+        yield "instances", _compile_instances(directory / "_instances.yaml", gpus)
 
 
-def _compile_gpus(path: Path) -> dict[str, Any]:
-    """Compile the devices without where their values are from, which only readers of the YAML file need."""
-    rows: dict[str, dict[str, Any]] = load_strict(path)[0]
+def _without_provenance(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return devices or instances without where their values are from, which only readers of the YAML file need."""
     return {
         name: {key: value for key, value in row.items() if key not in _PROVENANCE_OF_DEVICES}
         for name, row in rows.items()
     }
+
+
+def _compile_instances(path: Path, gpus: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile the instances, each with a whole number of devices that are known.
+
+    Raises:
+        RuleError: a row has another device or number; naming file, line and key.
+    """
+    rows, lines = load_strict(path)
+    for name, row in rows.items():
+        source = Source(str(path), name, lines.get((name,)))
+        if row.get("gpu") not in gpus:
+            near = nearest(str(row.get("gpu")), list(gpus))
+            msg = f"device {row.get('gpu')!r} is not in _gpus.yaml"
+            raise RuleError(msg, source=source, hint=f"did you mean {near!r}?" if near else None)
+        if not isinstance(row.get("gpus"), int) or row["gpus"] < 1:
+            msg = "gpus is not a whole number of devices from 1 on"
+            raise RuleError(msg, source=source)
+    return _without_provenance(rows)
 
 
 def _compile_table(path: Path) -> dict[str, Any]:
@@ -267,6 +289,7 @@ def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str
             "value": row.get("value"),
             "expression": None if row.get("value_expression") is None else parse(row["value_expression"]),
             "forced": bool(row.get("forced")),
+            "role": row.get("role"),
         }
     except (KeyError, TypeError, AttributeError, InvalidSpecifierError, RuleError) as error:
         message = f"malformed default: {error}"

@@ -84,8 +84,8 @@ model.output_attentions | bool | | attention weights are returned
 model.output_hidden_states | bool | | all hidden states are returned
 model.trust_remote_code | bool | | the model class comes from the hub repository
 model.device_map | str? | | device_map given to from_pretrained
-training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, ms_swift, axolotl, torchtune, torchtitan, search-r1, logic-rl, megatron, nemo-rl, lightning, custom | the program that runs the training loop
-training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain | the training algorithm
+training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, ms_swift, axolotl, torchtune, torchtitan, search-r1, logic-rl, tinyzero, easy-r1, megatron, nemo-rl, lightning, custom | the program that runs the training loop
+training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain, reinforce | the training algorithm
 training.sharding | str | none, ddp, zero, fsdp, megatron | how state is spread over ranks
 training.fsdp_version | int? | 1, 2 | FSDP generation; None when FSDP does not shard the state
 training.fsdp_sharding_strategy | str | full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2 | FSDP1 strategy
@@ -124,6 +124,7 @@ training.torch_autocast | bool | | DeepSpeed torch_autocast
 training.bf16_master_weights_and_grads | bool | | DeepSpeed keeps masters in bfloat16
 training.moe_leaf_modules | set | | DeepSpeed leaf module classes
 training.gradient_checkpointing | bool | | activations are recomputed in backward
+training.checkpointing_policy | str | full, every_other_product, core_attention | what of a checkpointed block is computed again: all of it; all but attention and every other matrix product (torchtitan, selective by op); attention scores only (Megatron, selective)
 training.use_reentrant | bool | | reentrant variant of activation checkpointing
 training.activation_offloading | bool | | saved activations are moved to host memory
 training.mixed_precision | str | no, fp16, bf16, fp8 | autocast mode
@@ -134,13 +135,18 @@ training.master_dtype | dtype? | | dtype of master weights; None when there are 
 training.grad_accum_dtype | dtype | | DeepSpeed data_types.grad_accum_dtype
 training.optimizer | str | adamw, adam, sgd, adafactor, lion, muon, adamw_8bit, paged_adamw_8bit, paged_adamw, adagrad, rmsprop, galore, lomo, schedule_free, apollo, cpu_adam, lamb, stable_adamw, ademamix, grokadamw, onebit_adam, onebit_lamb, zero_one_adam, muadam, muadamw, musgd | optimizer family
 training.optimizer_implementation | str | foreach, fused, for_loop | kernel family of torch's optimizer step
+training.optimizer_in_backward | bool | | each gradient is applied in backward and given back at once
 training.micro_batch_size | int>=1 | sequences | sequences per device and forward pass
 training.micro_batch_is_global | bool | | the micro batch key counts sequences over all ranks
+training.micro_batch_tokens | int>=1 | tokens | tokens per device and forward pass, where batches are cut by length (verl use_dynamic_bsz)
 training.eval_batch_size | int>=1 | sequences | sequences per device in evaluation
 training.gradient_accumulation_steps | int>=1 | | forward and backward passes per optimizer step
 training.global_batch_size | int>=1 | sequences | sequences per optimizer step
 training.sequence_length | int>=1 | tokens | longest sequence after truncation
 training.max_prompt_length | int>=1 | tokens | longest prompt
+training.max_start_length | int>=1 | tokens | Search-R1: first prompt of a dialogue, before searches and answers are appended
+training.colocated_with | str | actor, critic | role whose devices this role shares
+training.sleeps_while_idle | bool | | optimizer states leave the device while another role works (OpenRLHF deepspeed_enable_sleep)
 training.max_response_length | int>=1 | tokens | longest completion
 training.packing | bool | | several samples share one sequence
 training.padding_free | bool | | batches are flattened, without padding or mask
@@ -179,7 +185,7 @@ training.ds3_gather_for_generation | bool | | ZeRO-3 weights are gathered for ge
 training.use_remove_padding | bool | | verl packs sequences
 training.quantize_moe_experts | bool | | axolotl quantises fused experts while loading
 training.auto_find_batch_size | bool | | the trainer retries with smaller batches
-rollout.engine | str | vllm, sglang, hf | generation engine
+rollout.engine | str | vllm, sglang, hf, trtllm | generation engine
 rollout.gpu_memory_utilization | float | fraction | share of the device the engine may use
 rollout.enforce_eager | bool | | no CUDA graphs
 rollout.cuda_graphs | bool | | CUDA graphs are captured
@@ -194,6 +200,9 @@ rollout.sleep_level | int | 1, 2 | vLLM sleep level
 rollout.colocated | bool | | engine and trainer share devices
 rollout.mode | str | colocate, server | TRL vllm_mode
 rollout.log_prob_micro_batch_size | int>=1 | sequences | sequences per forward when scoring
+rollout.global_batch_size | int>=1 | sequences | completions generated between two updates, over all ranks
+rollout.log_prob_micro_batch_is_global | bool | | the key for scoring counts sequences over all ranks
+rollout.log_prob_micro_batch_tokens | int>=1 | tokens | tokens per device and forward when scoring, where batches are cut by length
 rollout.prompt_logprobs | bool | | prompt log-probabilities are requested
 rollout.layered_summon | bool | | weights are gathered layer by layer for the engine
 run.no_grad_forward_between | bool | | the same engine runs a second forward under no_grad between forward and backward

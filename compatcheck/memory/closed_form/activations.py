@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.estimate import Component, Size
 from compatcheck.memory.closed_form.adapters import kept_per_token
 from compatcheck.memory.closed_form.experts import routed_width
-from compatcheck.memory.closed_form.layers import DECODER, RECIPES, Recipe, Setting, saved, transient
+from compatcheck.memory.closed_form.layers import DECODER, RECIPES, Recipe, Setting, forward_peak, saved, transient
 from compatcheck.memory.closed_form.logits import sequences
 from compatcheck.memory.closed_form.parallel import held, in_flight
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
-UNKNOWN_TYPE = 0.25
-"""Range of an architecture whose blocks were not read, as a share: known ones of one size differ by so much from llama's."""
+TRACED = 0.03
+"""How far a block whose recipe is known may be off: the largest difference to full-size traces, docs/memory-model.md."""
+UNKNOWN_TYPE = 0.4
+"""Range of an architecture whose blocks were not read, as a share: nine of ten of the recipes lie so near to llama's."""
 SOURCE = "saved tensors of each operation, docs/memory-model.md; Korthikanti, arXiv 2205.05198"
 
 
@@ -30,6 +32,8 @@ class Activations(NamedTuple):
     """One block in full, which backward recomputes under checkpointing; nothing without."""
     transient: Size
     """Gradients alive inside of one block's backward."""
+    forward: Size
+    """What one block needs in a forward that keeps nothing: under checkpointing, and where nothing is trained."""
     words: str
 
 
@@ -43,7 +47,7 @@ def activations(run: Run) -> Activations:
     low_at, high_at = _alternatives(run, at)
     sizes = [_per_token(recipe, variant, run) for variant in (low_at, at, high_at)]
     spread = 0.0 if model.model_type in RECIPES else UNKNOWN_TYPE
-    low, each, high = sizes[0] * (1 - spread), sizes[1], sizes[2] * (1 + spread)
+    low, each, high = sizes[0] * (1 - TRACED - spread), sizes[1], sizes[2] * (1 + TRACED + spread)
     if model.experts:
         high *= 2 - 1 / model.experts_per_token if model.experts_per_token else 1
     block = Size(int(low * tokens), int(each * tokens), int(high * tokens))
@@ -52,21 +56,34 @@ def activations(run: Run) -> Activations:
     moment = transient(recipe, at, run.sequence) * tokens / run.parallel.tensor
     gradients = Size(int(moment * 0.8), int(moment), int(moment * 1.5))
     copies = in_flight(run)
+    moment = forward_peak(recipe, at, run.sequence) * tokens
+    passing = Size(int(moment * 0.9), int(moment), int(moment * 1.3))
+    nothing = Size(0, 0, 0)
     if run.optimizer is None:
-        return Activations(Size(0, 0, 0), outside, Size(int(low * tokens * 0.3), int(each * tokens * 0.5), block.high),
-                           Size(0, 0, 0), "one block at a time, nothing is kept")  # fmt: skip
+        return Activations(nothing, outside, nothing, nothing, passing, "one block at a time, nothing is kept")
     if run.checkpointing:
+        if run.policy == "every_other_product":
+            stream += every_other_product(at)
         kept = int(stream * tokens * layers * copies)
         if run.activation_offloading:
             kept = int(2 * stream * tokens)
         words = f"{stream:,.0f} B × {tokens:,} tokens × {layers} block inputs"
-        return Activations(Size(kept, kept, int(kept * 1.02)), outside, block, gradients, words)
+        return Activations(Size(kept, kept, int(kept * 1.02)), outside, block, gradients, passing, words)
     count = layers * copies
     if run.activation_offloading:
         count = 2
     words = f"{each:,.0f} B × {tokens:,} tokens × {layers} blocks"
     kept_all = Size(block.low * count, block.expected * count, block.high * count)
-    return Activations(kept_all, outside, Size(0, 0, 0), gradients, words)
+    return Activations(kept_all, outside, nothing, gradients, nothing, words)
+
+
+def every_other_product(at: Setting) -> float:
+    """Return bytes per token that torchtitan's selective checkpointing keeps of a block beside its input.
+
+    Outputs of attention and of every other matrix product: of the seven of a llama block those of queries, values, gate and down
+    (torchtitan at 9dec370, parallelisms/parallelize_llama.py, _get_custom_policy).
+    """
+    return at.compute * (at.query + at.key + at.query + at.intermediate + at.hidden) + 4 * at.heads
 
 
 def setting(run: Run) -> Setting:
@@ -85,8 +102,9 @@ def setting(run: Run) -> Setting:
         residual=precision.residual,
         norms_trained=full,
         linears_trained=full,
-        attention="eager" if model.attention == "eager" else "flash",
+        attention="eager" if model.attention == "eager" and run.policy != "core_attention" else "flash",
         repeated=_repeats(run),
+        compiled=run.compiled,
     )
 
 
@@ -112,7 +130,7 @@ def _alternatives(run: Run, at: Setting) -> tuple[Setting, Setting]:
     if run.model.attention == "sdpa" and run.padded is None:
         high = high._replace(repeated=True)
     if run.compiled:
-        low = low._replace(norms_trained=False)
+        high = high._replace(compiled=False)
     return low, high
 
 
@@ -131,27 +149,28 @@ def saved_outside(recipe: Recipe, run: Run) -> float:
     if run.optimizer is None:
         return hidden * run.precision.compute
     wide = 4 + residual if recipe.norm != "layer" else residual
-    return hidden * (wide + run.precision.compute)
+    split = run.parallel.tensor if run.sequence_parallel else 1
+    return hidden * (wide / split + run.precision.compute)
 
 
-def components(run: Run, found: Activations, *, block: bool) -> tuple[Component, ...]:
-    """Return components: what is kept, and with ``block`` what differentiating one block needs.
+def components(run: Run, found: Activations, *, block: str = "") -> tuple[Component, ...]:
+    """Return components: what is kept, and what one block needs.
 
     Args:
         run: the run.
         found: its activations.
-        block: whether a block is being differentiated.
+        block: ``forward`` or ``backward`` while a block is computed or differentiated, empty in between.
     """
     facts = (
         "training.micro_batch_size", "training.sequence_length", "training.gradient_checkpointing",
         "model.attn_implementation",
     )  # fmt: skip
     outside = int(found.outside)
-    kept = found.kept + Size(outside, outside, outside)
+    kept = found.kept if block == "forward" else found.kept + Size(outside, outside, outside)
     name = "checkpointed activations" if run.checkpointing else "activations"
     parts = [Component(name, "activations", kept, found.words, SOURCE, run.role, facts)]
     if block:
-        size = found.block + found.transient
-        words = "saved tensors and gradients of one block"
-        parts.append(Component("one block in backward", "activations", size, words, SOURCE, run.role, facts))
+        size = found.forward if block == "forward" else found.block + found.transient
+        words = "tensors of one block" if block == "forward" else "saved tensors and gradients of one block"
+        parts.append(Component(f"one block in {block}", "activations", size, words, SOURCE, run.role, facts))
     return tuple(part for part in parts if part.size.high)

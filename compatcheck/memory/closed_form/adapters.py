@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from compatcheck.memory.run import Model, Run
 
+LOW_RANK = frozenset({"lora", "dora", "qlora", "adalora"})
+"""Methods that put two narrow matrices beside a weight."""
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _SAME_AS = {
     "c_attn": "qkv", "qkv_proj": "qkv", "query_key_value": "qkv", "W_pack": "qkv", "Wqkv": "qkv",
-    "c_proj": "o_proj", "out_proj": "o_proj", "dense": "o_proj", "attn.c_proj": "o_proj",
+    "out_proj": "o_proj", "dense": "o_proj", "attn.c_proj": "o_proj",
     "gate_up_proj": "gate_up", "w1": "gate_proj", "w2": "up_proj", "w3": "down_proj",
     "c_fc": "up_proj", "fc1": "up_proj", "dense_h_to_4h": "up_proj", "fc2": "down_proj", "dense_4h_to_h": "down_proj",
 }  # fmt: skip
@@ -36,6 +38,8 @@ def target_shapes(model: Model, targets: tuple[str, ...]) -> tuple[tuple[str, in
         "gate_up": ("mlp", hidden, 2 * width),
         "down_proj": ("down", width, hidden),
     }
+    if "c_proj" in targets:  # the name of both output projections in GPT-2 and Qwen
+        targets = (*(name for name in targets if name != "c_proj"), "o_proj", "down_proj")
     names = ALL_LINEAR if any(name in {"all-linear", "all"} for name in targets) else targets
     ends = [_SAME_AS.get(name) or _SAME_AS.get(name.rpartition(".")[2]) or name.rpartition(".")[2] for name in names]
     return tuple(shapes[end] for end in ends if end in shapes)
@@ -58,13 +62,21 @@ def kept_per_token(run: Run) -> float:
     base cast the input for each adapter and keep every copy, under autocast a 16-bit copy of the copy as well; dropout keeps its
     own output and a mask. Source: our measurements of peft 0.11.1 to 0.21.2 (fixtures/measurements/peft_lora_forward).
     """
-    if not run.adapters or not run.rank:
+    if not run.adapters:
         return 0.0
     shapes = target_shapes(run.model, run.targets)
     compute, own = run.precision.compute, run.adapter_bytes
     inputs = sum(width for _, width, _ in shapes)
+    if (
+        run.peft == "ia3"
+    ):  # scales the input of ``down`` in float32 and the output of others in theirs (peft tuners/ia3/layer.py)
+        return sum(own * width if feed == "down" else compute * outputs for feed, width, outputs in shapes)
+    if run.peft not in LOW_RANK:
+        return (
+            own * inputs
+        )  # each multiplies or rotates a tensor of that width, and keeps it for the gradient of its factor
     ranks = run.rank * len(shapes)
-    autocast = run.mixed_adapters
+    autocast = run.mixed
     if own > compute:
         kept = own * (inputs + ranks) + (compute * (inputs + ranks) if autocast else 0)
     elif run.lora_dropout:

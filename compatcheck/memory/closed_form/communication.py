@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
-from compatcheck.memory.closed_form.gradients import largest_unsharded, trained_here
+from compatcheck.memory.closed_form.gradients import count_trained, largest_unsharded, trained_here
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -23,13 +23,13 @@ def lasting_buffers(run: Run) -> tuple[Component, ...]:
     parallel = run.parallel
     if run.optimizer is None:
         return ()
-    each = run.adapter_bytes if run.adapters else run.precision.gradient
     if parallel.sharding == "ddp" and parallel.data > 1 and not run.bucket_view:
-        trained = trained_here(run)
-        return (
-            Component("DDP buckets", "communication", exactly(each * trained), f"{each:g} B × {trained:,.0f}",
-                      "torch reducer.cpp; probe ddp_buckets", run.role, ("training.gradient_as_bucket_view",)),
-        )  # fmt: skip
+        parts = trained_here(run)
+        size = exactly(sum(part.number * part.bytes_each for part in parts))
+        words = " + ".join(f"{part.bytes_each:g} B × {part.number:,.0f}" for part in parts)
+        source = "torch reducer.cpp; probe ddp_buckets"
+        facts = ("training.gradient_as_bucket_view",)
+        return (Component("DDP buckets", "communication", size, words, source, run.role, facts),)
     if parallel.sharding == "zero" and parallel.stage == 3:
         size = exactly(run.precision.gradient * run.reduce_bucket)
         return (
@@ -43,9 +43,7 @@ def backward_buffers(run: Run) -> tuple[Component, ...]:
     """Return buffers that live while gradients are reduced."""
     parallel = run.parallel
     if parallel.sharding == "zero" and parallel.stage in {1, 2}:
-        count = min(run.reduce_bucket, trained_here(run)) * (MORE_BUCKETS if run.overlap else 1)
-        if parallel.stage == 1 and run.accumulation > 1:
-            count = min(count, run.reduce_bucket)
+        count = run.reduce_bucket * (MORE_BUCKETS if run.overlap else 1)
         size = run.precision.gradient * count
         return (
             Component("reduce buckets", "communication", exactly(size), f"{run.precision.gradient:g} B × {count:,.0f}",
@@ -64,7 +62,7 @@ def backward_buffers(run: Run) -> tuple[Component, ...]:
 def step_buffers(run: Run) -> tuple[Component, ...]:
     """Return what gathering updated parameters needs after the step: nothing at ZeRO-1 and 2, which gather in place."""
     if run.parallel.sharding == "zero" and run.parallel.stage in {1, 2}:
-        size = Size(0, 0, int(run.precision.stored * min(run.gather_bucket, trained_here(run))))
+        size = Size(0, 0, int(run.precision.stored * min(run.gather_bucket, count_trained(run))))
         return (
             Component("all-gather bucket", "communication", size, "in place, or one bucket",
                       "DeepSpeed stage_1_and_2.py all_gather_dp_groups", run.role, ("training.allgather_bucket_size",)),

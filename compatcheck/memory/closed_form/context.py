@@ -10,25 +10,38 @@ from compatcheck.core.units import MIB
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
-CONTEXT = Size(287_047_680, 500 * MIB, 666_632_192)
+CONTEXT = Size(287_047_680, 477_000_000, 666_632_192)
 """CUDA context with the first kernels loaded. Low and high: https://github.com/pytorch/pytorch/pull/85692 (lazy and eager module
-loading); expected: between the two, for kernels are loaded as they are used."""
-NCCL = Size(100 * MIB, 400 * MIB, 1200 * MIB)
-"""NCCL's buffers and channels in a job of several ranks; vLLM reports 0.39 GiB outside of torch on two ranks
-(https://github.com/vllm-project/vllm/issues/11251), the context included in it."""
+loading); expected: the middle, for kernels are loaded as they are used."""
+EAGER_CONTEXT = Size(666_632_192, 837_000_000, 1_008_000_000)
+"""The same where all kernels are loaded at once, as before torch 1.13: up to 1008 MB (https://github.com/pytorch/pytorch/issues/28394)."""
+NCCL_TWO, NCCL_MORE = 544_000_000, 688_000_000
+"""One communicator of two ranks, and of more, on A100s with NVLink: https://github.com/NVIDIA/nccl/issues/964."""
+NCCL_LOW = 131_000_000
+"""What vLLM found outside of torch on two ranks, 0.39 GiB (https://github.com/vllm-project/vllm/issues/11251), less a context."""
+COMMUNICATORS = 2
+"""Communicators in the high bound: FSDP, ZeRO and trainers make a second group for some collectives."""
 WORKSPACE_HOPPER = 32 * MIB
 WORKSPACE = 8_519_680
 """cuBLAS workspace of one handle and stream: CublasHandlePool.cpp, 32 MiB on compute capability 9, else :4096:2:16:8."""
 
 
+def nccl_buffers(world: int) -> Size:
+    """Return what NCCL holds in a job of so many ranks."""
+    one = NCCL_TWO if world == 2 else NCCL_MORE
+    return Size(NCCL_LOW, one, COMMUNICATORS * one)
+
+
 def context(run: Run) -> tuple[Component, ...]:
     """Return what the device holds beside the allocator's memory."""
-    source = "pytorch pull 85692; vLLM issue 11251"
-    parts = [Component("CUDA context", "context", CONTEXT, "kernels are loaded as they are used", source, run.role, ())]
+    source = "pytorch pull 85692"
+    release = run.release("torch")
+    size = EAGER_CONTEXT if release is not None and release < (1, 13) else CONTEXT
+    parts = [Component("CUDA context", "context", size, "kernels are loaded as they are used", source, run.role, ())]
     if run.parallel.world > 1:
-        parts.append(
-            Component("NCCL", "context", NCCL, "buffers and channels", source, run.role, ("hardware.world_size",))
-        )
+        nccl = nccl_buffers(run.parallel.world)
+        source = "NVIDIA/nccl issue 964; vLLM issue 11251"
+        parts.append(Component("NCCL", "context", nccl, "a communicator", source, run.role, ("hardware.world_size",)))
     if run.other_resident:
         words = "stated"
         facts = ("run.other_resident_bytes",)

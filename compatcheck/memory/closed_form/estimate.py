@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, exactly, total
+from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly, total
+from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
 from compatcheck.memory.closed_form.activations import components as activation_components
+from compatcheck.memory.closed_form.adapters import LOW_RANK
 from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
 from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
-from compatcheck.memory.closed_form.logits import logits
+from compatcheck.memory.closed_form.logits import hole, logits
 from compatcheck.memory.closed_form.masks import masks
 from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
-from compatcheck.memory.closed_form.parallel import held
-from compatcheck.memory.closed_form.parameters import parameters
-from compatcheck.memory.closed_form.reserve import reserve
+from compatcheck.memory.closed_form.parallel import held as held_parameters
+from compatcheck.memory.closed_form.parameters import dequantised, parameters
+from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.run import read_run
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 Parts = tuple[Component, ...]
+CHECKPOINTING = "training.gradient_checkpointing"
 
 
 def estimate(
@@ -63,7 +66,66 @@ def estimate(
 def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate:
     """Estimate a run that was read before."""
     phases = training_phases(run) if run.optimizer is not None else scoring_phases(run)
-    return Estimate("closed_form", phases, judge(phases, run.limit), assumptions, tuple(_unmodelled(run)))
+    verdict = judge(phases, run.limit, verification(run))
+    if verdict.outcome == "does_not_fit" and CHECKPOINTING not in run.known and not run.checkpointing:
+        verdict = _reconsider(run, verdict)
+    return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
+
+
+def _reconsider(run: Run, verdict: Verdict) -> Verdict:
+    """Return a verdict that does not rest on checkpointing being off where nobody said whether it is."""
+    other = run._replace(checkpointing=True, policy="full")
+    phases = training_phases(other) if run.optimizer is not None else ()
+    found = judge(phases, run.limit, verification(other))
+    if not phases or found.outcome == "does_not_fit":
+        return verdict
+    contributing = ("activations, unless they are checkpointed", *found.contributing)
+    return verdict._replace(
+        outcome="marginal",
+        primary=found.primary,
+        contributing=contributing,
+        ruled_out=found.ruled_out,
+        verify=found.verify,
+        condition=_condition(phases),
+    )
+
+
+def _condition(phases: tuple[Phase, ...]) -> str:
+    size = max((phase.size for phase in phases), key=lambda size: size.expected)
+    return (
+        f"nobody says whether activations are checkpointed: if they are, {format_bytes(size.expected)} "
+        f"({format_bytes(size.low)} to {format_bytes(size.high)})"
+    )
+
+
+def verification(run: Run) -> str | None:
+    """Return the command that would settle it: the step measured on a GPU, or traced where one process cannot stand for a rank.
+
+    DeepSpeed can be neither measured by one process nor traced.
+    """
+    model, parallel = run.model, run.parallel
+    plain = run.optimizer == "adamw" and not run.adapters and model.quantization is None and not run.precision.autocast
+    if parallel.sharding == "zero":
+        return None
+    if parallel.world > 1 or not plain or not model.model_type or run.loss != "cross_entropy" or run.compiled:
+        return "compatcheck estimate --trace"
+    parameters = {
+        "model_type": model.model_type,
+        "attn_implementation": model.attention,
+        "dtype": "bfloat16" if run.precision.stored == 2 else "float32",
+        "batch": run.micro_batch,
+        "sequence": run.sequence,
+        "hidden_size": model.hidden,
+        "layers": model.layers,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "intermediate_size": model.intermediate,
+        "vocab_size": model.vocab,
+        "gradient_checkpointing": str(run.checkpointing).lower(),
+        "steps": 2,
+    }
+    settings = " ".join(f"--param {name}={value}" for name, value in parameters.items())
+    return f"compatcheck probe run training_step --backend cuda {settings}"
 
 
 def resident(run: Run) -> Parts:
@@ -75,63 +137,128 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     """Return load, forward, backward and step of a role that trains."""
     always = resident(run)
     grads = gradient.gradients(run)
-    found = activations(run)
-    earlier = gradient.component(run, max(grads.before, grads.persistent))
-    forward = (
-        *always, *earlier, *live_parameters(run), *autocast_weights(run), *activation_components(run, found, block=False),
-        *masks(run), *logits(run, backward=False),
-    )  # fmt: skip
     load = (*parameters(run), *context(run))
     step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
+    held = segments(_shares(run, always))
     return (
-        _phase("load", run, load),
-        _phase("forward", run, forward),
-        max(_backward(run, always), key=lambda phase: phase.size.expected),
-        _phase("step", run, step),
+        _phase("load", run, (load,), None),
+        _phase("forward", run, _forward(run, always), held),
+        _phase("backward", run, _backward(run, always), held),
+        _phase("step", run, (step,), held),
     )
 
 
-def _backward(run: Run, always: Parts) -> tuple[Phase, ...]:
+def _shares(run: Run, always: Parts) -> Shares:
+    """Return what shares the allocator's segments over a step."""
+    grads = gradient.gradients(run)
+    found = activations(run)
+    step = (*gradient.component(run, grads.complete - grads.persistent), *step_workspace(run))
+    kept = activation_components(run, found, block="backward" if run.checkpointing else "")
+    early = gradient.component(run, grads.persistent)
+    lasting = (
+        *always,
+        *early,
+        *live_parameters(run),
+        *autocast_weights(run),
+        *masks(run),
+        *(backward_buffers(run) if run.parallel.stage else ()),
+    )
+    spare = hole(run)
+    return Shares(
+        lasting=_inside(lasting),
+        loss=_inside(logits(run, backward=True)) + Size(0, spare, spare),
+        kept=_inside(kept),
+        step=_inside(step),
+    )
+
+
+def _inside(parts: Parts) -> Size:
+    """Return what of the components is in torch's allocator."""
+    return total(part.size for part in parts if part.kind not in {"context", "other"})
+
+
+def _expected(parts: Parts) -> int:
+    return total(part.size for part in parts).expected
+
+
+def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
+    """Return the instants of forward one of which is its peak: in the loss, or in the last block."""
+    grads = gradient.gradients(run)
+    found = activations(run)
+    earlier = gradient.component(run, max(grads.before, grads.persistent))
+    shared = (*always, *earlier, *autocast_weights(run), *masks(run))
+    in_loss = (
+        *shared,
+        *live_parameters(run, blocks=False),
+        *activation_components(run, found),
+        *logits(run, backward=False),
+    )
+    in_last_block = (
+        *shared,
+        *live_parameters(run),
+        *activation_components(run, found, block="forward"),
+        *dequantised(run, backward=False),
+    )
+    return (in_loss, in_last_block)
+
+
+def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     """Return the instants of backward one of which is its peak: in the loss, the last block, the first block, at the end."""
     grads = gradient.gradients(run)
     found = activations(run)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     weights = () if run.checkpointing else autocast_weights(run)
-    live = live_parameters(run, backward=True)
-    kept = activation_components(run, found, block=False)
-    in_loss = (*always, *earlier, *live, *weights, *kept, *masks(run), *logits(run, backward=True))
-    own = held(run)
+    live = live_parameters(run)
+    kept = activation_components(run, found)
+    outside = live_parameters(run, blocks=False)
+    in_loss = (*always, *earlier, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
+    own = held_parameters(run)
     reducing = backward_buffers(run)
     head = 0.0
     if not run.adapters and run.parallel.stage < 2:
         head = run.precision.gradient * (own.lm_head or own.embedding)
     begun = max(grads.before, grads.persistent, head)
+    unpacked = dequantised(run, backward=True)
     in_last_block = (
-        *always, *gradient.component(run, begun), *live, *weights, *activation_components(run, found, block=True),
-        *masks(run), *reducing,
-    )  # fmt: skip
+        *always,
+        *gradient.component(run, begun),
+        *live,
+        *weights,
+        *activation_components(run, found, block="backward"),
+        *masks(run),
+        *reducing,
+        *unpacked,
+    )
     one = found._replace(kept=_share(found.kept, own.layers), outside=0.0)
     nearly = max(begun, grads.complete - gradient.of_block_and_embedding(run))
     in_first_block = (
-        *always, *gradient.component(run, nearly), *live, *activation_components(run, one, block=True), *masks(run),
-        *reducing, *offload_buffers(run),
-    )  # fmt: skip
+        *always,
+        *gradient.component(run, nearly),
+        *live,
+        *activation_components(run, one, block="backward"),
+        *masks(run),
+        *reducing,
+        *offload_buffers(run),
+        *unpacked,
+    )
     at_the_end = (
         *always, *gradient.component(run, grads.complete), *live, *_second_embedding_gradient(run, own.embedding),
         *reducing, *offload_buffers(run),
     )  # fmt: skip
-    return tuple(_phase("backward", run, parts) for parts in (in_loss, in_last_block, in_first_block, at_the_end))
+    return (in_loss, in_last_block, in_first_block, at_the_end)
 
 
 def scoring_phases(run: Run) -> tuple[Phase, ...]:
     """Return load and forward of a role that only scores."""
     always = resident(run)
     found = activations(run)
-    forward = (
-        *always, *live_parameters(run), *activation_components(run, found, block=True), *masks(run),
-        *logits(run, backward=False),
-    )  # fmt: skip
-    return (_phase("load", run, always), _phase("forward", run, forward))
+    shared = (*always, *live_parameters(run), *masks(run))
+    in_block = (*shared, *activation_components(run, found, block="forward"), *dequantised(run, backward=False))
+    scores = (*shared, *activation_components(run, found), *logits(run, backward=False))
+    return (
+        _phase("load", run, (always,), None),
+        _phase("forward", run, (in_block, scores), None),
+    )
 
 
 def _share(size: Size, count: int) -> Size:
@@ -150,9 +277,13 @@ def _second_embedding_gradient(run: Run, embedding: float) -> Parts:
     )  # fmt: skip
 
 
-def _phase(name: str, run: Run, parts: Parts) -> Phase:
-    inside = total(part.size for part in parts if part.kind not in {"context", "other"})
-    return Phase(name, run.role, (*parts, reserve(run, inside)))
+def _phase(name: str, run: Run, instants: tuple[Parts, ...], held: Size | None) -> Phase:
+    """Return the instant with the largest expected size; the range covers that of all instants."""
+    parts = max(instants, key=_expected)
+    inside = _inside(parts)
+    everywhere = [_inside(instant) for instant in instants]
+    bounds = Size(max(size.low for size in everywhere), inside.expected, max(size.high for size in everywhere))
+    return Phase(name, run.role, (*parts, not_itemised(run, inside, bounds), reserve(run, bounds, held)))
 
 
 def _unmodelled(run: Run) -> list[Unmodelled]:
@@ -172,7 +303,7 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.parallel.expert > 1:
         reason = "tokens exchanged between expert-parallel ranks"
         found.append(Unmodelled("all-to-all buffers", "more", reason))
-    if run.peft is not None and not run.rank:
-        reason = f"what {run.peft} keeps for backward is not modelled"
-        found.append(Unmodelled("adapter activations", "more", reason))
+    if run.peft is not None and run.peft not in LOW_RANK and run.peft != "freeze":
+        reason = f"what {run.peft} keeps for backward is taken as one tensor as wide as the input of each adapted layer"
+        found.append(Unmodelled("adapter activations", "either", reason))
     return found

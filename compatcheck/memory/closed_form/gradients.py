@@ -24,12 +24,28 @@ class Gradients(NamedTuple):
     """Allocated for the whole run."""
 
 
-def trained_here(run: Run) -> float:
-    """Return how many trainable parameters this rank has before data-parallel sharding."""
+class Trained(NamedTuple):
+    """Trainable parameters of one dtype on this rank, before data-parallel sharding."""
+
+    number: float
+    bytes_each: float
+    """Bytes of a parameter and of its gradient."""
+
+
+def trained_here(run: Run) -> tuple[Trained, ...]:
+    """Return trainable parameters by dtype: adapters may have another than modules trained in full beside them."""
     split = run.parallel.tensor * run.parallel.pipeline
     if run.trainable >= run.model.parameters:
-        return held(run).total
-    return run.trainable / split
+        return (Trained(held(run).total, run.precision.gradient),)
+    if not run.adapters:
+        return (Trained(run.trainable / split, run.precision.gradient),)
+    beside = Trained((run.trainable - run.adapters) / split, run.precision.gradient)
+    return (Trained(run.adapters / split, run.adapter_bytes), *((beside,) if beside.number else ()))
+
+
+def count_trained(run: Run) -> float:
+    """Return how many trainable parameters this rank has before data-parallel sharding."""
+    return sum(part.number for part in trained_here(run))
 
 
 def gradients(run: Run) -> Gradients:
@@ -39,14 +55,17 @@ def gradients(run: Run) -> Gradients:
     FSDP keep the share from the first backward to the step. Others hold them in full, and set them to None after the step
     (``zero_grad(set_to_none=True)``, torch's default since 2.0).
     """
-    trained, parallel = trained_here(run), run.parallel
-    each = run.adapter_bytes if run.adapters else run.precision.gradient
-    full = trained * each
+    parallel = run.parallel
+    full = sum(part.number * part.bytes_each for part in trained_here(run))
+    if run.in_backward:
+        own = held(run)
+        largest = max((own.blocks + own.experts) / max(1, own.layers), own.embedding)
+        return Gradients(full if run.adapters else min(full, run.precision.gradient * largest), 0.0, 0.0)
     earlier = run.accumulation > 1
     if parallel.sharding == "zero" and parallel.stage >= 2:
-        part = full / parallel.shard
-        if run.offload_optimizer:
-            part = 0.0 if parallel.stage == 2 else part
+        part = (
+            0.0 if run.offload_optimizer else full / parallel.shard
+        )  # offloaded: stage3.py makes the buffer on the host
         if parallel.stage == 3:
             return Gradients(part, part, part)
         return Gradients(part, part if earlier else 0.0, 0.0)
@@ -69,15 +88,11 @@ def component(run: Run, count: float) -> tuple[Component, ...]:
     if count <= 0:
         return ()
     facts = ("model.trainable_parameters", "training.sharding", "training.zero_stage")
-    each = run.adapter_bytes if run.adapters else run.precision.gradient
-    whole = trained_here(run) * each
+    parts = trained_here(run)
+    whole = sum(part.number * part.bytes_each for part in parts)
     share = f" / {run.parallel.shard} ranks" if count < whole and run.parallel.shard > 1 else ""
-    size = exactly(count)
-    return (
-        Component(
-            "gradients", "gradients", size, f"{each:g} B × {trained_here(run):,.0f}{share}", SOURCE, run.role, facts
-        ),
-    )
+    words = " + ".join(f"{part.bytes_each:g} B × {part.number:,.0f}" for part in parts) + share
+    return (Component("gradients", "gradients", exactly(count), words, SOURCE, run.role, facts),)
 
 
 def largest_unsharded(run: Run) -> Size:

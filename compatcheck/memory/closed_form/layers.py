@@ -17,7 +17,10 @@ class Recipe(NamedTuple):
     """Norms as wide as the residual stream."""
     norm: str = "rms"
     """``rms``: computed in float32, multiplied by the weight in the dtype of the stream (llama). ``rms_float``: in float32 too
-    (gemma, olmo2). ``layer``: torch's LayerNorm. ``centred``: cohere's, with three float32 tensors."""
+    (gemma, olmo2). ``layer``: torch's LayerNorm. ``layer_float``: the same on a float32 copy (olmo). ``centred``: cohere's,
+    with three float32 tensors."""
+    norm_inputs: int = 0
+    """Distinct inputs of the norms, where it is not one for each: gpt_neox feeds two from one."""
     head_norm: str = ""
     """Norm over queries and keys, in the same words; empty when there is none."""
     mlp: int = 4
@@ -29,38 +32,54 @@ class Recipe(NamedTuple):
     values; ``fused_rotated``: the same, and queries and keys are copied by a rotary embedding of their own."""
     partial_rotary: bool = False
     """Queries and keys are concatenated from a rotated and a plain part; the attention output is copied once more then."""
+    wide_softmax: bool = True
+    """Eager attention takes the softmax in float32 and keeps a 16-bit copy beside it."""
     softcap: bool = False
-    """Logits are capped with tanh."""
+    """Logits, and eager attention's scores, are capped with tanh, whose result is kept."""
 
 
 DECODER = Recipe()
+_PARALLEL = Recipe(norms=1, norm="centred")
 RECIPES = {
     **dict.fromkeys(
-        ("llama", "mistral", "qwen2", "mixtral", "qwen2_moe", "granite", "granitemoe", "smollm3", "phimoe", "ministral",
-         "deepseek_v2", "deepseek_v3", "ernie4_5", "seed_oss", "helium", "arcee", "exaone4", "internlm2", "qwen", "yi", "olmoe"),
+        (
+            "llama",
+            "mistral",
+            "ministral",
+            "qwen",
+            "qwen2",
+            "mixtral",
+            "qwen2_moe",
+            "granite",
+            "granitemoe",
+            "smollm3",
+            "seed_oss",
+        ),
         DECODER,
     ),
-    **dict.fromkeys(("qwen3", "qwen3_moe", "hunyuan_v1_dense"), Recipe(head_norm="rms")),
-    **dict.fromkeys(("gemma",), Recipe(norm="rms_float")),
+    **dict.fromkeys(("qwen3", "qwen3_moe", "hunyuan_v1_dense", "exaone4", "olmoe"), Recipe(head_norm="rms")),
+    "gemma": Recipe(norm="rms_float"),
     "gemma2": Recipe(norms=4, norm="rms_float", softcap=True),
-    **dict.fromkeys(("gemma3_text", "gemma3"), Recipe(norms=4, norm="rms_float", head_norm="rms_float")),
+    **dict.fromkeys(("gemma3", "gemma3_text"), Recipe(norms=4, norm="rms_float", head_norm="rms_float")),
     **dict.fromkeys(("olmo2", "olmo3"), Recipe(norm="rms_float", head_norm="rms_float")),
-    **dict.fromkeys(("phi3",), Recipe(projection="fused_rotated")),
-    "glm": DECODER,
-    "glm4": Recipe(norms=4),
-    "cohere": Recipe(norms=1, norm="centred"),
-    "cohere2": Recipe(norms=1, norm="centred"),
+    "olmo": Recipe(norm="layer_float"),
+    "phi3": Recipe(projection="fused_rotated"),
+    "phimoe": Recipe(norm="layer"),
+    "glm": Recipe(partial_rotary=True),
+    "glm4": Recipe(norms=4, partial_rotary=True),
+    "arcee": Recipe(mlp=2, gated=False),
+    "cohere": _PARALLEL,
+    "cohere2": _PARALLEL,
     "phi": Recipe(norms=1, norm="layer", mlp=5, gated=False, partial_rotary=True),
+    "stablelm": Recipe(norm="layer", partial_rotary=True),
     "starcoder2": Recipe(norm="layer", mlp=2, gated=False),
-    "gpt_neox": Recipe(norm="layer", mlp=2, gated=False, projection="fused_rotated"),
-    "gpt2": Recipe(norm="layer", mlp=5, gated=False, projection="fused"),
+    "gpt_neox": Recipe(norm="layer", norm_inputs=1, mlp=2, gated=False, projection="fused_rotated"),
+    "falcon": Recipe(norms=1, norm="layer", mlp=2, gated=False, projection="fused_rotated", wide_softmax=False),
+    "gpt2": Recipe(norm="layer", mlp=5, gated=False, projection="fused", wide_softmax=False),
     "gpt_bigcode": Recipe(norm="layer", mlp=2, gated=False, projection="fused"),
     "opt": Recipe(norm="layer", mlp=1, gated=False),
-    "falcon": Recipe(norms=1, norm="layer", mlp=2, gated=False, projection="fused_rotated"),
-    "bloom": Recipe(norm="layer", mlp=2, gated=False, projection="fused"),
-    "stablelm": Recipe(norm="layer", partial_rotary=True),
-    "olmo": Recipe(norm="layer"),
-}  # fmt: skip
+}
+"""Recipes by model type. ``qwen`` is remote code that no release of transformers has: taken as qwen2's, not measured."""
 
 
 class Saves(NamedTuple):
@@ -96,6 +115,8 @@ class Setting(NamedTuple):
     """``flash`` (memory-efficient and flash kernels), ``eager``, ``math``."""
     repeated: bool = False
     """Keys and values are repeated to as many heads as there are queries."""
+    compiled: bool = False
+    """torch.compile partitions each block: norms and activations of the MLP are computed again in backward."""
 
 
 def saved(recipe: Recipe, at: Setting) -> Saves:
@@ -103,11 +124,14 @@ def saved(recipe: Recipe, at: Setting) -> Saves:
 
     Source: autograd's saved tensors of each operation (torch derivatives.yaml, 2.13): ``pow`` and ``mul`` keep float32 inputs
     of an RMS norm, ``mul`` by a trained weight its other factor, ``linear`` its input if its weight is trained, the attention
-    kernels queries, keys, values, output and logsumexp, ``silu`` its input, ``mul`` of gate and up both factors.
+    kernels queries, keys, values, output and logsumexp, ``silu`` its input, ``mul`` of gate and up both factors. Compiled:
+    what min_cut_rematerialization_partition keeps of a llama block (torch 2.13, backend aot_eager_decomp_partition): input of
+    each norm, inputs of linear layers, gate and up.
     """
     c, r = at.compute, at.residual
     once = r == c
-    norms = recipe.norms * _norm(recipe.norm, at.hidden, r, trained=at.norms_trained)
+    norm = "compiled" if at.compiled else ""
+    norms = (recipe.norm_inputs or recipe.norms) * _norm(norm or recipe.norm, at.hidden, r, trained=at.norms_trained)
     consumers = (1 if once else 1 if recipe.projection != "separate" else 3, 1 if once else 2 if recipe.gated else 1)
     inputs = 0.0
     if at.linears_trained:
@@ -118,43 +142,66 @@ def saved(recipe: Recipe, at: Setting) -> Saves:
     attention = _attention(recipe, at)
     if recipe.head_norm:
         for width in (at.query, at.key):
-            attention += _norm(recipe.head_norm, width, c, trained=at.norms_trained)
-    kept = recipe.mlp if at.linears_trained else recipe.mlp - 1  # the product is kept only for the gradient of ``down``
+            attention += _norm(norm or recipe.head_norm, width, c, trained=at.norms_trained)
+    tensors = min(recipe.mlp, 3 if recipe.gated else 2) if at.compiled else recipe.mlp
+    kept = tensors if at.linears_trained else tensors - 1  # the product is kept only for the gradient of ``down``
     mlp = c * kept * at.intermediate
     if at.experts:
         mlp += c * at.hidden * at.experts  # outputs of the experts, for the gradient of the routing weights
-    scores = {"eager": (4 + c) * at.heads, "math": 2 * c * at.heads}.get(at.attention, 0.0)
+    eager = (4 if recipe.wide_softmax else 0) + c * (2 if recipe.softcap else 1)
+    scores = {"eager": eager * at.heads, "math": 2 * c * at.heads}.get(at.attention, 0.0)
     return Saves(norms, inputs, attention, mlp, scores)
 
 
 def _norm(kind: str, width: int, dtype: float, *, trained: bool) -> float:
     """Return bytes per token of one norm without its output."""
-    if kind == "layer":
+    if kind in {"layer", "compiled"}:
         return dtype * width + 8
+    if kind == "layer_float":
+        return 4 * width + 8
     wide = {"rms": 4 + (dtype if trained else 0), "rms_float": 4 + (4 if trained else 0), "centred": 12}[kind]
     return wide * width + 4
 
 
 def _attention(recipe: Recipe, at: Setting) -> float:
     c = at.compute
-    fused = c * (at.query + 2 * at.key)
     keys = at.query if at.repeated else at.key
-    if recipe.projection == "fused":
-        before = fused + (2 * c * (keys - at.key) if at.repeated else 0)
-    elif recipe.projection == "fused_rotated":
-        before = fused + c * (at.query + keys)
-    else:
+    fused = c * (at.query + 2 * at.key)
+    copied = (
+        at.attention == "eager" and keys > at.key
+    )  # repeated values are copies: nothing of the fused tensor is kept
+    if recipe.projection == "separate" or copied:
         before = c * (at.query + 2 * keys)
-    after = c * at.query * (2 if recipe.partial_rotary or recipe.projection == "fused_rotated" else 1)
-    return before + after + 4 * at.heads
+    elif recipe.projection == "fused":
+        before = fused + 2 * c * (keys - at.key)
+    else:
+        before = fused + c * (at.query + keys)
+    cloned = at.attention != "eager" and (recipe.partial_rotary or recipe.projection == "fused_rotated")
+    return before + c * at.query * (2 if cloned else 1) + 4 * at.heads
 
 
 def transient(recipe: Recipe, at: Setting, sequence: int) -> float:
     """Return bytes per token that the backward of one block needs beside what forward kept.
 
     The MLP's: the gradient of the product and the gradients of its two factors are alive together while the product itself is
-    already given back. Eager attention's: gradients of the 16-bit and of the float32 probabilities and of the scores.
+    already given back. Eager attention's: the float32 gradient of the probabilities and that of the scores, when what the MLP
+    kept and the 16-bit probabilities are given back.
     """
     mlp = at.compute * ((2 if recipe.gated else 1) * at.intermediate + 2 * at.hidden)
-    scores = (at.compute + 8) * at.heads * sequence if at.attention == "eager" else 0
-    return max(mlp, scores)
+    if at.attention != "eager":
+        return mlp
+    return max(mlp, 8 * at.heads * sequence - saved(recipe, at).mlp)
+
+
+def forward_peak(recipe: Recipe, at: Setting, sequence: int) -> float:
+    """Return bytes per token that one block needs in a forward that keeps nothing for backward.
+
+    The MLP's gate, activated gate and up beside residual stream and norm; eager attention's scores in 16 bits, in float32, and
+    their float32 probabilities (``softmax(dtype=float32)`` converts bfloat16 first: aten SoftMax.cpp).
+    """
+    mlp = at.compute * ((3 if recipe.gated else 2) * at.intermediate + at.hidden) + at.residual * at.hidden
+    norm = (8 + at.residual) * at.hidden
+    attention = at.compute * (2 * at.query + 2 * at.key + at.hidden)
+    if at.attention == "eager":
+        attention += (at.compute + 8) * at.heads * sequence
+    return max(mlp, norm, attention)

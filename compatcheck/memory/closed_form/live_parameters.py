@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 
-def live_parameters(run: Run, *, backward: bool = False) -> tuple[Component, ...]:
+def live_parameters(run: Run, *, blocks: bool = True) -> tuple[Component, ...]:
     """Return gathered parameters while the model computes.
 
     FSDP: the unit at work and the one being prefetched (two blocks), and the root unit, which holds embedding, head and
@@ -20,6 +20,10 @@ def live_parameters(run: Run, *, backward: bool = False) -> tuple[Component, ...
     they are not used again within ``max_reuse_distance``, and fetching goes on while fewer are live
     (partitioned_parameter_coordinator.py fetch_sub_module, v0.16.4); a smaller model stays gathered (our rule
     deepspeed/zero3-small-model-stays-gathered).
+
+    Args:
+        run: the run.
+        blocks: whether blocks are at work; in the loss FSDP has only its root unit gathered.
     """
     parallel, own = run.parallel, held(run)
     if parallel.stage == 2 and parallel.sharding == "fsdp":
@@ -40,10 +44,11 @@ def live_parameters(run: Run, *, backward: bool = False) -> tuple[Component, ...
             _component(run, "live parameters", Size(int(each * low), int(each * expected), int(each * high)), words),
         )
     dense = run.precision.compute
-    low = each * block + dense * outside
-    expected = min(each * 2 * block, each * (own.blocks + own.experts)) + dense * outside
-    words = f"two blocks of {block:,.0f} and {outside:,.0f} outside of blocks"
-    high = expected + (each * block if backward else 0)
+    pair = min(2 * block, own.blocks + own.experts)
+    low = each * (block if blocks else 0) + dense * outside
+    expected = each * (pair if blocks else 0) + dense * outside
+    words = f"{'two blocks of ' + format(block, ',.0f') + ' and ' if blocks else ''}{outside:,.0f} outside of blocks"
+    high = each * (pair + block if blocks else pair) + dense * outside
     return (_component(run, "gathered parameters", Size(int(low), int(expected), int(high)), words),)
 
 
@@ -64,11 +69,14 @@ def autocast_weights(run: Run) -> tuple[Component, ...]:
     A trained float32 weight is cast once and cached (torch autocast_mode.cpp cached_cast); the copies live through forward, and
     without checkpointing the graph keeps them for backward. Measured: probe autocast_cache.
     """
-    if not run.precision.autocast or run.optimizer is None:
-        return ()
     own = held(run)
-    size = exactly(run.precision.compute * own.linear)
+    count = own.linear
+    if run.precision.unquantised > run.precision.compute and run.model.quantization is not None:
+        count = own.lm_head or own.embedding  # the head in float32, of which the graph keeps a 16-bit copy
+    elif not run.precision.autocast or run.optimizer is None:
+        return ()
+    size = exactly(run.precision.compute * count)
     return (
-        Component("16-bit weights of autocast", "live_parameters", size, f"{run.precision.compute:g} B × {own.linear:,.0f}",
+        Component("16-bit weights of autocast", "live_parameters", size, f"{run.precision.compute:g} B × {count:,.0f}",
                   "torch autocast_mode.cpp cached_cast", run.role, ("training.mixed_precision", "training.param_dtype")),
     )  # fmt: skip

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, RECIPES
-from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS, per_policy_logit
+from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, casts, per_policy_logit
+from compatcheck.memory.habits import VERL
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -33,12 +34,18 @@ OLD_CAST = PerLogit(12, 12)
 """Before 4.46, types that cast in their own forward: float32 logits, shifted copy, log-probabilities."""
 SIXTEEN_BIT = PerLogit(6, 6)
 """Types whose loss stayed in 16 bits: logits, shifted copy, log-probabilities of 2 each."""
+AUTOCAST = PerLogit(12, 12)
+"""The same under autocast, which takes cross_entropy in float32 (torch/csrc autocast_mode.h, list of float32 operations)."""
+_ALWAYS = frozenset(("qwen",))
+"""Types of remote code with such a loss, whatever the release: modeling_qwen.py of Qwen/Qwen-7B."""
 _LATE = frozenset(
     ("gpt2", "gpt_bigcode", "opt", "bloom", "biogpt", "gpt_neox", "falcon", "mpt", "persimmon", "stablelm", "xglm")
 )
 """Types that computed their loss in 16 bits until 4.48.3."""
 _CHUNKS = 8
-"""torchtune's CEWithChunkedOutputLoss and trl's chunked loss upcast one of eight chunks at a time."""
+"""torchtune's CEWithChunkedOutputLoss splits the tokens in as many chunks (modules/loss/ce_chunked_output_loss.py, 0.4)."""
+_TOKENS = 256
+"""trl's chunked loss takes so many tokens at a time and keeps none (docs/sweeps.md, trl 1.7)."""
 
 
 def per_logit(run: Run) -> PerLogit:
@@ -52,6 +59,15 @@ def per_logit(run: Run) -> PerLogit:
         base = SHIFTED
     else:
         base = OLD_CAST
+    if run.model.model_type in _ALWAYS:
+        base = SIXTEEN_BIT
+    if base == SIXTEEN_BIT and run.mixed and run.parallel.sharding in {"none", "ddp"}:
+        base = AUTOCAST
+    if base != MODERN and run.micro_batch * sequences(run) == 1:
+        copy = 2 if base == SIXTEEN_BIT else 4
+        base = base._replace(
+            forward=base.forward - copy
+        )  # all but the last token of one sequence are contiguous as they are
     if run.trainer == "dpo":
         base = _dpo(run.release("trl"))
     if run.precision.compute >= 4:
@@ -82,7 +98,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     Tensor-parallel ranks are taken to split the vocabulary.
     """
     tokens = run.tokens * sequences(run)
-    if run.trainer in {"reward", "prm"}:
+    if run.trainer in {"reward", "prm"} or run.role in HEADLESS:
         return ()
     vocab = run.model.vocab / run.parallel.tensor
     facts = ("model.vocab_size", "training.micro_batch_size", "training.sequence_length")
@@ -93,14 +109,15 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         found = per_policy_logit(run, backward=backward)
         if found is not None:
             (low, expected, high), source = found
-            words = f"{expected:g} B × {tokens:,} tokens × {vocab:,.0f}"
+            many = f"{run.micro_batch:,} sequences × " if run.micro_batch > 1 else ""
+            words = f"{expected:g} B × {many}{tokens // run.micro_batch:,} tokens × {vocab:,.0f}"
             size = Size(int(low * count), int(expected * count), int(high * count))
-            return (Component("logits and log-probabilities", "logits", size, words, source, run.role, facts),)
+            name = "logits of the update" if run.optimizer is not None else "log-probability logits"
+            return (Component(name, "logits", size, words, source, run.role, facts),)
     each = per_logit(run)
     bytes_each = each.backward if backward else each.forward
     if run.loss == "chunked":
-        compute = run.precision.compute
-        bytes_each = compute + (compute if backward else 0) + 12 / _CHUNKS
+        bytes_each = _chunked(run, tokens, backward=backward)
     if run.outputs_kept and backward:
         bytes_each += run.precision.compute
     if run.optimizer is None:
@@ -109,8 +126,39 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     size = exactly(bytes_each * count)
     if run.loss == "cross_entropy" and run.release("transformers") is None and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
+    elif run.loss == "chunked" and run.compiled:
+        size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))
     words = f"{bytes_each:g} B × {tokens:,} tokens × {vocab:,.0f}"
     return (Component(name, "logits", size, words, "measured: probe logits_and_loss, docs/sweeps.md", run.role, facts),)
+
+
+def hole(run: Run) -> int:
+    """Return bytes of the hole that a loss over whole logits leaves in the allocator's segments.
+
+    Float32 copies: the block of the 16-bit logits is too small for them. A loss in 16 bits: the shifted copies of several
+    sequences are one token shorter, and the gradient of the whole logits fits in none of their blocks. Both were found in
+    replays, docs/memory-model.md.
+    """
+    if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:
+        return 0
+    if run.trainer in POLICY_TRAINERS and run.framework in VERL and not casts(run):
+        return 0  # logits and gradients are all of one size
+    if per_logit(run).backward == SIXTEEN_BIT.backward and run.micro_batch * sequences(run) == 1:
+        return 0
+    return int(run.precision.compute * run.tokens * sequences(run) * run.model.vocab / run.parallel.tensor)
+
+
+def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
+    """Return bytes per logit of a loss in chunks.
+
+    torchtune: 16-bit logits of all chunks; float32 log-probabilities, which the graph keeps for all chunks unless they are
+    compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. Others:
+    float32 work on one chunk only.
+    """
+    if run.framework == "torchtune":
+        kept = 0 if run.compiled else 4
+        return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS
+    return (12 if backward else 10) * min(_TOKENS, tokens) / tokens
 
 
 def _fused(run: Run, tokens: int, facts: tuple[str, ...]) -> tuple[Component, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size
-from compatcheck.memory.closed_form.gradients import trained_here
+from compatcheck.memory.closed_form.gradients import count_trained
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -19,7 +19,7 @@ def offload_buffers(run: Run) -> tuple[Component, ...]:
     """
     if not run.offload_optimizer or run.parallel.sharding != "zero":
         return ()
-    count = min(run.reduce_bucket, trained_here(run))
+    count = min(run.reduce_bucket, count_trained(run))
     size = int(run.precision.gradient * count)
     return (
         Component(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
-from compatcheck.memory.closed_form.gradients import trained_here
+from compatcheck.memory.closed_form.gradients import count_trained, trained_here
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -29,71 +29,70 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
     """
     if run.optimizer is None:
         return ()
-    trained = trained_here(run) / (run.parallel.shard if run.parallel.stage else 1)
+    ranks = run.parallel.shard if run.parallel.stage else 1
     facts = ("training.optimizer", "training.sharding", "model.trainable_parameters")
     source = "ZeRO, arXiv 1910.02054 section 3.1; torch.optim"
+    share = f" / {ranks} ranks" if ranks > 1 else ""
+    numbers = f"{count_trained(run):,.0f}{share}"
     parts = []
-    name = run.optimizer
-    share = f" / {run.parallel.shard} ranks" if run.parallel.stage and run.parallel.shard > 1 else ""
-    numbers = f"{trained_here(run):,.0f}{share}"
     if run.precision.master and not run.offload_optimizer:
         each = run.precision.master
+        size = exactly(each * count_trained(run) / ranks)
         parts.append(
-            Component(
-                "master weights",
-                "optimizer_states",
-                exactly(each * trained),
-                f"{each:g} B × {numbers}",
-                source,
-                run.role,
-                facts,
-            )
+            Component("master weights", "optimizer_states", size, f"{each:g} B × {numbers}", source, run.role, facts)
         )
-    each = moment_bytes(run)
-    if each:
-        size = exactly(each * trained)
+    moments = moment_bytes(run)
+    if moments:
+        name = str(run.optimizer)
+        size, kind = exactly(0 if run.offload_optimizer else moments / ranks), "optimizer_states"
         if name.startswith("paged"):
-            size = Size(0, size.expected, size.high)  # pages move to host memory under pressure
-        if run.offload_optimizer:
-            size = exactly(0)
-        parts.append(
-            Component(f"{name} states", "optimizer_states", size, f"{each:g} B × {numbers}", source, run.role, facts)
-        )
+            # cudaMallocManaged: not in torch's allocator, and pages move to host memory under pressure
+            size, kind = Size(0, size.expected, size.high), "other"
+        words = f"{moments / max(1, count_trained(run)):.3g} B × {numbers}"
+        parts.append(Component(f"{name} states", kind, size, words, source, run.role, facts))
     return tuple(part for part in parts if part.size.high)
 
 
 def moment_bytes(run: Run) -> float:
-    """Return bytes of moments per trained parameter."""
+    """Return bytes of all moments before they are sharded; they have the dtype of the master weights, or of the parameters."""
     name = str(run.optimizer)
     if "8bit" in name:
-        return 2 * EIGHT_BIT
-    kept = run.adapter_bytes if run.adapters and not run.precision.master else run.precision.moments
-    return MOMENTS.get(name.removeprefix("paged_"), 2) * kept
+        return 2 * EIGHT_BIT * count_trained(run)
+    tensors = MOMENTS.get(name.removeprefix("paged_"), 2)
+    return tensors * sum(part.number * (run.precision.master or part.bytes_each) for part in trained_here(run))
 
 
 def step_workspace(run: Run) -> tuple[Component, ...]:
     """Return what the step allocates and gives back.
 
     torch's ``foreach`` makes one tensor of the size of all parameters (`_foreach_sqrt` of the second moments; "~ sizeof(params)
-    more peak memory" in its documentation), ``for_loop`` three of the largest, ``fused`` none; our measurements: probe
-    optimizer_step. DeepSpeed converts gradients to float32 first: this rank's share at stages 1 and 2, one sub-group of at most
-    a billion at stage 3 (stage_1_and_2.py get_flat_partition / step, stage3.py _prepare_fp32_grad_for_sub_group, v0.16.4).
+    more peak memory" in its documentation; torch 2.0 made a second), ``for_loop`` three of the largest, ``fused`` none; our
+    measurements: probe optimizer_step. DeepSpeed converts gradients to float32 first: this rank's share at stages 1 and 2, one
+    sub-group of at most a billion at stage 3 (stage_1_and_2.py get_flat_partition / step, stage3.py
+    _prepare_fp32_grad_for_sub_group, v0.16.4).
     """
-    if run.optimizer is None or run.offload_optimizer:
+    if run.optimizer is None or run.offload_optimizer or run.in_backward:
         return ()
-    trained = trained_here(run) / (run.parallel.shard if run.parallel.stage else 1)
+    ranks = run.parallel.shard if run.parallel.stage else 1
+    trained = count_trained(run) / ranks
     facts = ("training.optimizer_implementation", "training.optimizer")
     parts = []
     if run.parallel.sharding == "zero" and run.precision.master > run.precision.gradient:
         count = min(trained, SUB_GROUP) if run.parallel.stage == 3 else trained
-        size = exactly(run.precision.master * count)
-        words = f"{run.precision.master:g} B × {count:,.0f}"
+        each = run.precision.master + (run.precision.gradient if run.parallel.stage < 3 else 0)
+        size = exactly(each * count)
+        words = f"{each:g} B × {count:,.0f}"
         source = "DeepSpeed v0.16.4 stage3.py _prepare_fp32_grad_for_sub_group, stage_1_and_2.py step"
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
     elif run.implementation == "foreach" and moment_bytes(run) and "8bit" not in str(run.optimizer):
-        each = run.adapter_bytes if run.adapters else run.precision.stored
-        size = exactly(each * trained)
-        words = f"{each:g} B × {trained:,.0f}, one temporary of _foreach_sqrt"
+        largest = max(
+            trained_here(run), key=lambda part: part.number * part.bytes_each
+        )  # tensors of a dtype go together
+        each, trained = largest.bytes_each, largest.number / ranks
+        release = run.release("torch")
+        copies = 2 if release is not None and release < (2, 1) else 1
+        size = exactly(copies * each * trained)
+        words = f"{copies} × {each:g} B × {trained:,.0f}, temporaries of _foreach_sqrt"
         parts.append(
             Component("optimizer step, foreach", "workspace", size, words, "torch.optim foreach", run.role, facts)
         )

@@ -22,6 +22,7 @@ class Held(NamedTuple):
     """Final norm, positions, towers."""
     layers: int
     """Blocks of the rank with most."""
+    tied: bool = False
 
     @property
     def total(self) -> float:
@@ -31,7 +32,7 @@ class Held(NamedTuple):
     @property
     def linear(self) -> float:
         """Those in weight matrices that products use; a lookup in the embedding is none."""
-        return self.blocks + self.experts + self.lm_head
+        return self.blocks + self.experts + (self.embedding if self.tied else self.lm_head)
 
 
 def held(run: Run) -> Held:
@@ -50,7 +51,7 @@ def held(run: Run) -> Held:
     embedding, head = model.embedding / tensor, model.lm_head / tensor
     if stages > 1:
         embedding, head = max(embedding, head), 0.0
-    return Held(dense, experts, embedding, head, model.other + model.vision, layers)
+    return Held(dense, experts, embedding, head, model.other + model.vision, layers, model.tied)
 
 
 def in_flight(run: Run) -> int:

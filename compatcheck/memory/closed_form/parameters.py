@@ -33,7 +33,7 @@ def parameters(run: Run) -> tuple[Component, ...]:
     between uses.
     """
     own, precision = held(run), run.precision
-    base_bytes = precision.frozen if run.peft else precision.stored
+    base_bytes = precision.unquantised if run.peft else precision.stored
     ranks = run.parallel.shard if run.parallel.stage == 3 else 1
     quantised = own.blocks + own.experts if run.model.quantization in QUANTISED_BYTES else 0.0
     plain = own.total - quantised
@@ -68,6 +68,18 @@ def parameters(run: Run) -> tuple[Component, ...]:
             ("model.parameters", "training.param_dtype", "training.sharding"),
         )
     )
+    if run.copied:
+        parts.append(
+            Component(
+                "trained copies of modules",
+                "parameters",
+                exactly(precision.stored * run.copied * factor / run.parallel.tensor),
+                f"{precision.stored:g} B × {run.copied:,}{ranks_words}",
+                "peft utils/other.py ModulesToSaveWrapper: the original is kept beside the copy",
+                run.role,
+                ("training.lora_modules_to_save",),
+            )
+        )
     if run.adapters:
         parts.append(
             Component(
@@ -81,3 +93,28 @@ def parameters(run: Run) -> tuple[Component, ...]:
             )
         )
     return tuple(part for part in parts if part.size.expected)
+
+
+def dequantised(run: Run, *, backward: bool) -> tuple[Component, ...]:
+    """Return 16-bit copies of quantised weights while a block works.
+
+    bitsandbytes makes one weight at a time, in forward and again in backward (autograd/_functions.py MatMul4Bit, which saves the
+    quantised weight). gptq's PyTorch kernel unpacks through 32-bit integers, 4 + 1 bytes for each value of one weight, and
+    autograd keeps the 16-bit results of a block until its backward (auto_gptq nn_modules/qlinear/qlinear_cuda_old.py, 0.5).
+    """
+    model, own = run.model, held(run)
+    if model.quantization not in QUANTISED_BYTES:
+        return ()
+    compute = run.precision.compute
+    width = max(model.intermediate, model.query_width + 2 * model.key_width) / run.parallel.tensor
+    largest = model.hidden * width
+    block = own.blocks / max(1, own.layers)
+    if model.quantization == "gptq":
+        size = exactly(5 * largest + (compute * block if backward else 0))
+        words = f"5 B × {largest:,.0f}" + (f" + {compute:g} B × {block:,.0f}" if backward else "")
+    else:
+        size = exactly(compute * largest)
+        words = f"{compute:g} B × {largest:,.0f}, the largest weight"
+    facts = ("model.quantization", "model.intermediate_size")
+    source = "bitsandbytes autograd/_functions.py; auto_gptq qlinear_cuda_old.py"
+    return (Component("dequantised weights", "workspace", size, words, source, run.role, facts),)

@@ -1,18 +1,22 @@
 """Bytes per logit of trainers that learn from log-probabilities of what they generated, by program and release.
 
-The logits themselves are in each figure. Without compiled or fused kernels the figures are those our probes measure (verl_losses,
-log_probabilities, entropy, trl_grpo_loss); kernels that are compiled or fused hold less, which is the low bound.
+The logits themselves are in each figure. Figures come from the programs' own operations run on a CPU, flash-attn's and
+compiled kernels replaced by what they allocate: benchmarks/policy_logits.py prints them. Where a figure grows with the share of
+completions, prompts have logits too, and no log-probabilities.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.memory.habits import FORKS, VERL
+
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
 POLICY_TRAINERS = frozenset({"grpo", "ppo", "rloo", "online_dpo", "xpo", "nash_md", "gkd", "reinforce"})
-_VERL = frozenset({"verl", "search-r1", "logic-rl", "tinyzero", "easy-r1"})
+HEADLESS = frozenset({"critic", "reward"})
+"""Roles whose head gives one number for each token: a value or a score."""
 
 
 class PerLogit(NamedTuple):
@@ -25,50 +29,82 @@ class PerLogit(NamedTuple):
 
 def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None:
     """Return bytes per logit and their source; None for programs nobody read."""
-    upcast = _casts(run)
-    if run.framework in _VERL:
-        return _verl(upcast=upcast, trains=run.optimizer is not None, backward=backward)
+    if run.framework in VERL:
+        return _verl(run, backward=backward)
     if run.framework == "openrlhf":
-        return _openrlhf(trains=run.optimizer is not None, backward=backward)
+        return _openrlhf(run, backward=backward)
     if run.framework == "trl" and run.trainer == "grpo":
-        return _trl(run.release("trl"), trains=run.optimizer is not None)
+        return _trl(run)
     return None
 
 
-def _casts(run: Run) -> bool:
+def completion_share(run: Run) -> float:
+    """Return which share of a sequence's tokens is completion; all of it where that is not known."""
+    return 1.0 if run.response is None else min(1.0, run.response / run.sequence)
+
+
+def casts(run: Run) -> bool:
     """Tell whether the model returns float32 logits: before transformers 4.46 (rule logits-upcast-without-labels)."""
     release = run.release("transformers")
     return release is not None and release < (4, 46)
 
 
-def _verl(*, upcast: bool, trains: bool, backward: bool) -> tuple[PerLogit, str]:
-    """Return verl's: logits b, entropy by softmax and logsumexp, log-probabilities by flash-attn's kernel or row by row.
+def _verl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
+    """Return verl's figures.
 
-    Scoring holds the logits and two intermediates of the entropy (probe verl_losses: 2 b): 3 b; a cast is made beside the
-    16-bit logits, 2 more. Forward in training is the same. Backward holds the logits and, without compilation, 24 of float32
-    logits (probe entropy) and half of it of 16-bit ones; compiled, the gradients of both terms and their sum: 4 b.
+    The entropy is computed in every forward before 0.4, then in scoring by the policy and, with a coefficient, in training
+    (dp_actor.py, calculate_entropy). Without padding it is compiled and allocates no logits of its own; with padding it is not,
+    and autocast takes its softmax in float32. Log-probabilities come from flash-attn's kernel, whose gradient takes the place
+    of the logits where no entropy needs them (``inplace_backward``, from 0.4). The high bound adds one tensor, which autograd
+    makes where it cannot add gradients in place.
     """
-    each = 4 if upcast else 2
-    source = "probe verl_losses; verl/workers/actor/dp_actor.py"
-    extra = 2 if upcast else 0
-    if not trains or not backward:
-        return PerLogit(each + extra, 3 * each + extra, 3 * each + extra + 4), source
-    return PerLogit(3 * each, 4 * each, 7 * each), source
+    release = run.release("verl")
+    trains = run.optimizer is not None
+    always = run.framework in FORKS or (run.framework == "verl" and release is not None and release < (0, 4))
+    entropy = always or (bool(run.entropy) if trains else run.role != "reference")
+    if run.framework == "easy-r1":
+        entropy = False
+    cast = casts(run)
+    each = 4.0 if cast else 2.0
+    if run.unpadded is False:
+        expected = _padded(run, cast=cast, entropy=entropy, backward=trains and backward)
+    elif trains and backward:
+        expected = each * (3 if entropy else 2)
+    else:
+        expected = each + 2 if cast else each
+    return PerLogit(expected, expected, expected + each), "verl/workers/actor/dp_actor.py; benchmarks/policy_logits.py"
 
 
-def _openrlhf(*, trains: bool, backward: bool) -> tuple[PerLogit, str]:
-    """Return OpenRLHF's: logits 2 and their float32 copy 4 (models/actor.py); log-probabilities 0 to 4 more, 12 in backward."""
+def _padded(run: Run, *, cast: bool, entropy: bool, backward: bool) -> float:
+    """Return bytes per logit with padding: the completion's part is copied, and its entropy is computed without compilation."""
+    share, each = completion_share(run), 4.0 if cast else 2.0
+    if backward:
+        return each + (28 if cast else 18) * share if entropy else 2 * each
+    return max(each + 2 if cast else each, each + (8 if entropy else each) * share)
+
+
+def _openrlhf(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
+    """Return OpenRLHF's figures.
+
+    Every release casts 16-bit logits, 2, to float32, 4. Before 0.6.2 logsumexp of a packed batch takes 4 more, and 12 in
+    backward; from then on flash-attn's kernel takes none, and 4 for its gradient. The output, which holds the logits, is kept
+    through backward (ppo_actor.py, ``return_output=True``).
+    """
     source = "openrlhf/models/actor.py, models/utils.py; probe log_probabilities"
-    if not trains or not backward:
-        return PerLogit(6, 8, 10), source
-    return PerLogit(8, 12, 16), source
+    release = run.release("openrlhf")
+    old = release is not None and release < (0, 6, 2)
+    if run.optimizer is None or not backward:
+        return PerLogit(8, 8, 10) if old else PerLogit(6, 6, 8 if release is not None else 10), source
+    return PerLogit(8, 12, 16) if old else PerLogit(8, 10, 12), source
 
 
-def _trl(release: tuple[int, ...] | None, *, trains: bool) -> tuple[PerLogit, str]:
-    """Return TRL's GRPO over a step, release by release (docs/sweeps.md), beside the logits of 2 bytes."""
+def _trl(run: Run) -> tuple[PerLogit, str]:
+    """Return TRL's GRPO over a step, release by release, for each logit of a completion: prompts have none."""
+    release, share = run.release("trl"), completion_share(run)
     source = "probe trl_grpo_loss, docs/sweeps.md"
-    if not trains:
-        return PerLogit(4, 4, 6), source
-    steps = (((1, 16), 0), ((1, 10), 6), ((1, 0), 8), ((0, 23), 4), ((0, 20), 4.75), ((0, 0), 4))
-    each = 6 if release is None else next(each for since, each in steps if release >= since)
-    return PerLogit(each, each, each + (4 if release is None else 0)), source
+    if run.optimizer is None:
+        return PerLogit(4 * share, 4 * share, 6 * share), source
+    steps = (((1, 16), 0.0), ((1, 10), 6.0), ((1, 0), 8.0), ((0, 23), 4.0), ((0, 20), 4.75), ((0, 0), 4.0))
+    each = 6.0 if release is None else next(each for since, each in steps if release >= since)
+    low, high = (4.0, 8.0) if release is None else (each, each)
+    return PerLogit(low * share, each * share, high * share), source

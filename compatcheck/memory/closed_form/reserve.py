@@ -1,23 +1,91 @@
-"""What the caching allocator holds beyond what tensors need."""
+"""What the caching allocator holds beyond what tensors need.
+
+The mechanism was found by replaying the allocations of full-size training steps through the allocator's algorithm (the table is
+in docs/memory-model.md). The blocks that the loss of the first step leaves behind are filled with gradients, temporaries of the
+optimizer and the optimizer's states; the states stay, and the next loss finds no room of its size in one piece and gets new
+segments. From then on the allocator holds the resident tensors, the blocks of the loss, and the larger of what backward keeps
+and what the step needs, next to each other and not in turn.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
-LOW, EXPECTED, HIGH = 0.005, 0.03, 0.12
-"""Reserved beyond allocated, as a share of allocated. From replays of five full-size training steps through the allocator's
-algorithm (7B and 0.5B models, eager, flash and checkpointed): 1.3, 2.2, 2.9, 3.1 and 12.2 %; low and expected lie below the
-least and at about the median, high is the largest."""
+ROUNDING = Size(0, 2, 5)
+"""Percent of what is allocated that rounding to blocks of 512 bytes and segments of 2 to 20 MiB costs at least (replays of small
+models: 1.5 to 5 %)."""
+EXPANDABLE = 0.5
+"""Share of the waste that is left with ``expandable_segments``: their pages can be joined, but tensors do not move."""
 
 
-def reserve(run: Run, allocated: Size) -> Component:
-    """Return the allocator's cache at the instant when so much is allocated."""
-    high = HIGH
-    words = f"{EXPECTED:.0%} of what is allocated"
-    size = Size(int(LOW * allocated.low), int(EXPECTED * allocated.expected), int(high * allocated.high))
-    return Component("allocator cache", "reserve", size, words, "replays of the caching allocator", run.role, ())
+LESS, MORE = 0.05, 0.10
+"""Range for what no formula itemises: temporaries of kernels and libraries, batches shorter than their limit, settings a
+configuration does not show. So that four of five of about a hundred peaks in public reports lie in the range; which sources
+those are and what leaving one out changes is in docs/memory-model.md."""
+
+
+class Shares(NamedTuple):
+    """What shares the allocator's segments."""
+
+    lasting: Size
+    """Resident tensors, gathered parameters, masks."""
+    loss: Size
+    """Logits and what is made of them, the hole between them included."""
+    kept: Size
+    """What forward keeps for backward."""
+    step: Size
+    """Gradients and temporaries of the step."""
+
+
+def segments(shares: Shares) -> Size:
+    """Return what the allocator reserves once the second step ran.
+
+    Low: every block is reused. High: none is.
+    """
+    together = [
+        (lasting + loss + max(kept, step), lasting + max(loss + kept, step), lasting + loss + kept + step)
+        for lasting, loss, kept, step in zip(*shares, strict=True)
+    ]
+    return Size(together[0][1], together[1][0], together[2][2])
+
+
+def not_itemised(run: Run, allocated: Size, bounds: Size) -> Component:
+    """Return how much less or more than the itemised parts tensors may take: nothing is expected.
+
+    Args:
+        run: the run.
+        allocated: the itemised parts, bound by bound.
+        bounds: the same over all instants of the phase.
+    """
+    low = int((1 - LESS) * bounds.low) - allocated.low
+    high = int((1 + MORE) * bounds.high) - allocated.high
+    words = f"{-LESS:.0%} to +{MORE:.0%} of the parts itemised, over all instants of the phase"
+    return Component(
+        "not itemised", "workspace", Size(low, 0, high), words, "docs/memory-model.md, ranges", run.role, ()
+    )
+
+
+def reserve(run: Run, allocated: Size, held: Size | None) -> Component:
+    """Return the allocator's cache at the instant when so much is allocated.
+
+    Args:
+        run: the run.
+        allocated: what tensors take, bound by bound.
+        held: what the allocator holds in all; None before the first step.
+    """
+    shares = [percent * part // 100 for percent, part in zip(ROUNDING, allocated, strict=True)]
+    if held is not None:
+        factor = EXPANDABLE if run.expandable else 1.0
+        whole = [total * (100 + percent) // 100 for total, percent in zip(held, ROUNDING, strict=True)]
+        spare = [int(factor * (total - part)) for total, part in zip(whole, allocated, strict=True)]
+        shares = [shares[0], max(shares[1], spare[1]), max(shares[2], spare[2])]
+        shares[2] = max(shares[1], shares[2])
+    words = "rounding of blocks" if held is None else "blocks of the loss, of backward and of the step lie side by side"
+    return Component(
+        "allocator cache", "reserve", Size(*shares), words, "replays of the caching allocator", run.role, ()
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import Size, Verdict, total
+from compatcheck.core.estimate import Verdict
 
 if TYPE_CHECKING:
     from compatcheck.core.estimate import Component, Phase
 
-NOT_A_NEED = frozenset({"reserve"})
-"""What the allocator caches is given back before an allocation fails (CUDACachingAllocator.cpp, release_cached_blocks)."""
+SAFE = 0.8
+"""No run whose estimate lay below this share of the memory ran out of it: Fujii et al., arXiv 2411.06465 (454 runs)."""
 _CONTRIBUTES = 0.1
 """Share of the peak from which a component is named."""
 _NEGLIGIBLE = 0.01
@@ -18,37 +18,34 @@ _FIXED = frozenset({"reserve", "context", "workspace"})
 """Kinds that no setting of the run removes."""
 
 
-def judge(phases: tuple[Phase, ...], limit: int | None) -> Verdict:
+def judge(phases: tuple[Phase, ...], limit: int | None, verify: str | None = None) -> Verdict:
     """Judge the phases of a run.
 
-    ``fits``: the high bound of device use is within the limit. ``does_not_fit``: even the low bound, without the allocator's
-    cache, is not. ``marginal`` in between.
+    ``fits``: the high bound, with all that the allocator may hold, is within the limit, or the high bound of the need within
+    `SAFE` of it. ``does_not_fit``: even the low bound of the need is above. ``marginal`` in between: a full allocator gives back
+    segments that are wholly free (CUDACachingAllocator.cpp, release_cached_blocks), but not those with one tensor left.
 
     Args:
         phases: of one role, or of roles that take turns.
         limit: memory of the device as nvidia-smi shows it, in bytes; None when not known.
+        verify: the command that would settle a marginal verdict, None when there is none.
     """
     if not phases:
         return Verdict("unknown", limit, None)
-    peak = max(phases, key=lambda phase: phase.size.expected)
+    peak = max(phases, key=lambda phase: phase.needed.expected)
     primary, contributing, ruled_out = _causes(peak)
     if limit is None:
         return Verdict("unknown", None, None, primary, contributing, ruled_out)
-    needs = [_need(phase) for phase in phases]
-    low, expected = max(size.low for size in needs), max(size.expected for size in needs)
-    high = max(phase.size.high for phase in phases)
-    outcome = "fits" if high <= limit else "does_not_fit" if low > limit else "marginal"
-    verify = "compatcheck probe run training_step --backend cuda" if outcome == "marginal" else None
-    return Verdict(outcome, limit, limit - expected, primary, contributing, ruled_out, verify)
-
-
-def _need(phase: Phase) -> Size:
-    return total(part.size for part in phase.components if part.kind not in NOT_A_NEED)
+    low, needed, high = (max(bounds) for bounds in zip(*(phase.needed for phase in phases), strict=True))
+    held = max(phase.size.high for phase in phases)
+    outcome = "does_not_fit" if low > limit else "fits" if held <= limit or high <= SAFE * limit else "marginal"
+    command = verify if outcome == "marginal" else None
+    return Verdict(outcome, limit, limit - needed, primary, contributing, ruled_out, command)
 
 
 def _causes(peak: Phase) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
     """Return the largest component, the others that matter, and kinds that do not."""
-    whole = max(1, peak.size.expected)
+    whole = max(1, peak.needed.expected)
     movable: list[Component] = sorted(
         (part for part in peak.components if part.kind not in _FIXED), key=lambda part: -part.size.expected
     )

@@ -18,7 +18,6 @@ CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs"
     ("name", "framework"),
     [
         ("llamafactory-v1.yaml", "LLaMA-Factory v1"),
-        ("torchtune.yaml", "torchtune"),
         ("no-trainer.yaml", "a script on accelerate without the HF Trainer"),
     ],
 )

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from compatcheck.core.environment import Environment, Package
 from compatcheck.core.estimate import Estimate, Phase
 from compatcheck.core.facts import Fact, Facts, Value
+from compatcheck.core.source import Source
+from compatcheck.memory.closed_form.context import CONTEXT
 from compatcheck.memory.job import describe_job, estimate_job
 
 GIB = 2**30
@@ -68,10 +73,17 @@ def price(actor: dict[str, Value], **roles: dict[str, Value]) -> Estimate:
     return estimate_job({"actor": make_facts(actor), **{name: make_facts(values) for name, values in roles.items()}})
 
 
+def price_with(packages: dict[str, str], actor: dict[str, Value]) -> Estimate:
+    source = Source("requirements.txt")
+    found = {name: Package(name, release, source) for name, release in packages.items()}
+    installed = Environment("requirements.txt", found, complete=True)
+    return estimate_job({"actor": make_facts(actor)}, installed)
+
+
 def test_roles_take_turns_and_never_add_up_to_one_instant() -> None:
     found = price(ACTOR, reference=REFERENCE)
     names = [(phase.role, phase.name) for phase in found.phases]
-    assert names[0] == ("rollout", "rollout")
+    assert names[:2] == [("rollout", "weight_sync"), ("rollout", "rollout")]
     assert ("actor", "backward") in names
     assert ("actor", "log_probabilities") in names
     assert ("reference", "forward") in names
@@ -82,10 +94,19 @@ def test_roles_take_turns_and_never_add_up_to_one_instant() -> None:
 
 
 def test_what_idle_roles_leave_behind_is_in_every_phase() -> None:
-    found = price(ACTOR, reference=REFERENCE)
+    found = price(
+        {**ACTOR, "training.framework": "search-r1"}, reference={**REFERENCE, "training.framework": "search-r1"}
+    )
     shard = 2 * 7615616512 // 8
     for phase in found.phases:
         assert bytes_of(phase, "parameters", "reference") == pytest.approx(shard, rel=0.001)
+
+
+def test_verl_keeps_the_reference_on_the_host_whatever_its_key_says() -> None:
+    for phase in price(ACTOR, reference=REFERENCE).phases:
+        assert bytes_of(phase, "parameters", "reference") == 0
+    scoring = find_phase(price(ACTOR, reference=REFERENCE), "reference", "forward")
+    assert bytes_of(scoring, "live_parameters", "reference") > 2 * 2 * 152064 * 3584
 
 
 def test_state_that_moves_while_idle_is_there_at_work() -> None:
@@ -107,12 +128,49 @@ def test_the_engine_takes_a_share_of_the_whole_device() -> None:
     assert engine == pytest.approx(0.5 * 80 * GIB, abs=2)
 
 
-def test_old_forks_take_a_share_of_what_is_free() -> None:
+def test_old_forks_take_a_share_of_what_was_free_at_the_start() -> None:
     found = price({**ACTOR, "training.framework": "search-r1"})
     rollout = find_phase(found, "rollout", "rollout")
-    actor = bytes_of(rollout, "parameters", "actor") + bytes_of(rollout, "optimizer_states", "actor")
-    weights = bytes_of(rollout, "parameters", "rollout")
-    assert bytes_of(rollout, "kv_cache") == pytest.approx(0.5 * (80 * GIB - actor - weights), abs=2)
+    taken = bytes_of(rollout, "parameters") + bytes_of(rollout, "workspace", "rollout") + CONTEXT.expected
+    assert bytes_of(rollout, "optimizer_states", "actor") == 7615616512
+    assert bytes_of(rollout, "kv_cache") == pytest.approx(0.5 * (80 * GIB - taken), abs=2)
+
+
+def test_sglang_takes_a_share_of_what_is_free() -> None:
+    found = price({**ACTOR, "rollout.engine": "sglang"})
+    rollout = find_phase(found, "rollout", "rollout")
+    actor, weights = bytes_of(rollout, "parameters", "actor"), bytes_of(rollout, "parameters", "rollout")
+    assert bytes_of(rollout, "kv_cache") == pytest.approx(0.5 * (80 * GIB - actor) - weights, abs=2)
+
+
+@pytest.mark.parametrize(("release", "counted"), [("0.7.3", 0), ("0.8.2", 1), ("0.9.2", 0)])
+def test_the_budget_of_vllm_counts_what_else_is_there_in_some_releases(release: str, counted: int) -> None:
+    rollout = find_phase(price_with({"vllm": release}, ACTOR), "rollout", "rollout")
+    engine = bytes_of(rollout, "parameters", "rollout") + bytes_of(rollout, "kv_cache", "rollout")
+    actor = bytes_of(rollout, "parameters", "actor")
+    assert engine == pytest.approx(40 * GIB - counted * actor, abs=2)
+
+
+def test_an_engine_whose_share_holds_no_cache_cannot_start() -> None:
+    found = price({**ACTOR, "rollout.gpu_memory_utilization": 0.08})
+    assert found.verdict.outcome == "does_not_fit"
+    assert "cannot start" in str(found.verdict.primary)
+
+
+@pytest.mark.parametrize(("release", "kept"), [("0.2.0", True), ("0.3.0", False), ("0.7.0", False)])
+def test_an_offloaded_policy_leaves_before_generation_from_0_3_on(release: str, kept: bool) -> None:  # noqa: FBT001
+    offloaded = {**ACTOR, "training.offload_param": "cpu"}
+    found = price_with({"verl": release}, offloaded)
+    assert (bytes_of(find_phase(found, "rollout", "rollout"), "parameters", "actor") > 0) is kept
+
+
+@pytest.mark.parametrize(("release", "policy", "cache"), [("0.3.0", 1, 1), ("0.4.1", 1, 0), ("0.7.0", 0, 0)])
+def test_what_handing_over_weights_needs_by_release(release: str, policy: int, cache: int) -> None:
+    found = price_with({"verl": release}, {**ACTOR, "training.offload_param": "cpu"})
+    sync = find_phase(found, "rollout", "weight_sync")
+    assert bytes_of(sync, "parameters", "actor") == policy * 4 * 7615616512 // 8
+    assert (bytes_of(sync, "kv_cache") > 0) is bool(cache)
+    assert bytes_of(sync, "live_parameters", "actor") == (4 + 2) * 152064 * 3584
 
 
 def test_an_engine_that_does_not_sleep_stays_while_training() -> None:
@@ -141,10 +199,178 @@ def test_a_larger_scoring_batch_only_moves_the_scoring_phase() -> None:
     assert find_phase(large, "actor", "backward") == find_phase(small, "actor", "backward")
 
 
+def test_a_global_micro_batch_is_divided_and_in_forks_multiplied_by_n() -> None:
+    keys: dict[str, Value] = {"training.micro_batch_size": 64, "training.micro_batch_is_global": True, "rollout.n": 16}
+    verl = find_phase(price({**ACTOR, **keys}), "actor", "backward")
+    fork = find_phase(price({**ACTOR, **keys, "training.framework": "logic-rl"}), "actor", "backward")
+    fork_alone = price({**ACTOR, **keys, "training.framework": "logic-rl", "rollout.n": 1})
+    tokens = 2048 * 152064
+    assert bytes_of(verl, "logits") == 4 * 8 * tokens
+    assert bytes_of(find_phase(fork_alone, "actor", "backward"), "logits") == 6 * 8 * tokens
+    assert bytes_of(fork, "logits") == 6 * 128 * tokens
+
+
+def test_a_micro_batch_is_never_larger_than_what_a_device_holds() -> None:
+    held: dict[str, Value] = {"training.global_batch_size": 256, "rollout.global_batch_size": 512}
+    large = price({**ACTOR, **held, "training.micro_batch_size": 500, "rollout.log_prob_micro_batch_size": 500})
+    exact = price({**ACTOR, "training.micro_batch_size": 32, "rollout.log_prob_micro_batch_size": 64})
+    assert large.phases == exact.phases
+    assert any("more than the 32 sequences a device holds" in entry.reason for entry in large.assumptions)
+
+
+def test_batches_filled_by_tokens() -> None:
+    filled: dict[str, Value] = {"training.micro_batch_tokens": 65536, "rollout.log_prob_micro_batch_tokens": 16384}
+    found = price({**ACTOR, **filled})
+    assert bytes_of(find_phase(found, "actor", "backward"), "logits") == 4 * 65536 * 152064
+    assert bytes_of(find_phase(found, "actor", "log_probabilities"), "logits") == 2 * 16384 * 152064
+    short = price({**ACTOR, "rollout.log_prob_micro_batch_tokens": 1000, "training.use_remove_padding": True})
+    scoring = find_phase(short, "actor", "log_probabilities")
+    (logits,) = [part.size for part in scoring.components if part.kind == "logits"]
+    assert logits.low == logits.expected == 2 * 2048 * 152064
+
+
+def test_without_padding_the_low_bound_is_of_sequences_half_as_long() -> None:
+    padded = find_phase(price({**ACTOR, "training.use_remove_padding": False}), "actor", "log_probabilities")
+    packed = find_phase(price({**ACTOR, "training.use_remove_padding": True}), "actor", "log_probabilities")
+    logits = [part for phase in (padded, packed) for part in phase.components if part.kind == "logits"]
+    assert logits[1].size.low * 2 == logits[1].size.expected
+    assert logits[0].size.low == logits[0].size.expected
+
+
+def test_a_verdict_says_how_long_sequences_may_be_on_average() -> None:
+    unpadded: dict[str, Value] = {**ACTOR, "training.use_remove_padding": True, "training.micro_batch_size": 64}
+    found = price(unpadded).verdict
+    words = re.search(r"up to (\d+)% of that", str(found.condition))
+    assert words is not None
+    share = int(words[1]) / 100
+    for length, fits in ((int(2048 * (share - 0.02)), True), (int(2048 * (share + 0.02)), False)):
+        shorter = price({**unpadded, "training.sequence_length": length}).verdict
+        assert shorter.margin_bytes is not None
+        assert (shorter.margin_bytes >= 0) is fits
+    assert price({**unpadded, "training.use_remove_padding": False}).verdict.condition is None
+    assert price({**unpadded, "training.micro_batch_size": 1}).verdict.condition is None
+
+
+def test_a_critic_has_no_logits_and_no_head() -> None:
+    critic = {name: value for name, value in ACTOR.items() if not name.startswith("rollout.")}
+    phase = find_phase(price(ACTOR, critic=critic), "critic", "backward")
+    assert bytes_of(phase, "logits") == 0
+    assert bytes_of(phase, "parameters", "critic") == 4 * (7615616512 - 152064 * 3584) // 8
+
+
+def test_the_reference_a_fact_names_is_a_role() -> None:
+    fork: dict[str, Value] = {**ACTOR, "training.framework": "logic-rl", "training.reference_model": True}
+    found = price(fork)
+    scoring = find_phase(found, "reference", "forward")
+    assert bytes_of(scoring, "parameters", "reference") == 2 * 7615616512 // 8
+    assert bytes_of(scoring, "logits", "reference") == 2 * (16 // 8) * 2048 * 152064
+
+
+def test_an_index_of_unknown_size_leaves_no_run_that_fits() -> None:
+    small: dict[str, Value] = {**ACTOR, "hardware.memory_bytes": 800 * GIB, "rollout.gpu_memory_utilization": 0.2}
+    assert price(small).verdict.outcome == "fits"
+    found = price({**small, "run.retriever_on_gpu": True})
+    assert found.verdict.outcome == "marginal"
+    assert [(entry.name, entry.direction) for entry in found.unmodelled] == [("retrieval index", "more")]
+    assert price({**small, "run.retriever_on_gpu": True, "run.other_resident_bytes": GIB}).verdict.outcome == "fits"
+
+
+def test_roles_with_processes_of_their_own_have_contexts_of_their_own() -> None:
+    zero: dict[str, Value] = {
+        "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3,
+        "training.param_dtype": "bfloat16",
+    }  # fmt: skip
+    reference = {**REFERENCE, **zero}
+    phase = find_phase(price({**ACTOR, **zero}, reference=reference), "actor", "backward")
+    contexts = sorted((part.role, part.name) for part in phase.components if part.name.startswith("CUDA context"))
+    assert contexts == [
+        ("actor", "CUDA context"),
+        ("reference", "CUDA context"),
+        ("rollout", "CUDA context of the engine"),
+    ]
+    apart = {"rollout.colocated": False}
+    alone = price({**ACTOR, **zero, **apart}, reference={**reference, **apart})
+    assert bytes_of(find_phase(alone, "actor", "backward"), "parameters", "reference") == 0
+    pair = price({**ACTOR, **zero, **apart}, reference={**reference, **apart, "training.colocated_with": "actor"})
+    backward = find_phase(pair, "actor", "backward")
+    assert bytes_of(backward, "parameters", "reference") == 2 * 7615616512 // 8
+    assert bytes_of(backward, "other", "rollout") == 0
+
+
+def test_states_that_sleep_are_away_while_others_work() -> None:
+    zero: dict[str, Value] = {
+        **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3,
+        "training.param_dtype": "bfloat16",
+    }  # fmt: skip
+    awake, asleep = (price({**zero, **more}) for more in ({}, {"training.sleeps_while_idle": True}))
+    assert bytes_of(find_phase(awake, "rollout", "rollout"), "optimizer_states") == pytest.approx(12 * 7615616512 / 8)
+    assert bytes_of(find_phase(asleep, "rollout", "rollout"), "optimizer_states") == 0
+    assert bytes_of(find_phase(asleep, "rollout", "rollout"), "parameters", "actor") == 2 * 7615616512 // 8
+
+
+def test_a_server_of_trl_is_not_on_these_devices() -> None:
+    facts: dict[str, Value] = {**ACTOR, "training.framework": "trl", "rollout.colocated": False}
+    found = estimate_job({"train": make_facts(facts)})
+    assert "rollout" not in {phase.role for phase in found.phases}
+    assert ("vLLM server", "either") in {(entry.name, entry.direction) for entry in found.unmodelled}
+
+
+def test_an_engine_nobody_read_is_said() -> None:
+    found = price({**ACTOR, "rollout.engine": "trtllm"})
+    assert ("generation engine", "more") in {(entry.name, entry.direction) for entry in found.unmodelled}
+
+
+def test_a_policy_with_adapters_is_its_own_reference() -> None:
+    lora: dict[str, Value] = {**ACTOR, "training.peft": "lora", "training.lora_rank": 8}
+    found = price(lora, reference=REFERENCE)
+    assert "reference" not in {phase.role for phase in found.phases}
+    sync = find_phase(found, "rollout", "weight_sync")
+    assert bytes_of(sync, "live_parameters") == 4 * 7615616512
+
+
+def test_openrlhf_lowers_the_share_of_models_that_share_devices() -> None:
+    zero: dict[str, Value] = {
+        **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3,
+        "rollout.gpu_memory_utilization": 0.95,
+    }  # fmt: skip
+    for release, share in (("0.5.9", 0.4), ("0.6.1", 0.95)):
+        rollout = find_phase(price_with({"openrlhf": release, "vllm": "0.7.3"}, zero), "rollout", "rollout")
+        engine = bytes_of(rollout, "parameters", "rollout") + bytes_of(rollout, "kv_cache", "rollout")
+        assert engine == pytest.approx(share * 80 * GIB, abs=2)
+
+
+def test_generation_in_the_trainer_holds_a_cache_and_gathers_the_model() -> None:
+    facts: dict[str, Value] = {
+        **ACTOR, "training.framework": "trl", "rollout.engine": "hf", "training.sharding": "zero", "training.zero_stage": 3,
+        "training.param_dtype": "bfloat16", "training.gradient_accumulation_steps": 2,
+    }  # fmt: skip
+    found = estimate_job({"train": make_facts(facts)})
+    phase = find_phase(found, "train", "rollout")
+    assert bytes_of(phase, "kv_cache") == 2 * 4 * 2048 * (2 * 2 * 4 * 128 * 28)
+    assert bytes_of(phase, "live_parameters") == 2 * 7615616512
+
+
+def test_the_cause_has_its_arithmetic_and_says_what_a_key_comes_to() -> None:
+    held: dict[str, Value] = {"training.global_batch_size": 512, "rollout.global_batch_size": 512, "rollout.n": 32}
+    run: dict[str, Value] = {
+        **ACTOR, **held, "training.framework": "logic-rl", "rollout.log_prob_micro_batch_size": 160,
+        "training.micro_batch_size": 8, "training.sequence_length": 4096,
+    }  # fmt: skip
+    verdict = price(run).verdict
+    assert verdict.outcome == "does_not_fit"
+    assert "logits of the update, backward: 6 B × 32 sequences × 4,096 tokens × 152,064 = 111.4 GiB" in str(
+        verdict.primary
+    )
+    assert "8 // 8 × rollout.n 32 = 32" in str(verdict.primary)
+    assert "log_prob_micro_batch_size: the peak is in backward" in verdict.ruled_out
+
+
 def test_a_job_without_generation_is_one_role() -> None:
     facts = {name: value for name, value in ACTOR.items() if not name.startswith("rollout.")}
     found = estimate_job({"train": make_facts({**facts, "training.trainer": "sft"})})
     assert [phase.name for phase in found.phases] == ["load", "forward", "backward", "step"]
+    by_default = estimate_job({"train": make_facts({**facts, "training.trainer": "sft", "rollout.engine": "vllm"})})
+    assert by_default == found
 
 
 def test_a_job_is_named_by_model_batch_and_devices() -> None:
@@ -152,6 +378,8 @@ def test_a_job_is_named_by_model_batch_and_devices() -> None:
         describe_job({"actor": make_facts({**ACTOR, "hardware.gpu": "H100-80GB"})})
         == "qwen2, 4 × 2,048 tokens, FSDP, 8 × H100-80GB"
     )
+    over_all = {**ACTOR, "training.micro_batch_size": 64, "training.micro_batch_is_global": True}
+    assert describe_job({"actor": make_facts(over_all)}) == "qwen2, 8 × 2,048 tokens, FSDP, 8 × 80.0 GiB"
 
 
 def test_what_is_missing_is_named() -> None:

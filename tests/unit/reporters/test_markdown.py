@@ -35,7 +35,7 @@ def test_endless_table_is_cut_with_a_pointer(case_reports) -> None:
     text = format_report(report._replace(findings=many))
     assert len(text.encode()) <= LIMIT_BYTES
     assert "cut off here" in text
-    assert text.rstrip().endswith(markdown._escape(closing_line(report._replace(findings=many))))
+    assert text.rstrip().endswith(markdown.escape(closing_line(report._replace(findings=many))))
 
 
 @settings(max_examples=60, deadline=None)

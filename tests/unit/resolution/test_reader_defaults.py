@@ -126,7 +126,7 @@ def test_attention_that_is_said_in_words_not_known_is_open(rules: RuleSet, said:
     assert "model.attn_implementation" not in facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")
 
 
-@pytest.mark.parametrize("framework", ["verl", "torchtune", "megatron", "llamafactory"])
+@pytest.mark.parametrize("framework", ["torchtune", "megatron", "llamafactory"])
 def test_attention_is_open_where_a_program_chooses_it(rules: RuleSet, framework: str) -> None:
     stated, _ = native.read_data({"training": {"framework": framework}}, "facts.yaml")
     documents = [stated, model.read_data(LLAMA, "config.json")]

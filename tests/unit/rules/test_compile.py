@@ -106,3 +106,26 @@ def test_expressions_and_ranges_are_checked_and_the_rule_named(changes: dict[str
 def test_compiling_twice_gives_the_same_bytes() -> None:
     rules = [rule(id="b/x"), rule(id="a/y")]
     assert compile_database(rules, {}, "d") == compile_database(reversed(rules), {}, "d")
+
+
+GPU = "X1: {gib: 8, cc: 9.0, sms: null, architecture: Test, aliases: [], source: [s]}\n"
+
+
+def test_instances_refer_to_devices(tmp_path: Path) -> None:
+    row = "x.large: {cloud: C, gpu: X1, gpus: 2, host_gib: 64, source: [s], unverified: [nvlink]}\n"
+    database = open_compiled(compile_directory(directory(tmp_path, _gpus=GPU, _instances=row)), "d")
+    assert database.section("instances") == {"x.large": {"cloud": "C", "gpu": "X1", "gpus": 2, "host_gib": 64}}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("{cloud: C, gpu: X2, gpus: 2}", "'X2' is not in _gpus.yaml"),
+        ("{cloud: C, gpu: X1, gpus: 0}", "gpus is not"),
+        ("{cloud: C, gpu: X1}", "gpus is not"),
+    ],
+)
+def test_an_instance_of_another_device_or_of_none_is_refused(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(RuleError, match=message) as caught:
+        compile_directory(directory(tmp_path, _gpus=GPU, _instances=f"# one\nx.large: {row}\n"))
+    assert (caught.value.source.key, caught.value.source.line) == ("x.large", 2)

@@ -59,6 +59,8 @@ def test_a_run_that_fits_exits_with_0(facts_file: str) -> None:
         "training.gradient_checkpointing=true",
         "--set",
         "training.use_reentrant=false",
+        "--set",
+        "training.micro_batch_size=1",
     )
     assert code == 0
     assert "fits: " in output

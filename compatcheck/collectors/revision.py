@@ -1,0 +1,122 @@
+"""A file as a git revision has it, ``HEAD~1:uv.lock``: its content is asked for, nothing is checked out."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.process import Completed, run
+from compatcheck.core.source import Source
+from compatcheck.core.textfile import MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAMED = r"([^-:][^:]*):(?:\./)?([^:]+)"
+_INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*([^\s#]+)", re.MULTILINE)
+_MAX_FILES = 100
+_TIMEOUT_SECONDS = 20.0
+
+Described = TypeVar("Described")
+
+
+class RevisionFile(NamedTuple):
+    """A file of a revision, laid down where readers can read it."""
+
+    path: str
+    """Where it lies for the time being."""
+    root: str
+    """Directory that stands for the root of the repository."""
+    revision: str
+
+    def rename(self, described: Described) -> Described:
+        """Return what was said about the file with its true name, ``HEAD~1:uv.lock``, in every place and text."""
+        places = (os.path.join(self.root, ""), os.path.join(os.path.realpath(self.root), ""))
+        return cast("Described", _replace(described, places, self.revision))
+
+
+def parse_revision(text: str) -> tuple[str, str] | None:
+    """Split ``REVISION:PATH``; None for a file that exists, or a text that is no such thing."""
+    match = re.fullmatch(_NAMED, text)
+    return None if match is None or os.path.exists(text) else (match[1], match[2])
+
+
+@contextmanager
+def open_revision(text: str) -> Iterator[RevisionFile]:
+    """Lay down a file of a git revision, with the requirement files it includes, for the time of the block.
+
+    As for git, the path starts at the root of the repository, or with ``./`` at the working directory.
+
+    Raises:
+        InputError: there is no such revision or file, or git cannot be run.
+    """
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 (only for a revision)
+
+    named = parse_revision(text)
+    if named is None:
+        msg = "is not REVISION:PATH"
+        raise InputError(msg, source=Source(text), hint="for example HEAD~1:uv.lock")
+    revision, first = named
+    if re.match(r"[^:]+:\./", text):
+        first = posixpath.join(_git("rev-parse", "--show-prefix").output.strip(), first)
+    first = posixpath.normpath(first)
+    with TemporaryDirectory(prefix="compatcheck-") as root:
+        waiting, seen = [first], set[str]()
+        while waiting and len(seen) < _MAX_FILES:
+            path = waiting.pop()
+            if path in seen or path.startswith(("..", "/")):
+                continue
+            seen.add(path)
+            content = _show(f"{revision}:{path}")
+            if content is None:
+                if len(seen) == 1:
+                    _refuse(text)
+                continue  # the reader of the file that includes it says so
+            place = os.path.join(root, *path.split("/"))
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "w", encoding="utf-8", newline="") as file:
+                file.write(content)
+            if path.endswith((".txt", ".in")):
+                beside = posixpath.dirname(path)
+                waiting += [posixpath.normpath(posixpath.join(beside, name)) for name in _INCLUDE.findall(content)]
+        yield RevisionFile(os.path.join(root, *first.split("/")), root, revision)
+
+
+def _git(*arguments: str) -> Completed:
+    """Run git without a pager, a prompt or a download."""
+    environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+    command = ("git", "--no-pager", *arguments)
+    return run(command, timeout_seconds=_TIMEOUT_SECONDS, output_limit_bytes=MAX_BYTES, environ=environ)
+
+
+def _show(name: str) -> str | None:
+    done = _git("cat-file", "blob", name)
+    return done.output if done.succeeded else None
+
+
+def _refuse(text: str) -> None:
+    """Say why a file could not be had.
+
+    Raises:
+        InputError: always.
+    """
+    reason = _git("cat-file", "blob", text).describe()
+    hint = "name a revision and a path of this repository, as git knows them: HEAD~1:uv.lock"
+    raise InputError(f"git has no such file: {reason}", source=Source(text), hint=hint)
+
+
+def _replace(value: Any, places: tuple[str, ...], revision: str) -> Any:  # noqa: ANN401 (any part of a report)
+    if isinstance(value, str):
+        for place in places:
+            value = value.replace(place, f"{revision}:")
+        return value
+    if isinstance(value, tuple):
+        parts = [_replace(part, places, revision) for part in value]
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    if isinstance(value, dict):
+        return {key: _replace(part, places, revision) for key, part in value.items()}
+    return value

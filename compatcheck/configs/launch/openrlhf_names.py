@@ -1,0 +1,90 @@
+"""Options of OpenRLHF's programs, over its releases: those without a row in the key table do not bear on memory.
+
+Read by ``ast`` from the ``add_argument`` calls of ``cli/train_*.py`` at the 110 tags v0.0.1 to v0.11.0.
+"""
+
+OPENRLHF_OPTION_NAMES = """
+actor.aux_loss_coef actor.dual_clip actor.entropy_coef actor.eps_clip actor.eps_clip_low_high
+actor.freeze_visual_encoder actor.gradient_checkpointing_enable actor.gradient_checkpointing_reentrant
+actor.model_name_or_path actor.num_gpus_per_node actor.num_nodes actor.policy_loss_type actor_init_on_gpu
+actor_learning_rate actor_num_gpus_per_node actor_num_nodes adam.betas adam.eps adam.lr adam.weight_decay adam_betas
+adam_offload advantage_estimator agent_func_path algo.advantage.estimator algo.advantage.gamma
+algo.advantage.is_correction_enable algo.advantage.is_correction_threshold algo.advantage.is_correction_type
+algo.advantage.lambd algo.advantage.no_std_norm algo.dynamic_filtering_enable algo.dynamic_filtering_range
+algo.kl.estimator algo.kl.horizon algo.kl.init_coef algo.kl.target algo.kl.use_loss apply_chat_template
+async_queue_size async_train attn_implementation aux_loss_coef balancing_loss_coef best_metric_key beta bf16
+bos_token chosen_key ckpt.best_metric_key ckpt.disable_ds ckpt.load_enable ckpt.max_mem ckpt.max_num ckpt.output_dir
+ckpt.path ckpt.save_hf ckpt.save_steps ckpt_path colocate_actor_critic colocate_actor_ref colocate_all_models
+colocate_critic_reward colocate_ref_reward compute_fp32_loss critic.freezing_steps critic.model_name_or_path
+critic.num_gpus_per_node critic.num_nodes critic.save_value_network critic.value_clip critic_learning_rate
+critic_num_gpus_per_node critic_num_nodes critic_pretrain data.apply_chat_template data.chosen_key
+data.dataloader_num_workers data.dataset data.dataset_probs data.dataset_split data.disable_fast_tokenizer
+data.image_key data.input_key data.input_template data.label_key data.max_images_per_prompt data.max_len
+data.max_samples data.multiturn data.output_key data.prompt_dataset data.prompt_key data.prompt_probs
+data.prompt_split data.rejected_key data.tokenizer_chat_template dataloader_num_workers dataset dataset_probs
+dataset_split deepcompile deepspeed_enable_sleep desirable_loss_weight disable_ds_ckpt disable_fast_tokenizer
+disable_trace_cache ds.adam_offload ds.attn_implementation ds.deepcompile ds.enable_sleep ds.experts_implementation
+ds.grad_accum_dtype ds.load_in_4bit ds.lora.alpha ds.lora.dropout ds.lora.rank ds.lora.target_modules ds.overlap_comm
+ds.packing_samples ds.param_dtype ds.ring_attn_head_stride ds.ring_attn_size ds.tensor_parallel_size
+ds.use_liger_kernel ds.use_universal_ckpt ds.value_head_prefix ds.zero_stage ds.zpg ds_tensor_parallel_size dual_clip
+dynamic_filtering dynamic_filtering_reward_range ema_beta enable_ema enable_prefix_caching enable_vllm_is_correction
+enforce_eager entropy_loss_coef eos_token eps_clip eps_clip_low_high eval.dataset eval.n_samples_per_prompt
+eval.split eval.steps eval.temperature eval_dataset eval_n_samples_per_prompt eval_split eval_steps eval_temperature
+flash_attn freeze_visual_encoder freezing_actor_steps full_determinism gamma generate_max_len grad_accum_dtype
+gradient_checkpointing gradient_checkpointing_use_reentrant head_prefix image_key inference_tp_size init_kl_coef
+input_key input_template ipo kd_coef kl_estimator kl_horizon kl_target l2 label_key label_smoothing lambd
+learning_rate load_checkpoint load_in_4bit load_model local_rank logger.logging_steps logger.tensorboard_dir
+logger.wandb.group logger.wandb.key logger.wandb.org logger.wandb.project logger.wandb.run_name logging_steps
+lora_alpha lora_dropout lora_rank loss lr_scheduler lr_warmup_ratio margin_loss max_ckpt_mem max_ckpt_num max_epochs
+max_images_per_prompt max_len max_new_tokens max_norm max_samples micro_rollout_batch_size micro_train_batch_size
+min_lr_ratio model.aux_loss_coef model.beta model.compute_fp32_loss_enable model.gradient_checkpointing_enable
+model.gradient_checkpointing_reentrant model.ipo_enable model.label_smoothing model.loss_type
+model.margin_loss_enable model.model_name_or_path model.nll_loss_coef model.pretrain_mode_enable multiturn muon.lr
+muon.momentum muon.nesterov muon.no_nesterov muon.ns_steps n_samples_per_prompt nll_loss_coef no_advantage_std_norm
+normalize_reward num_episodes optim output_key overlap_comm overlong_buffer_len overlong_penalty_factor
+packing_samples pad_token param_dtype partial_rollout perf placeholder_token policy_loss_type pretrain pretrain_data
+pretrain_data_probs pretrain_mode pretrain_split prompt_data prompt_data_probs prompt_key prompt_max_len prompt_split
+ptx_coef ref.model_name_or_path ref.num_gpus_per_node ref.num_nodes ref.offload ref_num_gpus_per_node ref_num_nodes
+ref_offload ref_pretrain ref_reward_offload rejected_key remote_rm_url reward.clip_range reward.model_name_or_path
+reward.normalize_enable reward.num_gpus_per_node reward.num_nodes reward.offload reward.overlong_buffer_len
+reward.overlong_penalty_factor reward.remote_url reward.stop_properly_penalty_coef reward_clip_range
+reward_model_path reward_num_gpus_per_node reward_num_nodes reward_pretrain reward_tokens ring_attn_size
+ring_head_stride rollout.batch_size rollout.max_new_tokens rollout.max_tokens_per_gpu rollout.micro_batch_size
+rollout.n_samples_per_prompt rollout.temperature rollout.top_p rollout.vllm_generate_batch_size rollout_batch_size
+rollout_max_tokens_per_gpu save_hf_ckpt save_hf_model save_path save_steps save_value_network seed sft_model_path
+stop_properly_penalty_coef target_modules teacher_model teacher_offload teacher_peft_model temperature
+tokenizer_chat_template top_p torch_compile train.agent_func_path train.async_enable train.async_queue_size
+train.batch_size train.colocate_actor_ref train.colocate_all train.colocate_critic_reward train.dynamic_batch_enable
+train.ema_beta train.enable_ema train.full_determinism_enable train.max_epochs train.max_tokens_per_gpu
+train.micro_batch_size train.num_episodes train.partial_rollout_enable train.seed train_batch_size
+train_max_tokens_per_gpu train_split undesirable_loss_weight universal_ckpt unk_token unpaired_preference
+use_ds_universal_ckpt use_dynamic_batch use_icepop use_kl_estimator_k3 use_kl_loss use_liger_kernel use_ms
+use_tensorboard use_wandb value_clip value_head_prefix vanilla_loss vllm.enable_prefix_caching vllm.enable_sleep
+vllm.enforce_eager vllm.gpu_memory_utilization vllm.num_engines vllm.sync_backend vllm.sync_with_ray
+vllm.tensor_parallel_size vllm_enable_sleep vllm_generate_batch_size vllm_gpu_memory_utilization
+vllm_is_correction_type vllm_is_truncated_threshold vllm_num_engines vllm_sync_backend vllm_sync_with_ray
+vllm_tensor_parallel_size wandb_group wandb_org wandb_project wandb_run_name zero_stage zpg
+"""
+
+OPENRLHF_SWITCHES = """
+actor.freeze_visual_encoder actor.gradient_checkpointing_enable actor.gradient_checkpointing_reentrant
+actor_init_on_gpu adam_offload algo.advantage.is_correction_enable algo.advantage.no_std_norm
+algo.dynamic_filtering_enable algo.kl.use_loss apply_chat_template async_train bf16 ckpt.disable_ds ckpt.load_enable
+ckpt.save_hf colocate_actor_critic colocate_actor_ref colocate_all_models colocate_critic_reward colocate_ref_reward
+compute_fp32_loss critic.save_value_network data.apply_chat_template data.disable_fast_tokenizer data.multiturn
+deepcompile deepspeed_enable_sleep disable_ds_ckpt disable_fast_tokenizer disable_trace_cache ds.adam_offload
+ds.deepcompile ds.enable_sleep ds.load_in_4bit ds.overlap_comm ds.packing_samples ds.use_liger_kernel
+ds.use_universal_ckpt dynamic_filtering enable_ema enable_prefix_caching enable_vllm_is_correction enforce_eager
+flash_attn freeze_visual_encoder full_determinism gradient_checkpointing gradient_checkpointing_use_reentrant ipo
+load_checkpoint load_in_4bit margin_loss model.compute_fp32_loss_enable model.gradient_checkpointing_enable
+model.gradient_checkpointing_reentrant model.ipo_enable model.margin_loss_enable model.pretrain_mode_enable multiturn
+muon.nesterov muon.no_nesterov no_advantage_std_norm normalize_reward overlap_comm packing_samples partial_rollout
+perf pretrain_mode ref.offload ref_offload ref_reward_offload reward.normalize_enable reward.offload save_hf_ckpt
+save_hf_model save_value_network teacher_offload torch_compile train.async_enable train.colocate_actor_ref
+train.colocate_all train.colocate_critic_reward train.dynamic_batch_enable train.enable_ema
+train.full_determinism_enable train.partial_rollout_enable universal_ckpt unpaired_preference use_ds_universal_ckpt
+use_dynamic_batch use_icepop use_kl_estimator_k3 use_kl_loss use_liger_kernel use_ms vanilla_loss
+vllm.enable_prefix_caching vllm.enable_sleep vllm.enforce_eager vllm.sync_with_ray vllm_enable_sleep
+vllm_sync_with_ray
+"""
+"""Options that take no value (``store_true``, ``store_false``) in every release that has them."""

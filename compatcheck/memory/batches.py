@@ -1,0 +1,114 @@
+"""How many sequences a device takes in one forward of each phase, from keys that count them in different ways.
+
+verl's ``*_micro_batch_size`` counts sequences over all ranks, ``*_per_gpu`` those of one; its forks from before 0.2 multiply the
+former by ``rollout.n`` (verl/workers/fsdp_workers.py, "normalize config"). ``use_dynamic_bsz`` fills batches up to a number of
+tokens instead. A batch is never larger than what a device holds: the split of a smaller share is the share itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.memory.habits import FORKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Fact, Value
+
+UPDATE = ("training.micro_batch_size", "training.micro_batch_is_global", "training.micro_batch_tokens")
+SCORING = (
+    "rollout.log_prob_micro_batch_size",
+    "rollout.log_prob_micro_batch_is_global",
+    "rollout.log_prob_micro_batch_tokens",
+)
+
+
+class Batch(NamedTuple):
+    """What one forward takes on one data-parallel rank."""
+
+    sequences: int
+    length: int
+    """Tokens of a sequence; of the whole batch where batches are filled by tokens."""
+    filled: bool
+    """Filled up to a number of tokens."""
+    words: str
+    """How it follows from the keys; empty where a key says it as it is."""
+    key: str = ""
+    """The key that sets it, as the person wrote it, without its section."""
+    least: int | None = None
+    """Smallest value of the key that gives this batch, where it is more than a device holds."""
+
+    def as_facts(self) -> dict[str, Value]:
+        """Return the batch in the vocabulary's names."""
+        facts: dict[str, Value] = {
+            "training.micro_batch_size": self.sequences,
+            "training.micro_batch_is_global": False,
+            "training.sequence_length": self.length,
+        }
+        if self.filled:
+            facts["model.max_position_embeddings"] = None  # no limit on what is strung together
+        return facts
+
+
+def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: str) -> Batch | None:
+    """Work out a batch.
+
+    Args:
+        facts: of the role.
+        names: `UPDATE` or `SCORING`: facts of the key, of whether it counts all ranks, of the limit in tokens.
+        whole: fact that says how many sequences all ranks take together.
+
+    Returns:
+        None when nothing says how large it is.
+    """
+    size, is_global, tokens = names
+    context = _number(facts, "training.context_parallel") or 1
+    length = _number(facts, "training.sequence_length")
+    ranks = _data_ranks(facts, context)
+    total = _number(facts, whole)
+    share = None if total is None else max(1, -(-total // ranks))
+    limit = _number(facts, tokens)
+    if limit is not None and length is not None:
+        filled = max(limit * context, length)
+        if share is not None:
+            filled = min(filled, share * length)
+        return Batch(1, filled, filled=True, words=f"{_key(facts, tokens)} {limit:,}")
+    key = _number(facts, size)
+    if key is None or length is None:
+        return None
+    each, words, ranks_of_key, times = key, "", 1, 1
+    framework = facts["training.framework"].value if "training.framework" in facts else None
+    fork = framework in FORKS
+    flag = facts.get(is_global)
+    if (bool(flag.value) if flag is not None else fork) and (ranks > 1 or fork):
+        each, ranks_of_key = max(1, key // ranks), ranks
+        words = f"{_key(facts, size)} {key:,} counts all ranks: {key:,} // {ranks}"
+        n = _number(facts, "rollout.n") or 1
+        if fork and n > 1:
+            each, times = each * n, n
+            words += f" × rollout.n {n}"
+        words += f" = {each:,}"
+    name, least = _key(facts, size), None
+    if share is not None and each > share:
+        words = f"{words or f'{name} {key:,}'}, more than the {share:,} sequences a device holds"
+        each, least = share, -(-share // times) * ranks_of_key
+    return Batch(each, length, filled=False, words=words, key=name, least=least)
+
+
+def _data_ranks(facts: Mapping[str, Fact], context: int) -> int:
+    world = _number(facts, "hardware.world_size") or 1
+    split = (_number(facts, "training.tensor_parallel") or 1) * (_number(facts, "training.pipeline_parallel") or 1)
+    return max(1, world // (context * split))
+
+
+def _number(facts: Mapping[str, Fact], name: str) -> int | None:
+    fact = facts.get(name)
+    value = None if fact is None else fact.value
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _key(facts: Mapping[str, Fact], name: str) -> str:
+    """Name a setting as the person wrote it, without its section."""
+    key = next((source.key for source in facts[name].sources if source.key), None)
+    return (key or name).rpartition(".")[2]

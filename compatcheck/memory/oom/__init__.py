@@ -1,0 +1,1 @@
+"""Reading of out-of-memory messages."""

@@ -1,0 +1,213 @@
+"""One role of a job: what it holds while it works, phase by phase, and what it leaves while another works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Unmodelled
+from compatcheck.memory.batches import SCORING as SCORING_BATCH
+from compatcheck.memory.batches import UPDATE, read_batch
+from compatcheck.memory.closed_form import gradients as gradient
+from compatcheck.memory.closed_form.communication import lasting_buffers
+from compatcheck.memory.closed_form.estimate import estimate_run
+from compatcheck.memory.closed_form.optimizer_states import optimizer_states
+from compatcheck.memory.closed_form.parameters import parameters
+from compatcheck.memory.closed_form.policy_logits import HEADLESS
+from compatcheck.memory.closed_form.verdict import judge
+from compatcheck.memory.habits import habits
+from compatcheck.memory.run import read_numbers, read_run
+from compatcheck.memory.suggest import overlay
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.facts import Facts, Value
+    from compatcheck.memory.batches import Batch
+    from compatcheck.memory.habits import Habits
+    from compatcheck.memory.run import Run
+
+Parts = tuple[Component, ...]
+
+TRAINED = ("train", "actor", "critic")
+"""Roles that are trained, the policy first."""
+SCORING = ("reference", "reward")
+"""Roles that only run forward."""
+POLICY = frozenset({"train", "actor"})
+SCORING_PHASE = "log_probabilities"
+"""Phase in which a trained policy scores what was generated."""
+NOT_ITEMISED = "not itemised"
+"""Component that takes up what no formula itemises (closed_form/reserve.py)."""
+_FOLLOWS_THE_DATA = frozenset({"activations", "logits", "masks"})
+"""Kinds that grow with the tokens of a batch."""
+
+
+class Role(NamedTuple):
+    """One model of the job."""
+
+    name: str
+    run: Run
+    phases: tuple[Phase, ...]
+    batches: Mapping[str, Batch]
+    """By phase."""
+    half: Mapping[str, int]
+    """Bytes less by phase, where sequences are not padded and half as long."""
+    parameters: Parts
+    """What stays of its parameters between uses, when they are on the device."""
+    states: Parts
+    """The same for the rest of it."""
+    keeps_parameters: bool
+    """They stay while another role works."""
+    keeps_states: bool
+    assumptions: tuple[Assumption, ...]
+    unmodelled: tuple[Unmodelled, ...]
+
+    @property
+    def idle(self) -> Parts:
+        """What it leaves while another role works."""
+        return (*(self.parameters if self.keeps_parameters else ()), *(self.states if self.keeps_states else ()))
+
+
+def read_role(name: str, facts: Facts, environment: Environment | None) -> Role | Estimate:
+    """Read a role and price its phases.
+
+    Args:
+        name: of the role.
+        facts: its facts.
+        environment: where releases of packages are looked up.
+
+    Returns:
+        An estimate without phases that names what is missing, where something is.
+
+    Raises:
+        UsageError: a size is zero, negative or beyond 2**63 - 1.
+    """
+    trains = name in TRAINED
+    values = {fact.name: fact.value for fact in facts.values()}
+    framework = str(values.get("training.framework") or "")
+    releases = environment.packages if environment is not None else {}
+    habit = habits(framework, _release(releases.get(framework)))
+    batch = read_batch(facts, UPDATE, "training.global_batch_size" if trains else "rollout.global_batch_size")
+    changed = _at_work(values, habit, trains=trains)
+    if name in HEADLESS:
+        changed.update(_without_head(values))
+    for_update = {**changed, **(batch.as_facts() if batch is not None else {})}
+    reading = read_run(overlay(facts, for_update), environment, role=name, trains=trains)
+    if reading.run is None:
+        return Estimate("closed_form", (), judge((), None), reading.assumptions, (), reading.needs)
+    run = reading.run
+    estimated = estimate_run(run)
+    phases = [phase for phase in estimated.phases if phase.name != "load"]
+    phases, half = _for_shorter(phases, run, batch)
+    batches = {phase.name: batch for phase in phases} if batch is not None else {}
+    notes = [*reading.assumptions, *_note(name, run, batch, "training.micro_batch_size")]
+    if name in POLICY and any(entry in facts for entry in (SCORING_BATCH[0], SCORING_BATCH[2])):
+        scored = read_batch(facts, SCORING_BATCH, "rollout.global_batch_size")
+        found = _score(name, facts, changed, scored, environment)
+        if found is not None and scored is not None:
+            phases = [found[0], *phases]
+            half |= {SCORING_PHASE: found[1]}
+            batches[SCORING_PHASE] = scored
+            notes += _note(name, run, scored, SCORING_BATCH[0])
+    persistent = gradient.component(run, gradient.gradients(run).persistent) if trains else ()
+    asleep = bool(values.get("training.sleeps_while_idle"))
+    return Role(
+        name,
+        run,
+        tuple(phases),
+        batches,
+        half,
+        parameters(run),
+        (*optimizer_states(run), *persistent, *lasting_buffers(run)),
+        keeps_parameters=not (habit.moves and values.get("training.offload_param")),
+        keeps_states=not (asleep or (habit.moves and values.get("training.offload_optimizer"))),
+        assumptions=tuple(notes),
+        unmodelled=estimated.unmodelled,
+    )
+
+
+def _release(package: object) -> tuple[int, ...] | None:
+    version = getattr(package, "version", None)
+    return read_numbers(version) or None if isinstance(version, str) else None
+
+
+def _at_work(values: Mapping[str, Value], habit: Habits, *, trains: bool) -> dict[str, Value]:
+    """Return how a role's state lies while it works: what moves is back on the device, frozen models of verl stay on the host."""
+    if not habit.moves:
+        return {}
+    changed: dict[str, Value] = {"training.offload_param": None, "training.offload_optimizer": None}
+    if not trains and habit.frozen_on_host and values.get("training.sharding") == "fsdp":
+        changed["training.fsdp_offload_params"] = True
+    return changed
+
+
+def _without_head(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the parameters of a model that has one output for each token instead of the vocabulary's."""
+    whole, vocab, hidden = (values.get(f"model.{name}") for name in ("parameters", "vocab_size", "hidden_size"))
+    if values.get("model.tie_word_embeddings") or not (
+        isinstance(whole, int) and isinstance(vocab, int) and isinstance(hidden, int)
+    ):
+        return {}
+    left = whole - vocab * hidden
+    changed: dict[str, Value] = {"model.parameters": left, "model.lm_head_parameters": 0}
+    if values.get("model.trainable_parameters") == whole:
+        changed["model.trainable_parameters"] = left
+    return changed
+
+
+def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumption]:
+    """Say what a batch came to, and what its sequences were taken for."""
+    if batch is None:
+        return []
+    found = [Assumption(f"{fact} ({role})", batch.sequences, batch.words)] if batch.words and not batch.filled else []
+    if run.unpadded and batch.sequences > 1 and not batch.filled:
+        reason = (
+            "sequences follow each other without padding, so that the need follows the data: expected and high are of batches "
+            "whose sequences all reach the limit, low is of ones half as long"
+        )
+        found.append(Assumption("training.use_remove_padding", value=True, reason=reason))
+    return found
+
+
+def _score(
+    name: str, facts: Facts, changed: Mapping[str, Value], batch: Batch | None, environment: Environment | None
+) -> tuple[Phase, int] | None:
+    """Return the phase in which a trained policy scores what was generated, and what it needs less with shorter sequences."""
+    if batch is None:
+        return None
+    reading = read_run(overlay(facts, {**changed, **batch.as_facts()}), environment, role=name, trains=False)
+    if reading.run is None:
+        return None
+    phases, half = _for_shorter([estimate_run(reading.run).phases[-1]], reading.run, batch)
+    return phases[0]._replace(name=SCORING_PHASE), half.get(phases[0].name, 0)
+
+
+def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> tuple[list[Phase], dict[str, int]]:
+    """Lower the low bounds of what follows the data to sequences half as long, where they are not padded to the limit.
+
+    Returns:
+        The phases, and by phase how much less is expected with such sequences.
+    """
+    if not run.unpadded or batch is None or batch.filled or batch.sequences == 1:
+        return phases, {}
+    shorter = {phase.name: phase for phase in estimate_run(run._replace(sequence=max(1, run.sequence // 2))).phases}
+    less = {phase.name: phase.needed.expected - shorter[phase.name].needed.expected for phase in phases}
+    return [_lower(phase, shorter[phase.name]) for phase in phases], less
+
+
+def _lower(phase: Phase, shorter: Phase) -> Phase:
+    """Lower what follows the data to what it is for shorter sequences, and the phase to what all of it comes to there."""
+    low = {part.name: part.size.low for part in shorter.components}
+    parts = [
+        part._replace(size=part.size._replace(low=min(part.size.low, low.get(part.name, part.size.low // 2))))
+        if part.kind in _FOLLOWS_THE_DATA
+        else part
+        for part in phase.components
+    ]
+    spare = shorter.size.low - sum(part.size.low for part in parts if part.name != NOT_ITEMISED)
+    return phase._replace(
+        components=tuple(
+            part._replace(size=part.size._replace(low=min(spare, 0))) if part.name == NOT_ITEMISED else part
+            for part in parts
+        )
+    )

@@ -1,0 +1,155 @@
+"""Changes for jobs that generate: batches of scoring and update, the engine's share, what waits on the host, completions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.suggestion import CHANGES_TRAINING, SAME_RESULT, SLOWER, Change
+from compatcheck.memory.batches import SCORING, UPDATE, read_batch
+from compatcheck.memory.habits import FORKS, VERL, habits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.core.facts import Facts, Value
+
+TRAINED_ONLY = frozenset(
+    {
+        "training.micro_batch_size",
+        "training.gradient_accumulation_steps",
+        "training.offload_param",
+        "training.offload_optimizer",
+        "training.optimizer",
+        "training.optimizer_implementation",
+        "training.peft",
+        "training.lora_rank",
+        "training.sleeps_while_idle",
+    }
+)
+"""Facts whose change is about models that are trained; a frozen one has its own."""
+_FROZEN = frozenset({"reference", "reward"})
+_SHORTEST = 256
+"""Completions are not proposed to be shorter than this."""
+_LEAST_SHARE = 0.2
+
+
+def change_role(role: str, facts: Facts, changed: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what a change of the run means for one of its roles.
+
+    A frozen model scores in the batches of scoring; what completions and prompts may be long, sequences are.
+
+    Args:
+        role: its name.
+        facts: its facts.
+        changed: facts of the run and their new values.
+    """
+    new = {name: value for name, value in changed.items() if role not in _FROZEN or name not in TRAINED_ONLY}
+    if role in _FROZEN and SCORING[0] in changed:
+        new[UPDATE[0]] = changed[SCORING[0]]
+    start, prompt = facts.get("training.max_start_length"), facts.get("training.max_prompt_length")
+    length = changed.get("training.max_response_length")
+    if isinstance(length, int) and start is None and prompt is not None and isinstance(prompt.value, int):
+        new["training.sequence_length"] = prompt.value + length
+    return new
+
+
+def propose(facts: Facts) -> Iterator[Change]:
+    """Yield the changes that a job's settings leave open; nothing where no engine generates."""
+    values = {name: fact.value for name, fact in facts.items()}
+    if values.get("rollout.engine") is None:
+        return
+    yield from _batch(facts, SCORING, "rollout.global_batch_size")
+    yield from _batch(facts, UPDATE, "training.global_batch_size")
+    yield from _filled(facts, values)
+    yield from _engine(values)
+    yield from _host(values)
+    response, start = values.get("training.max_response_length"), values.get("training.max_start_length")
+    if isinstance(response, int) and response >= 2 * _SHORTEST and start is None:
+        changed: dict[str, Value] = {"training.max_response_length": response // 2}
+        yield Change(f"completions of {response // 2:,} tokens", changed, CHANGES_TRAINING)
+    if values.get("training.framework") in VERL and values.get("training.use_remove_padding") is False:
+        note = "the model type must be one verl can unpad"
+        yield Change("use_remove_padding", {"training.use_remove_padding": True}, SAME_RESULT, note)
+
+
+def _batch(facts: Facts, names: tuple[str, str, str], whole: str) -> Iterator[Change]:
+    """Propose half the sequences of a device, and one (in verl's forks: one prompt's completions)."""
+    batch, key = read_batch(facts, names, whole), facts.get(names[0])
+    if batch is None or batch.filled or key is None or not isinstance(key.value, int):
+        return
+    fork = facts["training.framework"].value in FORKS if "training.framework" in facts else False
+    n = facts.get("rollout.n")
+    unit = n.value if fork and n is not None and isinstance(n.value, int) else 1
+    flag = facts.get(names[1])
+    ranks = _ranks(facts) if (bool(flag.value) if flag is not None else fork) else 1
+    name = batch.key or names[0].rpartition(".")[2]
+    for prompts in sorted({max(1, batch.sequences // 2 // unit), 1}, reverse=True):
+        value, each = prompts * ranks, prompts * unit
+        if value < key.value and each < batch.sequences:
+            note = f"{each:,} sequences a device at once" if each > 1 else "one sequence a device at once"
+            yield Change(f"{name} {key.value} → {value}", {names[0]: value}, SLOWER, note)
+
+
+def _ranks(facts: Facts) -> int:
+    def get(name: str) -> int:
+        fact = facts.get(name)
+        return fact.value if fact is not None and isinstance(fact.value, int) and fact.value > 0 else 1
+
+    split = get("training.context_parallel") * get("training.tensor_parallel") * get("training.pipeline_parallel")
+    return max(1, get("hardware.world_size") // split)
+
+
+def _filled(facts: Facts, values: Mapping[str, Value]) -> Iterator[Change]:
+    """Propose batches filled by tokens, of the longest sequence: the least that verl takes (rearrange_micro_batches)."""
+    length = values.get("training.sequence_length")
+    if (
+        values.get("training.framework") not in VERL - {"easy-r1"}
+        or not values.get("training.use_remove_padding")
+        or UPDATE[2] in facts
+        or not isinstance(length, int)
+    ):
+        return
+    changed: dict[str, Value] = {UPDATE[2]: length, SCORING[2]: length}
+    words = (
+        f"use_dynamic_bsz with {length:,} tokens a device (ppo_max_token_len_per_gpu, log_prob_max_token_len_per_gpu)"
+    )
+    yield Change(words, changed, SLOWER)
+
+
+def _engine(values: Mapping[str, Value]) -> Iterator[Change]:
+    share = values.get("rollout.gpu_memory_utilization")
+    if values.get("rollout.engine") == "hf":
+        return
+    if isinstance(share, float | int):
+        for less in (0.1, 0.2):
+            smaller = round(float(share) - less, 2)
+            if smaller >= _LEAST_SHARE:
+                changed: dict[str, Value] = {"rollout.gpu_memory_utilization": smaller}
+                yield Change(f"gpu_memory_utilization {share} → {smaller}", changed, SLOWER, "a smaller KV pool")
+    degree, gpus = values.get("rollout.tensor_parallel") or 1, values.get("hardware.gpus_per_node")
+    heads = values.get("model.num_attention_heads")
+    if isinstance(degree, int) and isinstance(gpus, int) and isinstance(heads, int):
+        wider = 2 * degree
+        if gpus % wider == 0 and heads % wider == 0:
+            yield Change(f"rollout tensor parallel {degree} → {wider}", {"rollout.tensor_parallel": wider}, SLOWER)
+    if values.get("rollout.cuda_graphs"):
+        eager: dict[str, Value] = {"rollout.enforce_eager": True, "rollout.cuda_graphs": False}
+        yield Change("enforce_eager", eager, SLOWER, "no CUDA graphs")
+    if values.get("rollout.colocated") is not False and not (
+        values.get("rollout.sleep_mode") or values.get("rollout.free_cache_engine")
+    ):
+        fact = "rollout.free_cache_engine" if values.get("training.framework") in VERL else "rollout.sleep_mode"
+        yield Change("the engine sleeps while training runs", {fact: True}, SLOWER, "loads its weights again each step")
+
+
+def _host(values: Mapping[str, Value]) -> Iterator[Change]:
+    framework = str(values.get("training.framework") or "")
+    if habits(framework, None).moves:
+        if values.get("training.offload_param") is None:
+            yield Change("policy's param_offload", {"training.offload_param": "cpu"}, SLOWER)
+        if values.get("training.offload_optimizer") is None:
+            yield Change("policy's optimizer_offload", {"training.offload_optimizer": "cpu"}, SLOWER)
+    asleep = values.get("training.sleeps_while_idle") or values.get("training.offload_optimizer") is not None
+    stage, shared = values.get("training.zero_stage"), values.get("rollout.colocated")
+    if framework == "openrlhf" and shared and stage == 3 and not asleep:
+        yield Change("deepspeed_enable_sleep", {"training.sleeps_while_idle": True}, SLOWER)

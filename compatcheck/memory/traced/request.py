@@ -1,0 +1,249 @@
+"""What a run's facts say about its training step, as the traced program takes it; or why it cannot be traced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.core.estimate import Assumption
+from compatcheck.core.facts import Fact
+from compatcheck.core.units import canonical_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Value
+
+TRAINERS = (None, "causal_lm", "sft", "pretrain", "seq2seq")
+"""Trainers whose loss is the model's own loss of labels."""
+PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+MOST_TOKENS = 2**24
+"""Of one micro batch: decisions about its mask are taken on real tokens."""
+_ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_ABSENT = object()
+_CONVERTS = ("hf_trainer", "trl", "accelerate", "llamafactory", "axolotl", "ms_swift", "open_instruct")
+"""Programs that prepare a model with accelerate, whose outputs under autocast are float32."""
+
+
+class Untraceable(NamedTuple):
+    """Why there is no trace."""
+
+    reason: str
+    needs: tuple[str, ...] = ()
+    """Facts that are missing."""
+
+
+class Request(NamedTuple):
+    """One training step to trace."""
+
+    program: Mapping[str, Any]
+    """What the traced program takes."""
+    assumptions: tuple[Assumption, ...]
+    bucket_bytes: int | None
+    """Size of an element in DDP's gradient buckets, or None where there are none."""
+
+
+class _Reader:
+    """Takes facts by name, and notes what was taken for those nobody stated."""
+
+    def __init__(self, facts: Mapping[str, Fact | Value]) -> None:
+        self.facts = facts
+        self.assumptions: list[Assumption] = []
+
+    def get(self, name: str) -> Any:  # noqa: ANN401 (every name has a type of its own)
+        """Return a fact's value, None when it is unknown or none."""
+        found = self.facts.get(name)
+        return found.value if isinstance(found, Fact) else found
+
+    def assume(self, name: str, value: Value, reason: str) -> Any:  # noqa: ANN401 (as `get`)
+        """Return a fact's value, or what is assumed for it."""
+        found = self.facts.get(name, _ABSENT)
+        if found is not _ABSENT:
+            return found.value if isinstance(found, Fact) else found
+        self.assumptions.append(Assumption(name, value, reason))
+        return value
+
+
+def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -> Request | Untraceable:
+    """Return what to trace.
+
+    Args:
+        facts: of one role of a subject, by the vocabulary's names, as `Fact` or as plain values.
+        config: the model's ``config.json``.
+    """
+    read = _Reader(facts)
+    if refusal := _refuse(read):
+        return Untraceable(refusal)
+    needed = ["training.micro_batch_size", "training.sequence_length"]
+    if read.get("training.sharding") == "fsdp":
+        needed += ["training.fsdp_version", "hardware.world_size"]
+    missing = tuple(name for name in needed if read.get(name) is None)
+    if missing:
+        return Untraceable(f"what a step holds depends on {', '.join(missing)}", missing)
+    if wrong := [name for name in needed if read.get(name) < 1]:
+        return Untraceable(f"{wrong[0]} is {read.get(wrong[0])}: a step has at least one")
+    if read.get(needed[0]) * read.get(needed[1]) > MOST_TOKENS:
+        return Untraceable(f"a micro batch of more than {MOST_TOKENS:,} tokens is not traced")
+    world = read.get("hardware.world_size") or 1
+    sharding = read.get("training.sharding")
+    if sharding is None and world > 1:
+        sharding = read.assume("training.sharding", "ddp", "several ranks, and nothing that shards is configured")
+    mixed = read.get("training.mixed_precision")
+    dtype = _param_dtype(read, config, mixed)
+    if dtype not in _ELEMENT_BYTES:
+        return Untraceable(f"weights in {dtype} are kernels of other packages")
+    attention, mask = read.get("model.attn_implementation"), _mask(read)
+    if attention in {"flash_attention_2", "flash_attention_3"}:
+        reason = "flash-attention's package is not run: torch's own copy of its kernel keeps the same tensors"
+        read.assumptions.append(Assumption("model.attn_implementation", "sdpa", reason))
+        attention, mask = "sdpa", "none"
+    fsdp = _fsdp(read, world) if sharding == "fsdp" else None
+    precision = {"bf16": "bfloat16", "fp16": "float16"}.get(mixed or "no")
+    autocast = precision if fsdp is None else None
+    accumulation = read.assume("training.gradient_accumulation_steps", 1, "gradients do not outlive a step unless told")
+    program = {
+        "backend": "fake",
+        "accounting": "tracker",
+        "config": dict(config),
+        "architecture": read.get("model.architecture"),
+        "dtype": dtype,
+        "attn_implementation": attention,
+        "experts_implementation": read.get("model.experts_implementation"),
+        "batch": read.get("training.micro_batch_size"),
+        "length": read.get("training.sequence_length"),
+        "mask": mask,
+        "routing": "balanced",
+        "gradient_checkpointing": bool(
+            read.assume("training.gradient_checkpointing", value=False, reason="trainers leave it off unless told")
+        ),
+        "use_reentrant": read.get("training.use_reentrant"),
+        "use_cache": _use_cache(read),
+        "lora": _lora(read),
+        "optimizer": read.assume("training.optimizer", "adamw", "what nearly every trainer uses"),
+        "optimizer_implementation": read.assume(
+            "training.optimizer_implementation", "foreach", "what torch chooses for tensors on a GPU"
+        ),
+        "autocast": autocast,
+        "outputs_to_float32": autocast is not None and _converts(read),
+        "outputs_kept": bool(read.get("run.outputs_kept")),
+        "micro_batches": 2 if accumulation and accumulation > 1 else 1,
+        "steps": 2,
+        "fsdp": fsdp,
+        "device": {"capability": _capability(read), "cudnn": _cudnn(read.get("runtime.cudnn"))},
+    }
+    if config.get("num_experts") or config.get("num_local_experts") or config.get("n_routed_experts"):
+        reason = "which experts tokens go to is in the weights, which a trace has not"
+        read.assumptions.append(Assumption("routing of tokens to experts", "balanced", reason))
+    buckets = sharding == "ddp" and world > 1 and not read.get("training.gradient_as_bucket_view")
+    return Request(program, tuple(read.assumptions), _ELEMENT_BYTES[dtype] if buckets else None)
+
+
+def _refuse(read: _Reader) -> str | None:
+    """Say what of a run no trace can follow."""
+    optimizer = read.get("training.optimizer_implementation")
+    checks = (
+        (read.get("training.zero_stage"), "ZeRO's partitioning is DeepSpeed's own code, which fake tensors cannot run"),
+        (read.get("training.sharding") in {"zero", "megatron"}, "its sharding cannot run on fake tensors"),
+        (
+            read.get("training.sharding") == "fsdp" and read.get("training.fsdp_version") == 1,
+            "FSDP's first generation keeps flat parameters, which are not traced",
+        ),
+        (read.get("training.fsdp_offload_params"), "parameters that FSDP offloads are not traced"),
+        (read.get("training.hsdp_shard_size"), "a mesh that shards and replicates is not traced"),
+        (read.get("training.offload_optimizer") or read.get("training.offload_param"), "offloading is not traced"),
+        (read.get("training.activation_offloading"), "offloading of activations is not traced"),
+        (any((read.get(f"training.{name}") or 1) > 1 for name in PARALLEL), "only data parallel runs are traced"),
+        (read.get("model.quantization"), "quantised weights are kernels of other packages"),
+        (read.get("training.peft") not in {None, "lora", "dora", "freeze"}, "of adapters, LoRA and DoRA are traced"),
+        (read.get("training.peft") == "freeze", "which weights are frozen is not among the facts"),
+        (read.get("training.use_liger_kernel"), "Liger's kernels are Triton programs, which fake tensors cannot run"),
+        (read.get("training.loss_implementation") not in {None, "cross_entropy"}, "the loss is not the model's own"),
+        (read.get("training.compile"), "what torch.compile fuses is not traced"),
+        (read.get("training.trainer") not in TRAINERS, "the trainer's loss is not the model's own"),
+        (read.get("model.trust_remote_code"), "the model class comes from the model's repository, which is not run"),
+        (read.get("training.master_dtype"), "master weights that a framework keeps are not traced"),
+        (optimizer not in {None, "foreach", "fused", "for_loop"}, f"unknown optimizer implementation {optimizer}"),
+    )
+    return next((reason for holds, reason in checks if holds), None)
+
+
+def _param_dtype(read: _Reader, config: Mapping[str, Any], mixed: str | None) -> str:
+    for name in ("training.param_dtype", "model.load_dtype"):
+        if stated := read.get(name):
+            return str(stated)
+    if mixed not in {None, "no"}:
+        return str(
+            read.assume("training.param_dtype", "float32", "mixed precision keeps the weights it casts in float32")
+        )
+    stored = canonical_dtype(str(config.get("dtype") or config.get("torch_dtype") or "float32")) or "float32"
+    return str(read.assume("training.param_dtype", stored, "what the model's configuration says"))
+
+
+def _mask(read: _Reader) -> str:
+    return str(
+        read.assume("run.attention_mask", "ones", "tokenizers and collators give one, and full sequences cost most")
+    )
+
+
+def _converts(read: _Reader) -> bool:
+    if read.get("training.framework") not in _CONVERTS and "training.keep_fp32_outputs" not in read.facts:
+        return False
+    return bool(read.assume("training.keep_fp32_outputs", value=True, reason="accelerate converts outputs unless told"))
+
+
+def _use_cache(read: _Reader) -> bool | str | None:
+    """Return whether training makes a KV cache; None leaves it to the model, ``hf_trainer`` to what that release does."""
+    stated = read.get("model.use_cache")
+    if stated is not None:
+        return bool(stated)
+    framework = read.get("training.framework")
+    if framework == "trl":
+        return bool(read.assume("model.use_cache", value=False, reason="TRL's trainers turn it off"))
+    return "hf_trainer" if framework is None or framework in _CONVERTS else None
+
+
+def _capability(read: _Reader) -> list[int]:
+    value = read.assume(
+        "hardware.compute_capability", 8.0, "the attention kernel of every newer data-centre GPU is like it"
+    )
+    return [int(value), round(value * 10) % 10] if value < 10 else [int(value), round((value - int(value)) * 10)]
+
+
+def _cudnn(version: object) -> int | None:
+    """Return ``9.15.1.9`` as cuDNN counts it: 91501."""
+    parts = str(version or "").split(".")[:3]
+    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+        return None
+    major, minor, patch = (*map(int, parts), 0)[:3]
+    return major * 10_000 + minor * 100 + patch
+
+
+def _fsdp(read: _Reader, world: int) -> dict[str, Any]:
+    mixed = {"bf16": "bfloat16", "fp16": "float16"}.get(read.get("training.mixed_precision") or "no")
+    return {
+        "world_size": world,
+        "reshard_after_forward": read.assume(
+            "training.fsdp_reshard_after_forward", value=True, reason="FSDP's full sharding is the default"
+        ),
+        "param_dtype": mixed,
+        "reduce_dtype": read.get("training.reduce_dtype"),
+    }
+
+
+def _lora(read: _Reader) -> dict[str, Any] | None:
+    method = read.get("training.peft")
+    if method not in {"lora", "dora"}:
+        return None
+    options: dict[str, Any] = {
+        "r": read.assume("training.lora_rank", 8, "peft's default"),
+        "lora_dropout": read.get("training.lora_dropout") or 0.0,
+    }
+    targets = read.get("training.lora_target_modules")
+    if targets:
+        options["target_modules"] = "all-linear" if tuple(targets) == ("all-linear",) else sorted(targets)
+    if saved := read.get("training.lora_modules_to_save"):
+        options["modules_to_save"] = sorted(saved)
+    if method == "dora":
+        options["use_dora"] = True
+    if read.get("training.autocast_adapter_dtype") is False:
+        options["autocast_adapter_dtype"] = False
+    return options

@@ -1,0 +1,265 @@
+"""What `compatcheck oom` found, for a terminal, for a comment, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from compatcheck.core.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from compatcheck.core.out_of_memory import Explained, Match, Message, OutOfMemoryReport, Printed, Reading
+
+SCHEMA_VERSION = "1"
+_WIDTH = 80
+_INDENT = 14
+_CAUSES = {
+    "need": "the run needs more than the device has",
+    "larger_than_device": "one tensor is larger than the whole device",
+    "memory_limit": "a memory limit of the process",
+    "refused_with_free_memory": "refused although enough was free",
+    "other_processes": "other processes hold the memory",
+    "outside_allocator": "this process holds memory outside PyTorch's allocator",
+    "foreign_memory": "memory is held outside this process's allocator",
+    "fragmentation": "fragmentation of the allocator's memory",
+    "unclear": "not clear from the message",
+}
+_OUTCOMES = {"named": "", "tied": "one of", "not_derivable": "not derivable", "no_size": ""}
+_RELATIONS = {"size": "costs just the size asked for", "phase": "bites in this phase", "other": ""}
+
+
+def format_text(report: OutOfMemoryReport) -> str:
+    """Format for a terminal."""
+    return "\n".join(_text(report)) + "\n"
+
+
+def _text(report: OutOfMemoryReport) -> Iterator[str]:
+    for index, reading in enumerate(report.readings):
+        if index:
+            yield ""
+        yield from _reading(reading, report, main=index == report.primary and len(report.readings) > 1)
+    yield ""
+    yield from _entry("model", report.model or "not known: give --model with a name or a config.json", indent="")
+    if report.unknown_models:
+        names = ", ".join(report.unknown_models[:3])
+        yield from _entry(
+            "", f"the log names {names}, whose dimensions are not known here: give its config.json with --model", ""
+        )
+    if report.findings:
+        yield ""
+        yield "known problems of this stack that may explain it"
+        for explained in report.findings:
+            yield from _finding(explained)
+    for entry in report.skipped:
+        yield f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
+
+
+def _reading(reading: Reading, report: OutOfMemoryReport, *, main: bool) -> Iterator[str]:
+    message = reading.message
+    stream = f" {message.stream}" if message.stream else ""
+    head = f"{report.log}:{message.line}{stream}  {title(message)}"
+    notes = [note for note in (message.releases, f"{message.times} times" if message.times > 1 else None) if note]
+    yield head + (f"  ({', '.join(notes)})" if notes else "") + ("  <- explains the failure" if main else "")
+    yield from _entry("asked for" if message.asked else "means", _answer(reading))
+    for match in reading.matches:
+        yield from _entry("", describe_match(match))
+    if reading.chance is not None and reading.outcome != "no_size":
+        words = f"{reading.tried} candidates tried; {reading.chance:.1%} of sizes near this one match one by accident"
+        yield from _entry("", words)
+    if reading.place is not None:
+        part = "" if reading.place.part == reading.place.phase else f", {reading.place.part.replace('_', ' ')}"
+        yield from _entry("where", f"{reading.place.phase}{part}: {reading.place.why}")
+    elif message.frames:
+        yield from _entry("where", "no frame of the traceback tells the phase")
+    if reading.budget is not None:
+        yield from _entry("cause", f"{_CAUSES[reading.budget.cause]}: {reading.budget.reason}")
+        if reading.budget.ruled_out:
+            yield from _entry("", f"ruled out: {', '.join(reading.budget.ruled_out)}")
+    for remark in reading.remarks:
+        yield from _entry("also", remark)
+    if reading.needs:
+        yield from _entry(
+            "would help", " ".join(need if need.startswith("-") else f"--set {need}=…" for need in reading.needs)
+        )
+
+
+def title(message: Message) -> str:
+    """Say in one line what a message is."""
+    if message.memory == "none":
+        return f"{message.allocator}: looks like a shortage of memory and is none"
+    asked = f", asked for {message.asked.text}" if message.asked is not None else ""
+    memory = {"device": "device memory", "host": "host memory", "shm": "shared memory"}[message.memory]
+    words = message.allocator if memory in message.allocator else f"{message.allocator}: {memory} exhausted"
+    return f"{words}{asked}"
+
+
+def _answer(reading: Reading) -> str:
+    lead = _OUTCOMES[reading.outcome]
+    return f"{lead}: {reading.reason}" if lead else reading.reason
+
+
+def describe_match(match: Match) -> str:
+    """Write a tensor as ``fp32 logits [1, 16384, 152064] = [names], 9,965,666,304 bytes``."""
+    shape = "[" + ", ".join(map(str, match.shape)) + "]"
+    inferred = f"; solved for {', '.join(match.inferred)}" if match.inferred else ""
+    elsewhere = "" if match.fits_place else "; does not arise where the traceback points"
+    return f"{match.name} {shape} = {match.formula}, {match.size_bytes:,} bytes{inferred}{elsewhere}"
+
+
+def _entry(label: str, text: str, indent: str = "  ") -> Iterator[str]:
+    first = f"{indent}{label}".ljust(_INDENT)
+    yield from wrap(text, _WIDTH, initial_indent=first, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+
+
+def _finding(explained: Explained) -> Iterator[str]:
+    finding, relation = explained.finding, _RELATIONS[explained.relation]
+    size = ""
+    if finding.impact is not None and finding.impact.expected_bytes is not None:
+        size = f", {format_bytes(finding.impact.expected_bytes)}"
+    yield f"  {finding.rule_id} ({finding.status}{size})" + (f": {relation}" if relation else "")
+    yield from wrap(finding.title, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    for remedy in finding.remedies[:1]:
+        yield from wrap(f"remedy: {remedy.text}", _WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def format_markdown(report: OutOfMemoryReport) -> str:
+    """Format for a comment in an issue."""
+    lines = ["| line | message | asked for | where | cause |", "| --- | --- | --- | --- | --- |"]
+    for reading in report.readings:
+        named = "; ".join(describe_match(match) for match in reading.matches if reading.outcome != "not_derivable")
+        place = reading.place
+        cells = (
+            str(reading.message.line),
+            title(reading.message),
+            (f"{_answer(reading)}: {named}" if named else _answer(reading)),
+            "" if place is None else f"{place.phase}, {place.part}",
+            "" if reading.budget is None else _CAUSES[reading.budget.cause],
+        )
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += ["", f"Model: {report.model or 'not known'}."]
+    if report.findings:
+        lines += ["", "Known problems of this stack that may explain it:", ""]
+        for explained in report.findings:
+            relation = _RELATIONS[explained.relation]
+            lines.append(
+                f"- `{explained.finding.rule_id}`: {explained.finding.title}" + (f" ({relation})" if relation else "")
+            )
+    return "\n".join(lines) + "\n"
+
+
+def format_json(report: OutOfMemoryReport) -> str:
+    """Format as JSON; docs/oom.md describes it."""
+    return json.dumps(describe_report(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
+    """Describe a report as plain data."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "compatcheck", "version": report.version},
+        "log": report.log,
+        "model": report.model,
+        "unknown_models": list(report.unknown_models),
+        "messages": [_describe_reading(reading) for reading in report.readings],
+        "primary": report.primary,
+        "facts": [
+            {
+                "name": fact.name,
+                "value": fact.value,
+                "origin": fact.origin,
+                "source": str(fact.sources[0]) if fact.sources else None,
+            }
+            for fact in report.facts
+        ],
+        "findings": [
+            {
+                "rule_id": explained.finding.rule_id,
+                "title": explained.finding.title,
+                "status": explained.finding.status,
+                "severity": explained.finding.severity,
+                "relation": explained.relation,
+                "expected_bytes": None if explained.finding.impact is None else explained.finding.impact.expected_bytes,
+                "needs": list(explained.finding.needs),
+            }
+            for explained in report.findings
+        ],
+        "skipped": [
+            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
+            for entry in report.skipped
+        ],
+        "summary": {
+            "messages": len(report.readings),
+            **{outcome: sum(reading.outcome == outcome for reading in report.readings) for outcome in _OUTCOMES},
+            "exit_code": report.exit_code,
+        },
+    }
+
+
+def _describe_reading(reading: Reading) -> dict[str, object]:
+    message, place, budget = reading.message, reading.place, reading.budget
+    sizes = ("asked", "total", "free", "allocated", "reserved", "unallocated", "private_pools", "allowed", "process")
+    return {
+        "line": message.line,
+        "stream": message.stream or None,
+        "count": message.times,
+        "form": message.form,
+        "allocator": message.allocator,
+        "memory": message.memory,
+        "releases": message.releases,
+        "device": message.device,
+        "rounding": message.rounding,
+        "sizes": {name: _describe_size(getattr(message, name)) for name in sizes},
+        "processes": [{"pid": pid, **(_describe_size(size) or {})} for pid, size in message.others],
+        "details": dict(message.details),
+        "outcome": reading.outcome,
+        "reason": reading.reason,
+        "tensors": [
+            {
+                "name": match.name,
+                "shape": list(match.shape),
+                "dtype": match.dtype,
+                "bytes": match.size_bytes,
+                "formula": match.formula,
+                "facts": list(match.facts),
+                "inferred": list(match.inferred),
+                "fits_place": match.fits_place,
+            }
+            for match in reading.matches
+        ],
+        "candidates_tried": reading.tried,
+        "chance": reading.chance,
+        "needs": list(reading.needs),
+        "place": None
+        if place is None
+        else {
+            "phase": place.phase,
+            "part": place.part,
+            "file": place.frame.file,
+            "line": place.frame.line,
+            "function": place.frame.function,
+            "why": place.why,
+        },
+        "cause": None
+        if budget is None
+        else {
+            "name": budget.cause,
+            "reason": budget.reason,
+            "ruled_out": list(budget.ruled_out),
+            "foreign_bytes": budget.foreign_bytes,
+        },
+        "remarks": list(reading.remarks),
+    }
+
+
+def _describe_size(size: Printed | None) -> dict[str, object] | None:
+    return None if size is None else {"text": size.text, "low_bytes": size.low_bytes, "high_bytes": size.high_bytes}
+
+
+FORMATTERS: dict[str, Callable[[OutOfMemoryReport], str]] = {
+    "text": format_text,
+    "json": format_json,
+    "markdown": format_markdown,
+}

@@ -1,0 +1,59 @@
+"""A rule is decided once per role, and said once where roles do not differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drawn_rules import rule, rule_set
+from drawn_subjects import facts_of, stack
+
+from compatcheck.core.report import Finding
+from compatcheck.matching.engine import match
+from compatcheck.resolution.subject import Subject
+from compatcheck.rules.rule import Impact
+
+KNOWN: dict[str, Any] = {
+    "training.zero_stage": 3,
+    "training.gradient_checkpointing": True,
+    "training.param_dtype": "bfloat16",
+    "model.parameters": 5 * 2**30,
+}
+
+
+def findings(phase: str = "whole", when: str | None = None, **roles: dict[str, Any]) -> list[Finding]:
+    subject = Subject("s", stack(deepspeed="0.16.4"), {role: facts_of(values) for role, values in roles.items()})
+    impact = Impact(effect="memory", memory="device", scope="rank", phase=phase, expected="2 * model.parameters")
+    drawn = rule(impact=impact) if when is None else rule(impact=impact, when=when)
+    return list(match(subject, rule_set(drawn)).findings)
+
+
+def test_roles_with_the_same_facts_are_one_finding() -> None:
+    (finding,) = findings(actor=KNOWN, critic=KNOWN)
+    assert finding.role == "actor"
+
+
+def test_roles_that_differ_are_findings_of_their_own() -> None:
+    smaller = {**KNOWN, "model.parameters": 2**30}
+    found = {finding.role: finding.impact for finding in findings(actor=KNOWN, critic=smaller)}
+    assert {role: impact and impact.expected_bytes for role, impact in found.items()} == {
+        "actor": 10 * 2**30,
+        "critic": 2 * 2**30,
+    }
+    off = {**KNOWN, "training.gradient_checkpointing": False}
+    assert [finding.role for finding in findings(when="training.gradient_checkpointing", actor=off, critic=KNOWN)] == [
+        "critic"
+    ]
+
+
+def test_a_model_that_is_only_run_forward_has_no_backward() -> None:
+    smaller = {**KNOWN, "model.parameters": 2**30}
+    assert [finding.role for finding in findings("backward", actor=KNOWN, reference=smaller)] == ["actor"]
+    assert [finding.role for finding in findings("forward", actor=KNOWN, reference=smaller)] == ["actor", "reference"]
+
+
+def test_what_is_merely_possible_is_said_of_trained_models() -> None:
+    unknown = {"training.zero_stage": 3}
+    when = "training.zero_stage == 3 and training.packing"
+    assert [
+        finding.role for finding in findings(when=when, actor=unknown, reference=unknown | {"model.parameters": 1})
+    ] == ["actor"]

@@ -1,0 +1,49 @@
+import pytest
+
+from compatcheck.memory.closed_form.activations import activations, components, setting
+
+
+def test_a_checkpointed_block_keeps_its_input_only(make_run):
+    found = activations(make_run(training__gradient_checkpointing=True))
+    assert found.kept.expected == 2 * 4096 * 2048 * 32
+    assert found.block.expected > 0
+
+
+def test_offloaded_checkpoints_leave_two_on_the_device(make_run):
+    run = make_run(training__gradient_checkpointing=True, training__activation_offloading=True)
+    assert activations(run).kept.expected == 2 * 2 * 4096 * 2048
+
+
+def test_without_checkpointing_every_block_counts(make_run):
+    found = activations(make_run())
+    assert found.kept.expected == pytest.approx(45.5 * 4096 * 2048 * 32, rel=0.001)
+    assert found.block.expected == 0
+
+
+def test_context_ranks_share_tokens_and_pipeline_stages_share_blocks(make_run):
+    whole = activations(make_run()).kept.expected
+    assert activations(make_run(training__context_parallel=4, hardware__world_size=4)).kept.expected == whole / 4
+    stages = make_run(training__pipeline_parallel=4, hardware__world_size=4)
+    assert activations(stages).kept.expected == whole / 4
+
+
+@pytest.mark.parametrize(
+    ("attention", "transformers", "mask", "repeated"),
+    [
+        ("eager", "5.0.0", "none", True),
+        ("sdpa", "4.53.3", "none", True),
+        ("sdpa", "4.54.0", "none", False),
+        ("sdpa", "4.54.0", "padding", True),
+        ("flash_attention_2", "4.40.0", "padding", False),
+    ],
+)
+def test_keys_are_repeated_as_the_release_does_it(make_run, attention, transformers, mask, repeated):
+    run = make_run({"transformers": transformers}, model__attn_implementation=attention, run__attention_mask=mask)
+    assert setting(run).repeated is repeated
+
+
+def test_a_scoring_role_keeps_nothing(make_run):
+    run = make_run(trains=False)
+    found = activations(run)
+    assert found.kept.high == 0
+    assert components(run, found, block="forward")[0].name == "one block in forward"

@@ -1,0 +1,27 @@
+from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
+
+SEVEN = 6738415616
+
+
+def test_ddp_holds_all_gradients_twice_unless_they_are_views(make_run):
+    assert lasting_buffers(make_run(hardware__world_size=2))[0].size.expected == 2 * SEVEN
+    assert lasting_buffers(make_run(hardware__world_size=2, training__gradient_as_bucket_view=True)) == ()
+    assert lasting_buffers(make_run()) == ()
+
+
+def test_zero_two_makes_two_buckets_with_overlap_and_zero_three_one_for_good(make_run):
+    two = {"hardware__world_size": 2, "training__reduce_bucket_size": 1000}
+    assert backward_buffers(make_run(training__zero_stage=2, **two))[0].size.expected == 2000
+    assert (
+        backward_buffers(make_run(training__zero_stage=2, training__overlap_comm=True, **two))[0].size.expected == 4000
+    )
+    assert lasting_buffers(make_run(training__zero_stage=2, **two)) == ()
+    assert lasting_buffers(make_run(training__zero_stage=3, **two))[0].size.expected == 2000
+
+
+def test_parameters_are_gathered_in_place_or_through_one_bucket(make_run):
+    (bucket,) = step_buffers(
+        make_run(training__zero_stage=2, hardware__world_size=2, training__allgather_bucket_size=1000)
+    )
+    assert bucket.size == (0, 0, 2000)
+    assert step_buffers(make_run()) == ()

@@ -1,0 +1,41 @@
+import pytest
+
+from compatcheck.memory.closed_form.gradients import Gradients, count_trained, gradients, largest_unsharded
+
+SEVEN = 6738415616
+
+
+def test_gradients_outlive_a_micro_batch_only_when_they_accumulate(make_run):
+    assert gradients(make_run()) == Gradients(2 * SEVEN, 0, 0)
+    assert gradients(make_run(training__gradient_accumulation_steps=4)) == Gradients(2 * SEVEN, 2 * SEVEN, 0)
+
+
+def test_zero_three_holds_its_share_from_the_start(make_run):
+    share = 2 * SEVEN / 8
+    assert gradients(make_run(training__zero_stage=3, hardware__world_size=8)) == Gradients(share, share, share)
+
+
+def test_zero_one_does_not_split_gradients(make_run):
+    assert gradients(make_run(training__zero_stage=1, hardware__world_size=8)).complete == 2 * SEVEN
+
+
+def test_offload_moves_shares_to_the_host(make_run):
+    for stage in (2, 3):
+        run = make_run(training__zero_stage=stage, hardware__world_size=8, training__offload_optimizer="cpu")
+        assert gradients(run).complete == 0
+
+
+def test_an_optimizer_in_backward_holds_one_gradient_at_a_time(make_run):
+    assert gradients(make_run(training__optimizer_in_backward=True)).complete == 2 * 32 * 202383360 / 32
+
+
+def test_adapters_have_gradients_of_their_own_dtype(make_run):
+    run = make_run({"peft": "0.12.0"}, training__peft="lora", model__load_dtype="bfloat16")
+    assert count_trained(run) == 32 * 8 * 4 * 4096
+    assert gradients(run).complete == 4 * count_trained(run)
+
+
+def test_fsdp_reduces_a_block_or_the_head_at_once(make_run):
+    run = make_run(training__sharding="fsdp", hardware__world_size=8, training__reduce_dtype="float32")
+    assert largest_unsharded(run).expected == pytest.approx(4 * 202383360)
+    assert largest_unsharded(make_run()).high == 0

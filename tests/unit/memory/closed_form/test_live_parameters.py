@@ -1,0 +1,44 @@
+import pytest
+
+from compatcheck.memory.closed_form.live_parameters import autocast_weights, live_parameters
+
+SEVEN = 6738415616
+BLOCK = 202383360
+OUTSIDE = 2 * 32000 * 4096 + 4096
+FSDP = {
+    "training__sharding": "fsdp",
+    "hardware__world_size": 8,
+    "training__param_dtype": "float32",
+    "training__mixed_precision": "bf16",
+}
+
+
+def test_fsdp_gathers_two_blocks_and_the_root(make_run):
+    (live,) = live_parameters(make_run(**FSDP))
+    assert live.size.expected == pytest.approx(2 * (2 * BLOCK + OUTSIDE))
+    (in_loss,) = live_parameters(make_run(**FSDP), blocks=False)
+    assert in_loss.size.expected == pytest.approx(2 * OUTSIDE)
+
+
+def test_shard_grad_op_gathers_everything(make_run):
+    (live,) = live_parameters(make_run(**FSDP, training__fsdp_sharding_strategy="shard_grad_op"))
+    assert live.size.expected == 2 * SEVEN
+
+
+def test_zero_three_keeps_up_to_its_limit_of_live_parameters(make_run):
+    three = {"training__zero_stage": 3, "hardware__world_size": 8}
+    (live,) = live_parameters(make_run(**three))
+    assert live.size.expected == 2 * 10**9
+    (low,) = live_parameters(make_run(**three, training__max_live_parameters=0))
+    assert low.size.expected == 2 * 2 * BLOCK
+
+
+def test_nothing_is_gathered_where_nothing_is_split(make_run):
+    assert live_parameters(make_run()) == ()
+    assert live_parameters(make_run(training__zero_stage=2, hardware__world_size=8)) == ()
+
+
+def test_autocast_copies_every_matrix_once(make_run):
+    run = make_run(training__param_dtype="float32", training__mixed_precision="bf16")
+    assert autocast_weights(run)[0].size.expected == 2 * (32 * BLOCK + 32000 * 4096)
+    assert autocast_weights(make_run()) == ()

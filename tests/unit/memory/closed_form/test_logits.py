@@ -1,0 +1,63 @@
+import pytest
+
+from compatcheck.memory.closed_form.logits import hole, logits, per_logit, sequences
+
+
+@pytest.mark.parametrize(
+    ("transformers", "model_type", "batch", "forward", "backward"),
+    [
+        ("5.23.0", "llama", 2, 10, 12),
+        ("4.49.0", "gpt2", 2, 10, 12),
+        ("4.48.3", "llama", 2, 14, 12),
+        ("4.48.2", "gpt2", 2, 6, 6),
+        ("4.45.2", "llama", 2, 12, 12),
+        ("4.45.2", "llama", 1, 8, 12),
+        ("4.46.1", "llama", 1, 10, 12),
+        ("5.0.0", "gemma2", 2, 12, 14),
+    ],
+)
+def test_bytes_per_logit_follow_the_release(make_run, transformers, model_type, batch, forward, backward):
+    run = make_run({"transformers": transformers}, model__model_type=model_type, training__micro_batch_size=batch)
+    assert per_logit(run) == (forward, backward)
+
+
+def test_a_loss_in_sixteen_bits_is_taken_in_float32_under_autocast(make_run):
+    changes = {"model__model_type": "qwen", "training__mixed_precision": "bf16", "model__load_dtype": "bfloat16"}
+    assert per_logit(make_run(**changes)).backward == 12
+    zero = {"training__zero_stage": 2, "hardware__world_size": 1}
+    assert per_logit(make_run(**changes, **zero)).backward == 6
+
+
+def test_an_unknown_release_widens_the_range(make_run):
+    (known,) = logits(make_run({"transformers": "5.0.0"}), backward=True)
+    (unknown,) = logits(make_run(), backward=True)
+    assert known.size.low == known.size.high == unknown.size.expected == 12 * 2048 * 32000
+    assert unknown.size.low < unknown.size.expected < unknown.size.high
+
+
+def test_dpo_runs_two_sequences_and_its_own_loss(make_run):
+    run = make_run({"trl": "0.29.0"}, training__trainer="dpo")
+    assert sequences(run) == 2
+    assert logits(run, backward=True)[0].size.expected == 11 * 2 * 2048 * 32000
+
+
+def test_a_fused_loss_holds_one_chunk_of_logits_and_two_gradients(make_run):
+    run = make_run(training__use_liger_kernel=True)
+    # eight chunks (32000 / 4096, rounded up) of 256 tokens
+    assert logits(run, backward=True)[0].size.expected == 2 * (256 * 32000 + 2048 * 4096 + 32000 * 4096)
+    assert hole(run) == 0
+
+
+def test_torchtunes_chunks_keep_sixteen_bit_logits_of_all(make_run):
+    run = make_run(training__loss_implementation="chunked", training__framework="torchtune", training__compile=True)
+    assert logits(run, backward=True)[0].size.expected == pytest.approx(2.25 * 2048 * 32000)
+
+
+def test_tensor_parallel_ranks_split_the_vocabulary(make_run):
+    run = make_run({"transformers": "5.0.0"}, training__tensor_parallel=4, hardware__world_size=4)
+    assert logits(run, backward=True)[0].size.expected == 12 * 2048 * 8000
+
+
+def test_the_hole_is_one_copy_of_the_sixteen_bit_logits(make_run):
+    assert hole(make_run()) == 2 * 2048 * 32000
+    assert hole(make_run(training__param_dtype="float32")) == 0

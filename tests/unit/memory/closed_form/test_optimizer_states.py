@@ -1,0 +1,55 @@
+import pytest
+
+from compatcheck.memory.closed_form.optimizer_states import moment_bytes, optimizer_states, step_workspace
+
+SEVEN = 6738415616
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "each"), [("adamw", 4), ("lion", 2), ("sgd", 0), ("adafactor", 0), ("adamw_8bit", 2 * (1 + 4 / 256))]
+)
+def test_moments_per_parameter_by_optimizer(make_run, optimizer, each):
+    assert moment_bytes(make_run(training__optimizer=optimizer)) == pytest.approx(each * SEVEN)
+
+
+def test_zero_one_shards_masters_and_moments(make_run):
+    states = optimizer_states(make_run(training__zero_stage=1, hardware__world_size=8))
+    assert {part.name: part.size.expected for part in states} == {
+        "master weights": pytest.approx(4 * SEVEN / 8),
+        "adamw states": pytest.approx(8 * SEVEN / 8),
+    }
+
+
+def test_offloaded_states_take_nothing_on_the_device(make_run):
+    assert (
+        optimizer_states(make_run(training__zero_stage=2, hardware__world_size=8, training__offload_optimizer="cpu"))
+        == ()
+    )
+
+
+def test_paged_states_are_outside_of_torchs_allocator_and_may_leave_the_device(make_run):
+    (states,) = optimizer_states(make_run(training__optimizer="paged_adamw_8bit"))
+    assert states.kind == "other"
+    assert states.size.low == 0
+
+
+def test_foreach_needs_one_temporary_and_two_before_torch_two_one(make_run):
+    assert step_workspace(make_run({"torch": "2.4.0"}))[0].size.expected == 2 * SEVEN
+    assert step_workspace(make_run({"torch": "2.0.1"}))[0].size.expected == 2 * 2 * SEVEN
+    assert step_workspace(make_run(training__optimizer_implementation="fused")) == ()
+
+
+def test_zero_three_converts_gradients_of_a_billion_at_a_time(make_run):
+    two = {"hardware__world_size": 2}
+    assert step_workspace(make_run(training__zero_stage=3, **two))[0].size.expected == 4 * 10**9
+    assert step_workspace(make_run(training__zero_stage=2, **two))[0].size.expected == 6 * SEVEN / 2
+
+
+def test_adapters_and_modules_beside_them_keep_their_own_dtypes(make_run):
+    run = make_run(
+        {"peft": "0.5.0"},
+        training__peft="lora",
+        training__lora_modules_to_save=("embed_tokens",),
+        model__load_dtype="bfloat16",
+    )
+    assert moment_bytes(run) == 2 * (4 * run.adapters + 2 * 32000 * 4096)

@@ -1,0 +1,37 @@
+import pytest
+
+from compatcheck.memory.closed_form.parameters import dequantised, parameters
+
+SEVEN = 6738415616
+BLOCKS = 32 * 202383360
+
+
+def test_three_splits_and_two_does_not(make_run):
+    assert parameters(make_run(training__zero_stage=3, hardware__world_size=8))[0].size.expected == 2 * SEVEN / 8
+    assert parameters(make_run(training__zero_stage=2, hardware__world_size=8))[0].size.expected == 2 * SEVEN
+
+
+def test_offloaded_parameters_take_nothing_between_uses(make_run):
+    assert parameters(make_run(training__zero_stage=3, hardware__world_size=8, training__offload_param="cpu")) == ()
+
+
+def test_four_bits_cover_the_blocks_only(make_run):
+    run = make_run(model__quantization="nf4", training__peft="qlora", model__load_dtype="bfloat16")
+    sizes = {part.name: part.size.expected for part in parameters(run)}
+    assert sizes["nf4 parameters"] == 0.5625 * BLOCKS
+    assert sizes["parameters"] == 2 * (SEVEN - BLOCKS)
+
+
+def test_modules_trained_in_full_keep_their_frozen_original(make_run):
+    changes = {"training__peft": "lora", "model__load_dtype": "bfloat16"}
+    plain = sum(part.size.expected for part in parameters(make_run(**changes)))
+    with_head = make_run(**changes, training__lora_modules_to_save=("lm_head",))
+    assert sum(part.size.expected for part in parameters(with_head)) - plain == 2 * 32000 * 4096
+
+
+def test_bitsandbytes_unpacks_one_weight_and_gptq_keeps_a_block_of_them(make_run):
+    one = dequantised(make_run(model__quantization="nf4"), backward=True)[0].size.expected
+    assert one == 2 * 4096 * 3 * 4096
+    several = dequantised(make_run(model__quantization="gptq"), backward=True)[0].size.expected
+    assert several == pytest.approx(5 * 4096 * 3 * 4096 + 2 * 202383360)
+    assert dequantised(make_run(), backward=True) == ()

@@ -1,0 +1,153 @@
+"""Reading a run: what is taken, assumed, needed or refused."""
+
+import pytest
+
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.errors import UsageError
+from compatcheck.core.facts import Fact
+from compatcheck.core.source import Source
+from compatcheck.memory.run import read_run
+
+LLAMA = {
+    "model.model_type": "llama",
+    "model.hidden_size": 4096,
+    "model.intermediate_size": 11008,
+    "model.num_hidden_layers": 32,
+    "model.num_attention_heads": 32,
+    "model.num_key_value_heads": 32,
+    "model.vocab_size": 32000,
+    "model.parameters": 6738415616,
+    "training.param_dtype": "bfloat16",
+    "training.micro_batch_size": 1,
+    "training.sequence_length": 2048,
+}
+
+
+def with_packages(**versions):
+    packages = {name: Package(name, version, Source("test")) for name, version in versions.items()}
+    return Environment("test", packages, complete=False)
+
+
+def assumed(reading):
+    return {assumption.fact: assumption.value for assumption in reading.assumptions}
+
+
+def test_what_nobody_stated_is_an_assumption_with_a_reason():
+    reading = read_run(LLAMA)
+    assert assumed(reading) == {
+        "model.attn_implementation": "sdpa",
+        "hardware.world_size": 1,
+        "training.sharding": "none",
+        "training.peft": None,
+        "training.optimizer": "adamw",
+        "training.optimizer_implementation": "foreach",
+        "training.gradient_checkpointing": False,
+    }
+    assert all(assumption.reason for assumption in reading.assumptions)
+
+
+def test_a_stated_fact_is_no_assumption():
+    facts = {**LLAMA, "training.optimizer": "sgd", "training.peft": None, "training.gradient_checkpointing": False}
+    assert not {"training.optimizer", "training.peft", "training.gradient_checkpointing"} & set(
+        assumed(read_run(facts))
+    )
+
+
+def test_resolved_facts_and_plain_values_read_the_same():
+    resolved = {name: Fact(name, value, "set") for name, value in LLAMA.items()}
+    assert read_run(resolved).run == read_run(LLAMA).run
+
+
+@pytest.mark.parametrize(
+    "missing", ["model.hidden_size", "model.num_hidden_layers", "model.vocab_size", "training.sequence_length"]
+)
+def test_what_cannot_be_assumed_is_needed(missing):
+    reading = read_run({name: value for name, value in LLAMA.items() if name != missing})
+    assert reading.run is None
+    assert missing in reading.needs
+
+
+def test_sharding_needs_the_number_of_ranks():
+    assert read_run({**LLAMA, "training.zero_stage": 3}).needs == ("hardware.world_size",)
+
+
+def test_a_missing_micro_batch_is_one_sequence_and_said():
+    reading = read_run({name: value for name, value in LLAMA.items() if name != "training.micro_batch_size"})
+    assert assumed(reading)["training.micro_batch_size"] == 1
+
+
+@pytest.mark.parametrize("name", ["training.sequence_length", "training.micro_batch_size", "model.hidden_size"])
+@pytest.mark.parametrize("value", [0, -1, 2**63])
+def test_an_impossible_size_is_refused_by_name(name, value):
+    with pytest.raises(UsageError, match=name):
+        read_run({**LLAMA, name: value})
+
+
+def test_a_micro_batch_over_all_ranks_is_divided():
+    facts = {
+        **LLAMA,
+        "training.sharding": "fsdp",
+        "hardware.world_size": 4,
+        "training.micro_batch_size": 64,
+        "training.micro_batch_is_global": True,
+    }
+    assert read_run(facts).run.micro_batch == 16
+
+
+def test_ranks_that_share_a_sequence_are_no_data_parallel_ranks():
+    facts = {**LLAMA, "hardware.world_size": 16, "training.tensor_parallel": 4, "training.context_parallel": 2}
+    run = read_run(facts).run
+    assert run.parallel.data == 2
+    assert run.tokens == 1024
+
+
+def test_parameters_are_counted_from_dimensions_and_that_is_said():
+    facts = {name: value for name, value in LLAMA.items() if name != "model.parameters"}
+    reading = read_run({**facts, "model.tie_word_embeddings": False})
+    assert reading.run.model.parameters == 6738415616
+    assert "model.parameters" in assumed(reading)
+
+
+@pytest.mark.parametrize(("peft", "expected"), [("0.5.0", 4), ("0.6.0", 2), ("0.11.1", 2), ("0.12.0", 4)])
+def test_the_dtype_of_adapters_follows_the_release_of_peft(peft, expected):
+    facts = {**LLAMA, "training.peft": "lora", "model.load_dtype": "bfloat16"}
+    assert read_run(facts, with_packages(peft=peft)).run.adapter_bytes == expected
+
+
+def test_deepspeed_casts_adapters_with_the_module():
+    facts = {**LLAMA, "training.peft": "lora", "training.zero_stage": 2, "hardware.world_size": 2}
+    assert read_run(facts, with_packages(peft="0.12.0")).run.adapter_bytes == 2
+
+
+def test_mixed_precision_starts_from_float32_weights():
+    facts = {name: value for name, value in LLAMA.items() if name != "training.param_dtype"}
+    precision = read_run({**facts, "training.mixed_precision": "bf16"}).run.precision
+    assert (precision.stored, precision.compute, precision.residual, precision.autocast) == (4, 2, 4, True)
+
+
+def test_zero_keeps_float32_masters_unless_told_otherwise():
+    facts = {**LLAMA, "training.zero_stage": 3, "hardware.world_size": 8}
+    assert read_run(facts).run.precision.master == 4
+    assert read_run({**facts, "training.bf16_master_weights_and_grads": True}).run.precision.master == 0
+    assert read_run({**facts, "training.master_dtype": None}).run.precision.master == 0
+
+
+def test_what_a_quantised_base_leaves_unquantised_becomes_float32():
+    facts = {**LLAMA, "training.peft": "qlora", "model.quantization": "nf4", "training.mixed_precision": "bf16"}
+    assert read_run(facts).run.precision.unquantised == 4
+    sharded = {**facts, "training.sharding": "fsdp", "hardware.world_size": 2}
+    assert read_run(sharded).run.precision.unquantised == 2
+
+
+def test_a_role_that_only_scores_has_no_optimizer():
+    reading = read_run(LLAMA, role="reference", trains=False)
+    assert reading.run.optimizer is None
+    assert "training.optimizer" not in assumed(reading)
+    assert reading.run.role == "reference"
+
+
+def test_versions_keep_their_numbers_only():
+    run = read_run(LLAMA, with_packages(torch="2.4.0+cu121", transformers="4.46.0rc1")).run
+    assert run.release("torch") == (2, 4, 0)
+    assert run.release("transformers") == (4, 46, 0)
+    assert run.release("trl") is None
