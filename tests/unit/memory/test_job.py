@@ -297,6 +297,18 @@ def test_roles_with_processes_of_their_own_have_contexts_of_their_own() -> None:
     assert bytes_of(backward, "other", "rollout") == 0
 
 
+def test_a_frozen_model_at_stage_0_is_in_16_bits_and_whole() -> None:
+    zero: dict[str, Value] = {
+        **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 2,
+        "training.param_dtype": "bfloat16",
+    }  # fmt: skip
+    frozen: dict[str, Value] = {
+        name: value for name, value in zero.items() if name not in {"training.sharding", "training.param_dtype"}
+    }
+    found = price(zero, reference={**frozen, "training.zero_stage": 0, "training.mixed_precision": "bf16"})
+    assert bytes_of(find_phase(found, "reference", "forward"), "parameters", "reference") == 2 * 7615616512
+
+
 def test_states_that_sleep_are_away_while_others_work() -> None:
     zero: dict[str, Value] = {
         **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3,
