@@ -447,7 +447,7 @@ def evaluate_script(case: Mapping[str, Any]) -> Result | str:
         known = finding.status == "affected" and impact is not None and impact.memory == "device" and limit is not None
         if known and (impact.expected_bytes or 0) > limit:  # more than the whole device by itself
             verdict, doubt = "does_not_fit", f"{doubt}; alone {verdict}, and {finding.rule_id} is found"
-    return Result(case["id"], _source(case), None, found.device, str(case["outcome"]["result"]), verdict, doubt)
+    return Result(case["id"], _source(case), None, found.device, str(case["outcome"]["result"]), verdict, doubt, found)
 
 
 def evaluate(case: Mapping[str, Any]) -> Result | str:

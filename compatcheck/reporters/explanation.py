@@ -144,4 +144,6 @@ def _evidence(names: tuple[str, ...]) -> str:
     for name in names:
         folder = name.rpartition("/")[0]
         folders[folder] = folders.get(folder, 0) + 1
-    return ", ".join(f"{count} measurement{'s' if count > 1 else ''} in {folder}" for folder, count in folders.items())
+    return ", ".join(
+        f"{count} file{'s' if count > 1 else ''} of measurements in {folder}" for folder, count in folders.items()
+    )

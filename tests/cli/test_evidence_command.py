@@ -163,7 +163,12 @@ def test_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_file_that_is_no_store_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "evidence.sqlite3").write_text("text" * 1000, encoding="utf-8")
-    for command in (["list"], ["show", "a"], ["export", "out"], ["import", str(ROOT / "fixtures/measurements/peft")]):
+    for command in (
+        ["list"],
+        ["show", "a"],
+        ["export", "out"],
+        ["import", str(ROOT / "fixtures/measurements/peft_dora")],
+    ):
         ran = run("evidence", *command)
         assert ran.code == 4
         assert "is not a store of measurements" in ran.err

@@ -35,6 +35,7 @@ CHANGES = [
     ("zero3_master_copy", "0.18.3", {}, "bad"),
     ("zero3_forward_window", "0.19.3", {}, "bad"),
     ("zero3_forward_window", "0.19.4", {}, "good"),
+    ("zero3_forward_window", "0.19.3", {"checkpointing": True}, "good"),
     ("zero12_offload_step", "0.16.9", {}, "bad"),
     ("zero12_offload_step", "0.17.0", {}, "good"),
     ("engine_recreate", "0.14.4", {"keep_model": True}, "bad"),
@@ -84,6 +85,18 @@ def test_torch_s_linear_keeps_all_weights_until_backward() -> None:
     kept = predict("zero3_forward_window", memory_efficient_linear=False)["alive_after_forward_bytes"]
     assert released == 2 * 6 * 8 * 256
     assert kept - released == 2 * 6 * 256 * 256
+
+
+def test_a_checkpointed_layer_keeps_no_weights_but_for_the_window() -> None:
+    kept = {
+        (linear, window): predict(
+            "zero3_forward_window", checkpointing=True, memory_efficient_linear=linear, default_window=window
+        )["alive_after_forward_bytes"]
+        for linear in (True, False)
+        for window in (True, False)
+    }
+    assert kept[True, False] == kept[False, False] == 2 * 6 * 8 * 256
+    assert kept[True, True] == kept[False, True] == kept[True, False] + 2 * 6 * 256 * 256
 
 
 @pytest.mark.parametrize(

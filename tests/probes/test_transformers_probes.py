@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from packaging.version import Version
 
 from compatcheck.probes.catalog import _tiny_models
 from compatcheck.probes.probe import find_probe
@@ -19,7 +20,10 @@ PROBES = (
     "logits_and_loss",
     "masks",
     "moe_experts",
+    "returned_attentions",
 )
+HEALTHY_SINCE = {"returned_attentions": "4.53.0"}
+"""Probes that every earlier release fails."""
 
 
 def predicted(name, **parameters):
@@ -84,7 +88,8 @@ def test_facts_are_names_of_the_vocabulary(name):
 @pytest.mark.parametrize("release", ["4.49.0", "5.23.0"])
 def test_measured_as_predicted(overlays, release):
     interpreter = overlays.open([f"transformers=={release}"])
-    tasks = [make_task(find_probe(name), size, "cpu") for name in PROBES for size in find_probe(name).module.SIZES]
+    healthy = [name for name in PROBES if Version(HEALTHY_SINCE.get(name, "0")) <= Version(release)]
+    tasks = [make_task(find_probe(name), size, "cpu") for name in healthy for size in find_probe(name).module.SIZES]
     kept = []
     run_tasks(tasks, interpreter, keep=lambda task, measurement: kept.append((task, measurement)))
     for task, measurement in kept:
@@ -93,3 +98,13 @@ def test_measured_as_predicted(overlays, release):
         if task.probe.name != "loading_peak":
             assert value == wanted, (task.probe.name, task.parameters)
     assert len(kept) == len(tasks)
+
+
+@pytest.mark.versions
+def test_attentions_were_returned_by_eager_code_before_4_53(overlays):
+    probe, kept = find_probe("returned_attentions"), []
+    task = make_task(probe, {"length": 64}, "cpu")
+    run_tasks([task], overlays.open(["transformers==4.52.4"]), keep=lambda _, one: kept.append(one))
+    assert probe.judge(kept[0])[0] == "bad"
+    matrices = 2 * 4 * 4 * 64**2
+    assert kept[0].metric("kept_bytes") == pytest.approx(6 * matrices, rel=0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,12 @@ from compatcheck.evidence.files import (
 )
 
 COMMITTED = Path(__file__).resolve().parents[3] / "fixtures/measurements"
-FOLDERS = ("zero3_release", "zero3_static", "transformers", "peft")
+FILES = [
+    path
+    for folder in sorted(COMMITTED.iterdir())
+    if folder.name != "defaults"
+    for path in sorted(folder.glob("*.json*"))
+]
 
 
 def as_set(found: object) -> list[str]:
@@ -123,13 +129,16 @@ def test_writing_refuses_other_endings_and_places(tmp_path: Path) -> None:
         write_measurements(str(tmp_path / "file" / "m.json"), [measurement()])
 
 
-@pytest.mark.parametrize(
-    "path", [path for folder in FOLDERS for path in sorted((COMMITTED / folder).glob("*.json*"))], ids=str
-)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(COMMITTED)))
 def test_committed_evidence_is_readable(path: Path) -> None:
     found = read_measurements(str(path))
     assert found
     for one in found:
-        assert one.versions
+        assert one.probe == path.parent.name
+        assert re.fullmatch("[0-9a-f]{12}", one.probe_hash), one.key
+        assert one.versions["python"]
+        assert one.versions["torch"]
         assert one.accounting in {"storages", "allocator", "cuda"}
-        assert one.probe_hash == "unknown" or len(one.probe_hash) == 12
+        assert one.command is not None
+        assert one.command.startswith(f"compatcheck probe run {one.probe} ")
+        assert one.time

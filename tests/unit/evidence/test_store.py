@@ -92,7 +92,7 @@ def test_filters(tmp_path: Path) -> None:
         store.add_all(
             [
                 measurement(),
-                measurement(probe="zero3_static", time="2026-11-22T00:00:00+00:00"),
+                measurement(probe="zero3_master_copy", time="2026-11-22T00:00:00+00:00"),
                 measurement(
                     probe="moe", backend="fake", versions={"transformers": "5.0.0"}, parameters={"deepspeed": "0.16.7"}
                 ),
@@ -105,7 +105,7 @@ def test_filters(tmp_path: Path) -> None:
 
         assert count() == 4
         assert count(probe="zero3_*") == 3
-        assert count(probe="zero3_static") == 1
+        assert count(probe="zero3_master_copy") == 1
         assert count(backend="fake") == 1
         assert count(status="failed") == 1
         assert count(parameters={"layers": 4}) == 1
