@@ -29,7 +29,7 @@ WHOLE_DEVICE = ((0, 8), (0, 9, 1))
 """Releases of vLLM whose budget counts all that is on the device, from and before: v1/worker/gpu_worker.py,
 determine_available_memory, adds what other processes and the trainer hold to its own peak. Before and after, what was there at
 the start does not count; from 0.9.1 on it must leave the share free, or the engine does not start
-(https://github.com/vllm-project/vllm/issues/20305)."""
+(https://github.com/vllm-project/vllm/issues/20305). Changed by https://github.com/vllm-project/vllm/pull/18974 and 19312."""
 OWN_WORKERS = (0, 7)
 """verl below 0.3 brings workers of its own for vLLM before this release."""
 LOWERED, _TOO_MUCH, LOWERED_BEFORE = 0.4, 0.9, (0, 6, 1)
