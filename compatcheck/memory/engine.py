@@ -29,7 +29,7 @@ WHOLE_DEVICE = ((0, 8), (0, 9, 1))
 """Releases of vLLM whose budget counts all that is on the device, from and before: v1/worker/gpu_worker.py,
 determine_available_memory, adds what other processes and the trainer hold to its own peak. Before and after, what was there at
 the start does not count; from 0.9.1 on it must leave the share free, or the engine does not start
-(https://github.com/vllm-project/vllm/issues/20305)."""
+(https://github.com/vllm-project/vllm/issues/20305). Changed by https://github.com/vllm-project/vllm/pull/18974 and 19312."""
 OWN_WORKERS = (0, 7)
 """verl below 0.3 brings workers of its own for vLLM before this release."""
 LOWERED, _TOO_MUCH, LOWERED_BEFORE = 0.4, 0.9, (0, 6, 1)
@@ -50,6 +50,8 @@ class Engine(NamedTuple):
     asleep: tuple[Component, ...]
     """While training runs: all of it when it does not sleep."""
     sleeps: bool
+    layered: bool = False
+    """Weights are summoned layer by layer to hand them over."""
     problem: str | None = None
     """Why it cannot start at all."""
 
@@ -112,21 +114,22 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     graphs = _graphs(get("rollout.cuda_graphs"), kind, release, own_worker=own_worker)
     cache = tuple(part for part in (pool, work, graphs) if part is not None)
     sleeps = habit.always_sleeps or bool(get("rollout.sleep_mode") or get("rollout.free_cache_engine"))
+    layered = bool(get("rollout.layered_summon"))
     if own_worker:
         left = () if get("rollout.free_cache_engine") is not False else (pool,)
-        return Engine((weights,), cache, left, sleeps=True, problem=problem)
+        return Engine((weights,), cache, left, sleeps=True, layered=layered, problem=problem)
     process = () if habit.engine_in_process else (
         Component("CUDA context of the engine", "context", CONTEXT, "a process of its own", "pytorch pull 85692", "rollout", ()),
     )  # fmt: skip
     cache = (*cache, *process)
     if not sleeps:
-        return Engine((weights,), cache, (weights, *cache), sleeps=False, problem=problem)
+        return Engine((weights,), cache, (weights, *cache), sleeps=False, layered=layered, problem=problem)
     left = (
         Component("engine, asleep", "other", ASLEEP, "weights on the host, KV given back", "vllm issue 32714", "rollout",
                   ("rollout.sleep_mode", "rollout.free_cache_engine")),
         *((graphs,) if graphs is not None else ()), *process,
     )  # fmt: skip
-    return Engine((weights,), cache, left, sleeps=True, problem=problem)
+    return Engine((weights,), cache, left, sleeps=True, layered=layered, problem=problem)
 
 
 def _is_lowered(run: Run, facts: Mapping[str, Fact], fraction: float) -> bool:

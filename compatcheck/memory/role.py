@@ -132,7 +132,13 @@ def _release(package: object) -> tuple[int, ...] | None:
 
 
 def _at_work(values: Mapping[str, Value], habit: Habits, *, trains: bool) -> dict[str, Value]:
-    """Return how a role's state lies while it works: what moves is back on the device, frozen models of verl stay on the host."""
+    """Return how a role's state lies while it works.
+
+    What moves is back on the device; frozen models of verl stay on the host; those of OpenRLHF are in an engine of DeepSpeed at
+    stage 0 too, which casts them (utils/deepspeed/deepspeed.py, _ds_init_eval_model).
+    """
+    if values.get("training.framework") == "openrlhf" and not trains:
+        return {"training.sharding": "zero"} if values.get("training.zero_stage") == 0 else {}
     if not habit.moves:
         return {}
     changed: dict[str, Value] = {"training.offload_param": None, "training.offload_optimizer": None}

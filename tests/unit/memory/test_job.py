@@ -297,6 +297,18 @@ def test_roles_with_processes_of_their_own_have_contexts_of_their_own() -> None:
     assert bytes_of(backward, "other", "rollout") == 0
 
 
+def test_a_frozen_model_at_stage_0_is_in_16_bits_and_whole() -> None:
+    zero: dict[str, Value] = {
+        **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 2,
+        "training.param_dtype": "bfloat16",
+    }  # fmt: skip
+    frozen: dict[str, Value] = {
+        name: value for name, value in zero.items() if name not in {"training.sharding", "training.param_dtype"}
+    }
+    found = price(zero, reference={**frozen, "training.zero_stage": 0, "training.mixed_precision": "bf16"})
+    assert bytes_of(find_phase(found, "reference", "forward"), "parameters", "reference") == 2 * 7615616512
+
+
 def test_states_that_sleep_are_away_while_others_work() -> None:
     zero: dict[str, Value] = {
         **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3,
@@ -326,6 +338,8 @@ def test_a_policy_with_adapters_is_its_own_reference() -> None:
     assert "reference" not in {phase.role for phase in found.phases}
     sync = find_phase(found, "rollout", "weight_sync")
     assert bytes_of(sync, "live_parameters") == 4 * 7615616512
+    layered = find_phase(price({**lora, "rollout.layered_summon": True}), "rollout", "weight_sync")
+    assert bytes_of(layered, "live_parameters") == (4 + 2) * 152064 * 3584
 
 
 def test_openrlhf_lowers_the_share_of_models_that_share_devices() -> None:
