@@ -131,9 +131,10 @@ def _order(part: Component) -> tuple[str, int]:
 
 
 def _instants(estimate: Estimate, peak: Phase) -> Iterator[str]:
-    parts = []
-    for phase in estimate.phases:
-        parts.append(f"{name_phase(phase)} {phase.needed.expected / GIB:.1f}" + (" (peak)" if phase is peak else ""))
+    parts = [
+        f"{name_phase(phase)} {phase.needed.expected / GIB:.1f}" + (" (peak)" if phase is peak else "")
+        for phase in estimate.phases
+    ]
     text = "phases, GiB needed: " + " · ".join(parts)
     yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
 

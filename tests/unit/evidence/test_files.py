@@ -140,5 +140,10 @@ def test_committed_evidence_is_readable(path: Path) -> None:
         assert one.versions["torch"]
         assert one.accounting in {"storages", "allocator", "cuda"}
         assert one.command is not None
-        assert one.command.startswith(f"compatcheck probe run {one.probe} ")
+        program = (
+            "python tests/unit/memory/traced/measure_traces.py "
+            if one.probe == "traced"
+            else f"compatcheck probe run {one.probe} "
+        )
+        assert one.command.startswith(program)
         assert one.time

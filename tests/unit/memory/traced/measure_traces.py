@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.measurement import Measurement, PhaseMemory
 from compatcheck.evidence.files import write_measurements
 from compatcheck.memory.traced.request import Untraceable
-from compatcheck.memory.traced.trace import run_program
+from compatcheck.memory.traced.trace import PROGRAM, run_program
 from compatcheck.probes.environments.overlay import Base, Overlays
+from compatcheck.probes.fingerprint import hash_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -191,7 +192,7 @@ def _measurement(parameters: Mapping[str, Any], backend: str, result: Mapping[st
     notes = result.get("notes", {})
     return Measurement(
         probe="traced",
-        probe_hash="unknown",
+        probe_hash=hash_code(path.read_text(encoding="utf-8") for path in sorted(PROGRAM.parent.glob("*.py"))),
         backend=backend,
         accounting="storages",
         parameters=dict(parameters),
@@ -201,6 +202,7 @@ def _measurement(parameters: Mapping[str, Any], backend: str, result: Mapping[st
         reason=result["reason"] or (f"decided: {notes['decided']}" if notes.get("decided") else None),
         phases=phases,
         results={"parameters": notes["parameters"]} if "parameters" in notes else {},
+        command=f"python tests/unit/memory/traced/measure_traces.py {result['versions']['transformers']}",
         time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
 
