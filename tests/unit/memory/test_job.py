@@ -320,6 +320,20 @@ def test_states_that_sleep_are_away_while_others_work() -> None:
     assert bytes_of(find_phase(asleep, "rollout", "rollout"), "parameters", "actor") == 2 * 7615616512 // 8
 
 
+def test_no_verdict_of_failure_rests_on_checkpointing_that_nobody_spoke_of() -> None:
+    silent = {name: value for name, value in ACTOR.items() if name != "training.gradient_checkpointing"}
+    verl = price({**silent, "training.micro_batch_size": 8})
+    assert verl.phases == price({**ACTOR, "training.micro_batch_size": 8}).phases
+    assert "training.gradient_checkpointing" in {entry.fact for entry in verl.assumptions}
+    zero: dict[str, Value] = {"training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3}
+    large: dict[str, Value] = {**zero, "training.param_dtype": "bfloat16", "training.micro_batch_size": 32}
+    open_ended = price({**silent, **large})
+    assert open_ended.verdict.outcome == "marginal"
+    assert ("checkpointing", "less") in {(entry.name, entry.direction) for entry in open_ended.unmodelled}
+    kept = price({**silent, **large, "training.gradient_checkpointing": False})
+    assert kept.verdict.outcome == "does_not_fit"
+
+
 def test_a_server_of_trl_is_not_on_these_devices() -> None:
     facts: dict[str, Value] = {**ACTOR, "training.framework": "trl", "rollout.colocated": False}
     found = estimate_job({"train": make_facts(facts)})
