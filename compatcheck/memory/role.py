@@ -87,7 +87,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None) -> Role 
     framework = str(values.get("training.framework") or "")
     releases = environment.packages if environment is not None else {}
     habit = habits(framework, _release(releases.get(framework)))
-    batch = read_batch(facts, UPDATE, "training.global_batch_size" if trains else "rollout.global_batch_size")
+    batch = read_batch(facts, UPDATE, "training.global_batch_size" if trains else "rollout.global_batch_size", name)
     changed = _at_work(values, habit, trains=trains)
     if name in HEADLESS:
         changed.update(_without_head(values))

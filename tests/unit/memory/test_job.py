@@ -210,6 +210,15 @@ def test_a_global_micro_batch_is_divided_and_in_forks_multiplied_by_n() -> None:
     assert bytes_of(fork, "logits") == 6 * 128 * tokens
 
 
+def test_forks_do_not_multiply_the_critic() -> None:
+    keys: dict[str, Value] = {"training.framework": "logic-rl", "rollout.n": 16, "training.micro_batch_size": 64}
+    values = {**ACTOR, **keys, "training.gradient_checkpointing": False}
+    critic = {name: value for name, value in values.items() if name != "rollout.engine"}
+    found = price(values, critic=critic)
+    kept = [bytes_of(find_phase(found, role, "backward"), "activations") for role in ("actor", "critic")]
+    assert kept[0] > 15 * kept[1]
+
+
 def test_a_micro_batch_is_never_larger_than_what_a_device_holds() -> None:
     held: dict[str, Value] = {"training.global_batch_size": 256, "rollout.global_batch_size": 512}
     large = price({**ACTOR, **held, "training.micro_batch_size": 500, "rollout.log_prob_micro_batch_size": 500})
