@@ -151,6 +151,14 @@ def test_the_budget_of_vllm_counts_what_else_is_there_in_some_releases(release: 
     assert engine == pytest.approx(40 * GIB - counted * actor, abs=2)
 
 
+def test_sequences_that_sample_at_once_are_in_the_high_bound() -> None:
+    few, many = (
+        find_phase(price({**ACTOR, "rollout.max_num_seqs": count}), "rollout", "rollout").size for count in (256, 1024)
+    )
+    assert few.expected == many.expected
+    assert many.high - few.high == 16 * 768 * 152064
+
+
 def test_an_engine_whose_share_holds_no_cache_cannot_start() -> None:
     found = price({**ACTOR, "rollout.gpu_memory_utilization": 0.08})
     assert found.verdict.outcome == "does_not_fit"
