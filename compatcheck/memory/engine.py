@@ -35,7 +35,8 @@ OWN_WORKERS = (0, 7)
 LOWERED, _TOO_MUCH, LOWERED_BEFORE = 0.4, 0.9, (0, 6, 1)
 """What OpenRLHF before 0.6.1 makes of a share of 0.9 or more when all models share devices (cli/train_ppo_ray.py)."""
 SAMPLER_BYTES, MOST_SEQUENCES = 4 + 4 + 8, 1024
-"""Bytes of a logit, its sorted value and its index in vLLM's sampler; its default of ``max_num_seqs`` on large devices from 0.8 on."""
+"""Bytes of a logit, its sorted value and its index in vLLM's sampler; the default of ``max_num_seqs``
+on large devices from 0.8 on."""
 SEQUENCES = 256
 """Sequences of the profile run: vLLM's default of ``max_num_seqs`` before 0.8."""
 _DEFAULT_SHARE = {"vllm": 0.9, "sglang": 0.88}
@@ -219,8 +220,8 @@ def _sampler(run: Run, kind: str, release: tuple[int, ...] | None, sequences: Va
     """Return what vLLM's second engine takes beside its budget when it warms its sampler up with every sequence at once.
 
     Float32 logits, and a sort of them that makes values and 64-bit indices: the block of 1.74 GiB that
-    https://github.com/vllm-project/vllm/issues/15105 fails to get is 12 bytes for each of 1,024 × 152,064 logits (arithmetic; the report
-    does not name its vocabulary). Whether the profile has seen it before depends on the release.
+    https://github.com/vllm-project/vllm/issues/15105 fails to get is 12 bytes for each of 1,024 × 152,064 logits (arithmetic; the
+    report does not name its vocabulary). Whether the profile has seen it before depends on the release.
     """
     if kind != "vllm" or _is_before(release, WHOLE_DEVICE[0]):
         return None
