@@ -373,6 +373,8 @@ def infer(options: Mapping[str, Argument], overrides: Overrides) -> Iterator[Sta
     sequences = _per_step(options)
     if sequences is not None:
         yield Statement("training.global_batch_size", _A + "ppo_mini_batch_size", sequences, ACTOR)
+        if has_critic(options) and "critic.ppo_mini_batch_size" not in options:
+            yield Statement("training.global_batch_size", "critic.ppo_mini_batch_size (left out)", sequences, CRITIC)
     generated = _generated(options)
     if generated is not None:
         yield Statement("rollout.global_batch_size", "data.train_batch_size", generated)
