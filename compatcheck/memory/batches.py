@@ -24,6 +24,9 @@ SCORING = (
 )
 
 
+_NOT_MULTIPLIED = frozenset({"critic", "reward"})
+
+
 class Batch(NamedTuple):
     """What one forward takes on one data-parallel rank."""
 
@@ -51,13 +54,14 @@ class Batch(NamedTuple):
         return facts
 
 
-def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: str) -> Batch | None:
+def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: str, role: str = "actor") -> Batch | None:
     """Work out a batch.
 
     Args:
         facts: of the role.
         names: `UPDATE` or `SCORING`: facts of the key, of whether it counts all ranks, of the limit in tokens.
         whole: fact that says how many sequences all ranks take together.
+        role: whose facts they are; forks do not multiply the critic's and the reward model's keys.
 
     Returns:
         None when nothing says how large it is.
@@ -85,7 +89,7 @@ def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: st
         each, ranks_of_key = max(1, key // ranks), ranks
         words = f"{_key(facts, size)} {key:,} counts all ranks: {key:,} // {ranks}"
         n = _number(facts, "rollout.n") or 1
-        if fork and n > 1:
+        if fork and n > 1 and role not in _NOT_MULTIPLIED:
             each, times = each * n, n
             words += f" × rollout.n {n}"
         words += f" = {each:,}"

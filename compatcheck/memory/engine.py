@@ -29,11 +29,14 @@ WHOLE_DEVICE = ((0, 8), (0, 9, 1))
 """Releases of vLLM whose budget counts all that is on the device, from and before: v1/worker/gpu_worker.py,
 determine_available_memory, adds what other processes and the trainer hold to its own peak. Before and after, what was there at
 the start does not count; from 0.9.1 on it must leave the share free, or the engine does not start
-(https://github.com/vllm-project/vllm/issues/20305)."""
+(https://github.com/vllm-project/vllm/issues/20305). Changed by https://github.com/vllm-project/vllm/pull/18974 and 19312."""
 OWN_WORKERS = (0, 7)
 """verl below 0.3 brings workers of its own for vLLM before this release."""
 LOWERED, _TOO_MUCH, LOWERED_BEFORE = 0.4, 0.9, (0, 6, 1)
 """What OpenRLHF before 0.6.1 makes of a share of 0.9 or more when all models share devices (cli/train_ppo_ray.py)."""
+SAMPLER_BYTES, MOST_SEQUENCES = 4 + 4 + 8, 1024
+"""Bytes of a logit, its sorted value and its index in vLLM's sampler; the default of ``max_num_seqs``
+on large devices from 0.8 on."""
 SEQUENCES = 256
 """Sequences of the profile run: vLLM's default of ``max_num_seqs`` before 0.8."""
 _DEFAULT_SHARE = {"vllm": 0.9, "sglang": 0.88}
@@ -50,6 +53,8 @@ class Engine(NamedTuple):
     asleep: tuple[Component, ...]
     """While training runs: all of it when it does not sleep."""
     sleeps: bool
+    layered: bool = False
+    """Weights are summoned layer by layer to hand them over."""
     problem: str | None = None
     """Why it cannot start at all."""
 
@@ -110,23 +115,25 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
                 f"and one sequence needs {format_bytes(int(needed))}"
             )
     graphs = _graphs(get("rollout.cuda_graphs"), kind, release, own_worker=own_worker)
-    cache = tuple(part for part in (pool, work, graphs) if part is not None)
+    sampler = None if own_worker else _sampler(run, kind, release, get("rollout.max_num_seqs"))
+    cache = tuple(part for part in (pool, work, graphs, sampler) if part is not None)
     sleeps = habit.always_sleeps or bool(get("rollout.sleep_mode") or get("rollout.free_cache_engine"))
+    layered = bool(get("rollout.layered_summon"))
     if own_worker:
         left = () if get("rollout.free_cache_engine") is not False else (pool,)
-        return Engine((weights,), cache, left, sleeps=True, problem=problem)
+        return Engine((weights,), cache, left, sleeps=True, layered=layered, problem=problem)
     process = () if habit.engine_in_process else (
         Component("CUDA context of the engine", "context", CONTEXT, "a process of its own", "pytorch pull 85692", "rollout", ()),
     )  # fmt: skip
     cache = (*cache, *process)
     if not sleeps:
-        return Engine((weights,), cache, (weights, *cache), sleeps=False, problem=problem)
+        return Engine((weights,), cache, (weights, *cache), sleeps=False, layered=layered, problem=problem)
     left = (
         Component("engine, asleep", "other", ASLEEP, "weights on the host, KV given back", "vllm issue 32714", "rollout",
                   ("rollout.sleep_mode", "rollout.free_cache_engine")),
         *((graphs,) if graphs is not None else ()), *process,
     )  # fmt: skip
-    return Engine((weights,), cache, left, sleeps=True, problem=problem)
+    return Engine((weights,), cache, left, sleeps=True, layered=layered, problem=problem)
 
 
 def _is_lowered(run: Run, facts: Mapping[str, Fact], fraction: float) -> bool:
@@ -207,6 +214,22 @@ def _work(run: Run, ranks: int) -> Component:
     words = f"{each:,.0f} B × {run.sequence:,} tokens + 4 B × {SEQUENCES} × {model.vocab:,}"
     return Component("engine activations", "workspace", Size(count // 2, count, 2 * count), words, "vLLM profile_run", "rollout",
                      ("model.intermediate_size", "model.vocab_size"))  # fmt: skip
+
+
+def _sampler(run: Run, kind: str, release: tuple[int, ...] | None, sequences: Value) -> Component | None:
+    """Return what vLLM's second engine takes beside its budget when it warms its sampler up with every sequence at once.
+
+    Float32 logits, and a sort of them that makes values and 64-bit indices: the block of 1.74 GiB that
+    https://github.com/vllm-project/vllm/issues/15105 fails to get is 12 bytes for each of 1,024 × 152,064 logits (arithmetic; the
+    report does not name its vocabulary). Whether the profile has seen it before depends on the release.
+    """
+    if kind != "vllm" or _is_before(release, WHOLE_DEVICE[0]):
+        return None
+    count = sequences if isinstance(sequences, int) else MOST_SEQUENCES
+    size = SAMPLER_BYTES * count * run.model.vocab
+    words = f"at most {SAMPLER_BYTES} B × {count:,} sequences × {run.model.vocab:,}, where the profile left it out"
+    return Component("sampler's warm-up", "workspace", Size(0, 0, size), words, "vllm issue 15105", "rollout",
+                     ("rollout.max_num_seqs",))  # fmt: skip
 
 
 def _graphs(wanted: Value, kind: str, release: tuple[int, ...] | None, *, own_worker: bool) -> Component | None:

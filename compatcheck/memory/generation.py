@@ -45,20 +45,20 @@ def generate(policy: Role, engine: Engine, habit: Habits, places: Mapping[str, s
     yield _complete(
         "weight_sync",
         "rollout",
-        (*engine.weights, *cache, *handing, *_gathered(policy.run), *left, *others, *around),
+        (*engine.weights, *cache, *handing, *_gathered(policy.run, layered=engine.layered), *left, *others, *around),
         policy,
     )
     kept = policy.parameters if here else ()
     yield _complete("rollout", "rollout", (*engine.awake, *kept, *left, *others, *around), policy)
 
 
-def _gathered(run: Run) -> Parts:
+def _gathered(run: Run, *, layered: bool) -> Parts:
     """Return what handing weights over gathers: one tensor at a time, or all of them where adapters are summoned with the model.
 
     Source: verl/workers/sharding_manager/fsdp_vllm.py (``full_tensor``, ``FSDP.summon_full_params``).
     """
     model = run.model
-    if run.peft is not None and run.framework in VERL:
+    if run.peft is not None and run.framework in VERL and not layered:
         size = exactly(run.precision.frozen * model.parameters)
         words = f"{run.precision.frozen:g} B × {model.parameters:,}, all of the model for its adapters"
     else:

@@ -9,7 +9,7 @@ from compatcheck.core.units import format_bytes
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
 from compatcheck.memory.causes import explain, rests_on
-from compatcheck.memory.closed_form.estimate import estimate
+from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.engine import price_engine
@@ -70,9 +70,19 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     verdict = judge(phases, policy.run.limit)
     batches = {(role.name, name): batch for role in found for name, batch in role.batches.items()}
     verdict = explain(verdict, phases, batches, tuple(unmodelled), None if engine is None else engine.problem)
+    if verdict.outcome == "does_not_fit" and any(_leaves_checkpointing_open(role, roles[role.name]) for role in found):
+        verdict = verdict._replace(outcome="marginal")
+        unmodelled[
+            Unmodelled("checkpointing", "less", "nobody says whether activations are checkpointed; taken as kept")
+        ] = None
     half = {(role.name, name): less for role in found for name, less in role.half.items()}
     verdict = verdict._replace(condition=rests_on(verdict, phases, half))
     return Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
+
+
+def _leaves_checkpointing_open(role: Role, facts: Facts) -> bool:
+    """Tell whether activations are taken as kept though nobody said so."""
+    return role.name in TRAINED and not role.run.checkpointing and CHECKPOINTING not in facts
 
 
 def _only_trains(facts: Facts) -> bool:

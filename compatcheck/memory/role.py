@@ -9,7 +9,7 @@ from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.communication import lasting_buffers
-from compatcheck.memory.closed_form.estimate import estimate_run
+from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate_run
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states
 from compatcheck.memory.closed_form.parameters import parameters
 from compatcheck.memory.closed_form.policy_logits import HEADLESS
@@ -87,10 +87,12 @@ def read_role(name: str, facts: Facts, environment: Environment | None) -> Role 
     framework = str(values.get("training.framework") or "")
     releases = environment.packages if environment is not None else {}
     habit = habits(framework, _release(releases.get(framework)))
-    batch = read_batch(facts, UPDATE, "training.global_batch_size" if trains else "rollout.global_batch_size")
+    batch = read_batch(facts, UPDATE, "training.global_batch_size" if trains else "rollout.global_batch_size", name)
     changed = _at_work(values, habit, trains=trains)
     if name in HEADLESS:
         changed.update(_without_head(values))
+    assumed = _newest(facts, framework) if trains else []
+    changed.update({entry.fact: entry.value for entry in assumed})
     for_update = {**changed, **(batch.as_facts() if batch is not None else {})}
     reading = read_run(overlay(facts, for_update), environment, role=name, trains=trains)
     if reading.run is None:
@@ -100,7 +102,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None) -> Role 
     phases = [phase for phase in estimated.phases if phase.name != "load"]
     phases, half = _for_shorter(phases, run, batch)
     batches = {phase.name: batch for phase in phases} if batch is not None else {}
-    notes = [*reading.assumptions, *_note(name, run, batch, "training.micro_batch_size")]
+    notes = [*reading.assumptions, *assumed, *_note(name, run, batch, "training.micro_batch_size")]
     if name in POLICY and any(entry in facts for entry in (SCORING_BATCH[0], SCORING_BATCH[2])):
         scored = read_batch(facts, SCORING_BATCH, "rollout.global_batch_size")
         found = _score(name, facts, changed, scored, environment)
@@ -132,13 +134,26 @@ def _release(package: object) -> tuple[int, ...] | None:
 
 
 def _at_work(values: Mapping[str, Value], habit: Habits, *, trains: bool) -> dict[str, Value]:
-    """Return how a role's state lies while it works: what moves is back on the device, frozen models of verl stay on the host."""
+    """Return how a role's state lies while it works.
+
+    What moves is back on the device; frozen models of verl stay on the host; those of OpenRLHF are in an engine of DeepSpeed at
+    stage 0 too, which casts them (utils/deepspeed/deepspeed.py, _ds_init_eval_model).
+    """
+    if values.get("training.framework") == "openrlhf" and not trains:
+        return {"training.sharding": "zero"} if values.get("training.zero_stage") == 0 else {}
     if not habit.moves:
         return {}
     changed: dict[str, Value] = {"training.offload_param": None, "training.offload_optimizer": None}
     if not trains and habit.frozen_on_host and values.get("training.sharding") == "fsdp":
         changed["training.fsdp_offload_params"] = True
     return changed
+
+
+def _newest(facts: Facts, framework: str) -> list[Assumption]:
+    """Return what verl does from 0.2 on where the release is not known: its table has one default for 0.1 and another since."""
+    if framework != "verl" or CHECKPOINTING in facts:
+        return []
+    return [Assumption(CHECKPOINTING, value=True, reason="verl's default from 0.2 on")]
 
 
 def _without_head(values: Mapping[str, Value]) -> dict[str, Value]:

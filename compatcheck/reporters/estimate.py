@@ -106,9 +106,13 @@ def _range(size: Size) -> str:
     return f"{format_bytes(size.expected)} ({size.low / GIB:.1f} to {size.high / GIB:.1f})"
 
 
+def name_phase(phase: Phase) -> str:
+    """Name a phase, with its role where there are several."""
+    return phase.name if phase.role in {"train", phase.name} else f"{phase.role} {phase.name.replace('_', ' ')}"
+
+
 def _phase(phase: Phase, verbose: int) -> Iterator[str]:
-    name = phase.name if phase.role == "train" else f"{phase.role}, {phase.name}"
-    yield f"  at the peak ({name})"
+    yield f"  at the peak ({name_phase(phase)})"
     largest = max((part.size.expected for part in phase.components), default=0)
     for part in sorted(phase.components, key=_order):
         if not part.size.expected and not verbose:
@@ -127,11 +131,12 @@ def _order(part: Component) -> tuple[str, int]:
 
 
 def _instants(estimate: Estimate, peak: Phase) -> Iterator[str]:
-    parts = []
-    for phase in estimate.phases:
-        name = phase.name if phase.role == "train" else f"{phase.role} {phase.name}"
-        parts.append(f"{name} {phase.size.expected / GIB:.1f}" + (" (peak)" if phase is peak else ""))
-    yield from wrap("phases, GiB: " + " · ".join(parts), _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    parts = [
+        f"{name_phase(phase)} {phase.needed.expected / GIB:.1f}" + (" (peak)" if phase is peak else "")
+        for phase in estimate.phases
+    ]
+    text = "phases, GiB needed: " + " · ".join(parts)
+    yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _reasons(estimate: Estimate) -> Iterator[str]:
@@ -217,7 +222,7 @@ def format_markdown(report: EstimateReport, *, verbose: int = 0) -> str:  # noqa
     verdict = estimate.verdict
     limit = "" if verdict.limit_bytes is None else f" of {format_bytes(verdict.limit_bytes)}"
     lines += [f"**{_OUTCOMES[verdict.outcome]}**: {_range(estimate.device)} a device{limit} (estimated)", ""]
-    names = [phase.name if phase.role == "train" else f"{phase.role} {phase.name}" for phase in estimate.phases]
+    names = [name_phase(phase) for phase in estimate.phases]
     lines += ["| component | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     labels = list(dict.fromkeys((part.role, part.name) for phase in estimate.phases for part in phase.components))
     for role, name in labels:

@@ -128,6 +128,9 @@ _TOGETHER = (
     (("colocate_critic_reward", "train.colocate_critic_reward"), "reward", "critic"),
 )
 """Options that put two models on the same devices (``cli/train_ppo_ray.py``, placement groups): option, role, role it joins."""
+_COLOCATE_ALL = ("colocate_all_models", "train.colocate_all")
+_ASYNC = ("async_train", "train.async_enable")
+"""With it ``colocate_all_models`` leaves the engines on devices of their own (``cli/train_ppo_ray.py``)."""
 _DYNAMIC = ("use_dynamic_batch", "train.dynamic_batch_enable")
 _SHORT = {"actor": "actor", "critic": "critic", "reference": "ref", "reward": "reward"}
 
@@ -167,6 +170,8 @@ def read(launch: Launch, program: str) -> tuple[Document, ...]:
     is_rl = program in {"ppo", "ppo_ray"}
     roles = _roles(options) if is_rl else ()
     table, models = _table(options, roles)
+    if _is_on(options, _ASYNC):
+        table = {**table, **dict.fromkeys(_COLOCATE_ALL, ())}
     ray = (Statement(None, "(on Ray)", True),) if program == "ppo_ray" else ()
     known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
     beyond = Beyond(known, tuple(_critic_model(options, roles)), (), flags.unknown)
@@ -188,6 +193,11 @@ def _critic_model(options: Mapping[str, Argument], roles: tuple[str, ...]) -> It
 
 def _given(options: Mapping[str, Argument], names: tuple[str, ...]) -> tuple[str, Argument] | None:
     return next(((name, options[name]) for name in names if name in options), None)
+
+
+def _is_on(options: Mapping[str, Argument], names: tuple[str, ...]) -> bool:
+    given = _given(options, names)
+    return given is not None and given[1].value is True
 
 
 def _roles(options: Mapping[str, Argument]) -> tuple[str, ...]:
@@ -264,7 +274,11 @@ def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterat
     samples = 1 if count is None else count[1].value
     if batch is not None and isinstance(batch[1].value, int) and isinstance(samples, int):
         yield Statement("rollout.global_batch_size", batch[0], batch[1].value * samples)
-    for names, role, other in _TOGETHER:
+    pairs = [*_TOGETHER]
+    if _is_on(options, _ASYNC) and _is_on(options, _COLOCATE_ALL):
+        yield Statement("rollout.colocated", _ASYNC[0], False)
+        pairs = [(_COLOCATE_ALL, role, "actor") for role in roles if role != "actor"]
+    for names, role, other in pairs:
         together = _given(options, names)
         if together is not None and together[1].value is True and role in roles and other in roles:
             yield Statement("training.colocated_with", together[0], other, role)

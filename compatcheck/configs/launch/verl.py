@@ -368,12 +368,39 @@ def infer(options: Mapping[str, Argument], overrides: Overrides) -> Iterator[Sta
         yield Statement("training.offload_optimizer", forward, None, role)
         yield Statement("model.trainable_parameters", forward, 0, role)
         yield Statement("training.peft", forward, None, role)
+    if value_of(options, _A + "use_dynamic_bsz") is True:
+        yield from _left_out_tokens(options)
     sequences = _per_step(options)
     if sequences is not None:
         yield Statement("training.global_batch_size", _A + "ppo_mini_batch_size", sequences, ACTOR)
+        if has_critic(options) and "critic.ppo_mini_batch_size" not in options:
+            yield Statement("training.global_batch_size", "critic.ppo_mini_batch_size (left out)", sequences, CRITIC)
     generated = _generated(options)
     if generated is not None:
         yield Statement("rollout.global_batch_size", "data.train_batch_size", generated)
+
+
+def _left_out_tokens(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say what limits in tokens are where they are left out: the actor's for scoring (``trainer/config/ppo_trainer.yaml``)."""
+    key = _A + "ppo_max_token_len_per_gpu"
+    limit: object = _ACTOR_TOKENS
+    if key in options:
+        limit = value_of(options, key)
+    else:
+        yield Statement("training.micro_batch_tokens", f"{key} (left out)", limit, ACTOR)
+    others: list[tuple[str, str, str | None, object]] = []
+    others.append((_R + "log_prob_", "rollout.log_prob_micro_batch_tokens", None, limit))
+    others.append((_F + "log_prob_", "training.micro_batch_tokens", REFERENCE, limit))
+    if has_critic(options):
+        others.append(("critic.ppo_", "training.micro_batch_tokens", CRITIC, _CRITIC_TOKENS))
+    for section, fact, role, tokens in others:
+        name = section + "max_token_len_per_gpu"
+        if name not in options and isinstance(tokens, int):
+            yield Statement(fact, f"{name} (left out)", tokens, role)
+
+
+_ACTOR_TOKENS, _CRITIC_TOKENS = 16384, 32768
+"""Defaults of ``ppo_max_token_len_per_gpu`` in verl 0.2 to 0.7 and Search-R1."""
 
 
 def _sharded(strategy: str, key: str, role: str) -> Iterator[Statement]:

@@ -27,7 +27,6 @@ FILES = [
     for folder in sorted(COMMITTED.iterdir())
     if folder.name != "defaults"
     for path in sorted(folder.glob("*.json*"))
-    if path.name != "components.json"
 ]
 
 
@@ -141,6 +140,10 @@ def test_committed_evidence_is_readable(path: Path) -> None:
         assert one.versions["torch"]
         assert one.accounting in {"storages", "allocator", "cuda"}
         assert one.command is not None
-        script = "python tests/unit/memory/traced/measure_traces.py "
-        assert one.command.startswith(script if one.probe == "traced" else f"compatcheck probe run {one.probe} ")
+        program = (
+            "python tests/unit/memory/traced/measure_traces.py "
+            if one.probe == "traced"
+            else f"compatcheck probe run {one.probe} "
+        )
+        assert one.command.startswith(program)
         assert one.time

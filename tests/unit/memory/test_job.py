@@ -151,6 +151,14 @@ def test_the_budget_of_vllm_counts_what_else_is_there_in_some_releases(release: 
     assert engine == pytest.approx(40 * GIB - counted * actor, abs=2)
 
 
+def test_sequences_that_sample_at_once_are_in_the_high_bound() -> None:
+    few, many = (
+        find_phase(price({**ACTOR, "rollout.max_num_seqs": count}), "rollout", "rollout").size for count in (256, 1024)
+    )
+    assert few.expected == many.expected
+    assert many.high - few.high == 16 * 768 * 152064
+
+
 def test_an_engine_whose_share_holds_no_cache_cannot_start() -> None:
     found = price({**ACTOR, "rollout.gpu_memory_utilization": 0.08})
     assert found.verdict.outcome == "does_not_fit"
@@ -208,6 +216,15 @@ def test_a_global_micro_batch_is_divided_and_in_forks_multiplied_by_n() -> None:
     assert bytes_of(verl, "logits") == 4 * 8 * tokens
     assert bytes_of(find_phase(fork_alone, "actor", "backward"), "logits") == 6 * 8 * tokens
     assert bytes_of(fork, "logits") == 6 * 128 * tokens
+
+
+def test_forks_do_not_multiply_the_critic() -> None:
+    keys: dict[str, Value] = {"training.framework": "logic-rl", "rollout.n": 16, "training.micro_batch_size": 64}
+    values = {**ACTOR, **keys, "training.gradient_checkpointing": False}
+    critic = {name: value for name, value in values.items() if name != "rollout.engine"}
+    found = price(values, critic=critic)
+    kept = [bytes_of(find_phase(found, role, "backward"), "activations") for role in ("actor", "critic")]
+    assert kept[0] > 15 * kept[1]
 
 
 def test_a_micro_batch_is_never_larger_than_what_a_device_holds() -> None:
@@ -297,6 +314,18 @@ def test_roles_with_processes_of_their_own_have_contexts_of_their_own() -> None:
     assert bytes_of(backward, "other", "rollout") == 0
 
 
+def test_a_frozen_model_at_stage_0_is_in_16_bits_and_whole() -> None:
+    zero: dict[str, Value] = {
+        **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 2,
+        "training.param_dtype": "bfloat16",
+    }  # fmt: skip
+    frozen: dict[str, Value] = {
+        name: value for name, value in zero.items() if name not in {"training.sharding", "training.param_dtype"}
+    }
+    found = price(zero, reference={**frozen, "training.zero_stage": 0, "training.mixed_precision": "bf16"})
+    assert bytes_of(find_phase(found, "reference", "forward"), "parameters", "reference") == 2 * 7615616512
+
+
 def test_states_that_sleep_are_away_while_others_work() -> None:
     zero: dict[str, Value] = {
         **ACTOR, "training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3,
@@ -306,6 +335,20 @@ def test_states_that_sleep_are_away_while_others_work() -> None:
     assert bytes_of(find_phase(awake, "rollout", "rollout"), "optimizer_states") == pytest.approx(12 * 7615616512 / 8)
     assert bytes_of(find_phase(asleep, "rollout", "rollout"), "optimizer_states") == 0
     assert bytes_of(find_phase(asleep, "rollout", "rollout"), "parameters", "actor") == 2 * 7615616512 // 8
+
+
+def test_no_verdict_of_failure_rests_on_checkpointing_that_nobody_spoke_of() -> None:
+    silent = {name: value for name, value in ACTOR.items() if name != "training.gradient_checkpointing"}
+    verl = price({**silent, "training.micro_batch_size": 8})
+    assert verl.phases == price({**ACTOR, "training.micro_batch_size": 8}).phases
+    assert "training.gradient_checkpointing" in {entry.fact for entry in verl.assumptions}
+    zero: dict[str, Value] = {"training.framework": "openrlhf", "training.sharding": "zero", "training.zero_stage": 3}
+    large: dict[str, Value] = {**zero, "training.param_dtype": "bfloat16", "training.micro_batch_size": 32}
+    open_ended = price({**silent, **large})
+    assert open_ended.verdict.outcome == "marginal"
+    assert ("checkpointing", "less") in {(entry.name, entry.direction) for entry in open_ended.unmodelled}
+    kept = price({**silent, **large, "training.gradient_checkpointing": False})
+    assert kept.verdict.outcome == "does_not_fit"
 
 
 def test_a_server_of_trl_is_not_on_these_devices() -> None:
@@ -326,6 +369,8 @@ def test_a_policy_with_adapters_is_its_own_reference() -> None:
     assert "reference" not in {phase.role for phase in found.phases}
     sync = find_phase(found, "rollout", "weight_sync")
     assert bytes_of(sync, "live_parameters") == 4 * 7615616512
+    layered = find_phase(price({**lora, "rollout.layered_summon": True}), "rollout", "weight_sync")
+    assert bytes_of(layered, "live_parameters") == (4 + 2) * 152064 * 3584
 
 
 def test_openrlhf_lowers_the_share_of_models_that_share_devices() -> None:

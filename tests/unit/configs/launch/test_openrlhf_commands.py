@@ -163,3 +163,12 @@ def test_who_shares_devices_and_sleeps(options: str) -> None:
     assert "training.colocated_with" not in facts(found, "actor")
     assert facts(found, "actor")["training.sleeps_while_idle"] is True
     assert facts(found)["rollout.global_batch_size"] == 1024
+
+
+def test_engines_of_asynchronous_training_are_elsewhere() -> None:
+    found = read("--pretrain m --micro_train_batch_size 1 --colocate_all_models --async_train --init_kl_coef 0.01")
+    assert facts(found)["rollout.colocated"] is False
+    assert facts(found, "reference")["training.colocated_with"] == "actor"
+    together = read("--pretrain m --micro_train_batch_size 1 --colocate_all_models --init_kl_coef 0.01")
+    assert facts(together)["rollout.colocated"] is True
+    assert "training.colocated_with" not in facts(together, "reference")

@@ -49,6 +49,17 @@ def test_grpo_has_no_critic_and_ppo_has_one() -> None:
     assert ("model:critic", "m", "critic.model.path") in ppo.references
 
 
+def test_limits_in_tokens_that_are_left_out() -> None:
+    stated = read(f"{A}use_dynamic_bsz=True", f"{A}ppo_max_token_len_per_gpu=24000", "algorithm.adv_estimator=grpo")
+    assert facts(stated)["rollout.log_prob_micro_batch_tokens"] == 24000
+    assert facts(stated, "reference")["training.micro_batch_tokens"] == 24000
+    left = read(f"{A}use_dynamic_bsz=True", f"{R}log_prob_max_token_len_per_gpu=9000")
+    assert facts(left, "actor")["training.micro_batch_tokens"] == 16384
+    assert facts(left, "critic")["training.micro_batch_tokens"] == 32768
+    assert facts(left)["rollout.log_prob_micro_batch_tokens"] == 9000
+    assert "training.micro_batch_tokens" not in facts(read(f"{A}ppo_micro_batch_size_per_gpu=4"), "actor")
+
+
 def test_a_batch_is_prompts_times_completions() -> None:
     found = read("data.train_batch_size=8", f"{A}ppo_mini_batch_size=2", f"{R}n=16")
     assert facts(found)["rollout.global_batch_size"] == 128

@@ -1,6 +1,6 @@
 """Trace full-size steps and write their components, for the comparison with the closed form.
 
-``PYTHONPATH=. python tests/unit/memory/traced/measure_shapes.py`` writes ``fixtures/measurements/traced/components.json``;
+``PYTHONPATH=. python tests/unit/memory/traced/measure_shapes.py`` writes ``fixtures/estimates/traced-components.json``;
 COMPATCHECK_TEST_PYTHON names an interpreter with torch.
 """
 
@@ -14,7 +14,7 @@ from compatcheck.configs.model import read_data
 from compatcheck.memory.traced.request import Untraceable
 from compatcheck.memory.traced.trace import trace
 
-FILE = Path(__file__).resolve().parents[4] / "fixtures" / "measurements" / "traced" / "components.json"
+FILE = Path(__file__).resolve().parents[4] / "fixtures" / "estimates" / "traced-components.json"
 RELEASE = "5.23.0"
 BFLOAT16 = {"torch_dtype": "bfloat16"}
 

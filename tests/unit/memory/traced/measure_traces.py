@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.measurement import Measurement, PhaseMemory
 from compatcheck.evidence.files import write_measurements
 from compatcheck.memory.traced.request import Untraceable
-from compatcheck.memory.traced.trace import run_program
+from compatcheck.memory.traced.trace import PROGRAM, run_program
 from compatcheck.probes.environments.overlay import Base, Overlays
 from compatcheck.probes.fingerprint import hash_code
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from compatcheck.memory.traced.trace import Runtime
 
 FOLDER = Path(__file__).resolve().parents[4] / "fixtures" / "measurements" / "traced"
-PROGRAM = sorted((Path(__file__).resolve().parents[4] / "compatcheck" / "memory" / "traced" / "program").glob("*.py"))
-"""What runs in the measured interpreter: the probe here."""
 ADAPTERS = {"4.45.2": "0.13.2", "4.57.6": "0.18.1", "5.23.0": "0.21.2"}
 """Release of transformers → release of peft."""
 DEFAULTS: dict[str, Any] = {
@@ -194,7 +192,7 @@ def _measurement(parameters: Mapping[str, Any], backend: str, result: Mapping[st
     notes = result.get("notes", {})
     return Measurement(
         probe="traced",
-        probe_hash=hash_code([path.read_text(encoding="utf-8") for path in PROGRAM]),
+        probe_hash=hash_code(path.read_text(encoding="utf-8") for path in sorted(PROGRAM.parent.glob("*.py"))),
         backend=backend,
         accounting="storages",
         parameters=dict(parameters),
