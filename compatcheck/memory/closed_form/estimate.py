@@ -20,8 +20,10 @@ from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
 from compatcheck.memory.closed_form.parallel import held as held_parameters
 from compatcheck.memory.closed_form.parameters import dequantised, parameters
+from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
+from compatcheck.memory.habits import VERL
 from compatcheck.memory.run import read_run
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 Parts = tuple[Component, ...]
 CHECKPOINTING = "training.gradient_checkpointing"
+OTHER_MODELS = "value and reward models"
+"""Whole models that the estimate leaves out: with them a run that fits may not."""
 
 
 def estimate(
@@ -60,7 +64,10 @@ def estimate(
     if reading.run is None:
         verdict = judge((), None)
         return Estimate("closed_form", (), verdict, reading.assumptions, (), reading.needs)
-    return estimate_run(reading.run, reading.assumptions)
+    run = reading.run
+    if trains:
+        run = run._replace(references=count_references(facts, run.release("trl")))
+    return estimate_run(run, reading.assumptions)
 
 
 def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate:
@@ -69,7 +76,10 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
     verdict = judge(phases, run.limit, verification(run))
     if verdict.outcome == "does_not_fit" and CHECKPOINTING not in run.known and not run.checkpointing:
         verdict = _reconsider(run, verdict)
-    return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
+    unmodelled = tuple(_unmodelled(run))
+    if verdict.outcome == "fits" and any(left.name == OTHER_MODELS for left in unmodelled):
+        verdict = verdict._replace(outcome="marginal")
+    return Estimate("closed_form", phases, verdict, assumptions, unmodelled)
 
 
 def _reconsider(run: Run, verdict: Verdict) -> Verdict:
@@ -130,14 +140,17 @@ def verification(run: Run) -> str | None:
 
 def resident(run: Run) -> Parts:
     """Return what is on the device in every phase once training runs, the allocator's cache apart."""
-    return (*parameters(run), *optimizer_states(run), *lasting_buffers(run), *workspaces(run), *context(run))
+    return (
+        *parameters(run), *reference_parameters(run), *optimizer_states(run), *lasting_buffers(run), *workspaces(run),
+        *context(run),
+    )  # fmt: skip
 
 
 def training_phases(run: Run) -> tuple[Phase, ...]:
     """Return load, forward, backward and step of a role that trains."""
     always = resident(run)
     grads = gradient.gradients(run)
-    load = (*parameters(run), *context(run))
+    load = (*parameters(run), *reference_parameters(run), *context(run))
     step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, always))
     return (
@@ -303,6 +316,9 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.parallel.expert > 1:
         reason = "tokens exchanged between expert-parallel ranks"
         found.append(Unmodelled("all-to-all buffers", "more", reason))
+    if run.trainer == "ppo" and run.framework not in VERL:
+        reason = "a trainer of PPO keeps a value model, which it trains, and a reward model beside the policy"
+        found.append(Unmodelled(OTHER_MODELS, "more", reason))
     if run.peft is not None and run.peft not in LOW_RANK and run.peft != "freeze":
         reason = f"what {run.peft} keeps for backward is taken as one tensor as wide as the input of each adapted layer"
         found.append(Unmodelled("adapter activations", "either", reason))
