@@ -23,7 +23,6 @@ from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
-from compatcheck.memory.habits import VERL
 from compatcheck.memory.run import read_run
 
 if TYPE_CHECKING:
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 Parts = tuple[Component, ...]
 CHECKPOINTING = "training.gradient_checkpointing"
-OTHER_MODELS = "value and reward models"
-"""Whole models that the estimate leaves out: with them a run that fits may not."""
 
 
 def estimate(
@@ -67,7 +64,8 @@ def estimate(
     run = reading.run
     if trains:
         run = run._replace(references=count_references(facts, run.release("trl")))
-    return estimate_run(run, reading.assumptions)
+    found = estimate_run(run, reading.assumptions)
+    return leave_out_models(found, run.trainer) if trains else found
 
 
 def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate:
@@ -76,10 +74,20 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
     verdict = judge(phases, run.limit, verification(run))
     if verdict.outcome == "does_not_fit" and CHECKPOINTING not in run.known and not run.checkpointing:
         verdict = _reconsider(run, verdict)
-    unmodelled = tuple(_unmodelled(run))
-    if verdict.outcome == "fits" and any(left.name == OTHER_MODELS for left in unmodelled):
+    return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
+
+
+def leave_out_models(found: Estimate, trainer: str) -> Estimate:
+    """Say of a trainer of PPO whose only role was priced that whole models are left out: what fits without them may not."""
+    if trainer != "ppo" or not found.phases:
+        return found
+    reason = "PPO keeps a value model, which it trains, and a reward model beside the policy; nothing is said of them"
+    verdict = found.verdict
+    if verdict.outcome == "fits":
         verdict = verdict._replace(outcome="marginal")
-    return Estimate("closed_form", phases, verdict, assumptions, unmodelled)
+    return found._replace(
+        verdict=verdict, unmodelled=(*found.unmodelled, Unmodelled("value and reward models", "more", reason))
+    )
 
 
 def _reconsider(run: Run, verdict: Verdict) -> Verdict:
@@ -316,9 +324,6 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.parallel.expert > 1:
         reason = "tokens exchanged between expert-parallel ranks"
         found.append(Unmodelled("all-to-all buffers", "more", reason))
-    if run.trainer == "ppo" and run.framework not in VERL:
-        reason = "a trainer of PPO keeps a value model, which it trains, and a reward model beside the policy"
-        found.append(Unmodelled(OTHER_MODELS, "more", reason))
     if run.peft is not None and run.peft not in LOW_RANK and run.peft != "freeze":
         reason = f"what {run.peft} keeps for backward is taken as one tensor as wide as the input of each adapted layer"
         found.append(Unmodelled("adapter activations", "either", reason))

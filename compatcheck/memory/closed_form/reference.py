@@ -49,7 +49,9 @@ def count_references(facts: Mapping[str, Fact | Value], trl: tuple[int, ...] | N
     stated, trainer, framework = get("training.reference_model"), get("training.trainer"), get("training.framework")
     if isinstance(stated, bool):
         return SURE if stated else NONE
-    if get("training.loss_type") in WITHOUT or (framework != "openrlhf" and get("training.peft") not in {None, "freeze"}):
+    if get("training.loss_type") in WITHOUT or (
+        framework != "openrlhf" and get("training.peft") not in {None, "freeze"}
+    ):
         return NONE
     if trainer in PREFERENCE:
         if framework == "open_instruct":
