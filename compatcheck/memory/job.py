@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import NOTHING, Estimate, Phase, Size, Unmodelled, total
+from compatcheck.core.estimate import NOTHING, Estimate, Phase, Size, Unmodelled, Verdict, total
 from compatcheck.core.units import format_bytes
+from compatcheck.memory.arrangement import find_contradiction
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
 from compatcheck.memory.causes import explain, rests_on
@@ -41,9 +42,15 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         roles: facts by role; `rollout` may hold the engine's alone.
         environment: where releases of packages are looked up.
 
+    Returns:
+        An estimate; one without phases names what is missing, or why ranks cannot be arranged so (`Verdict.primary`).
+
     Raises:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
+    refused = find_contradiction(roles)
+    if refused is not None:
+        return Estimate("closed_form", (), Verdict("unknown", None, None, refused))
     roles = _without_second_copy(roles)
     copies = _count_copies(roles, environment)
     roles = _with_reference(roles, copies)

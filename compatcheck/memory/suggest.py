@@ -195,7 +195,11 @@ def _parallel(values: Mapping[str, Value]) -> Iterator[Change]:
         and values.get("training.framework") in {"megatron", "torchtitan"}
     ):
         wider = degree * 2
-        if world % wider == 0 and (not isinstance(heads, int) or heads % wider == 0):
+        split = wider
+        for other in ("training.pipeline_parallel", "training.context_parallel"):
+            size = values.get(other)
+            split *= size if isinstance(size, int) and size > 0 else 1
+        if world % split == 0 and (not isinstance(heads, int) or heads % wider == 0):
             yield Change(f"tensor parallel {degree} → {wider}", {"training.tensor_parallel": wider}, SLOWER)
 
 

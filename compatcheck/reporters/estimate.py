@@ -58,6 +58,11 @@ def format_text(report: EstimateReport, *, verbose: int = 0) -> str:
 def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     estimate = report.estimate
     yield report.subject
+    if not estimate.phases and estimate.verdict.primary is not None:
+        yield from wrap(
+            f"no estimate: {estimate.verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
+        return
     if not estimate.phases:
         yield "  no estimate: it needs"
         model = [name for name in estimate.needs if name.startswith("model.")]
@@ -217,6 +222,8 @@ def format_markdown(report: EstimateReport, *, verbose: int = 0) -> str:  # noqa
     """Format an estimate as Markdown."""
     estimate = report.estimate
     lines = [f"### {report.subject}", ""]
+    if not estimate.phases and estimate.verdict.primary is not None:
+        return "\n".join([*lines, f"No estimate: {estimate.verdict.primary}", ""])
     if not estimate.phases:
         return "\n".join([*lines, "No estimate: it needs " + ", ".join(f"`{name}`" for name in estimate.needs), ""])
     verdict = estimate.verdict

@@ -130,6 +130,7 @@ def read(launch: Launch, family: str) -> tuple[Document, ...]:
     ]
     lines = {word.written: word.source.line for word in flags.unknown if word.source.line is not None}
     lines |= {name: argument.line for name, argument in options.items() if argument.line is not None}
+    skipped += _refused(options, launch)
     main = main._replace(
         source=launch.command.source,
         references=(*main.references, *references),
@@ -141,6 +142,23 @@ def read(launch: Launch, family: str) -> tuple[Document, ...]:
     )
     rest = [document._replace(is_command=True, lines=lines) for document in translated[1:]]
     return (main, *rest, *documents)
+
+
+_OFF = frozenset((None, False, "", "false", "False", "no"))
+
+
+def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterable[Skipped]:
+    """Say which options the Trainer refuses together.
+
+    ``training_args.py`` ("At most one of fp16 and bf16 can be True, but not both") and ``trainer.py`` ("Using --fsdp xxx
+    together with --deepspeed is not possible") of transformers.
+    """
+    for one, other in (("bf16", "fp16"), ("fsdp", "deepspeed")):
+        pair = [options[name] for name in (one, other) if name in options]
+        if len(pair) == len((one, other)) and all(entry.why is None and entry.value not in _OFF for entry in pair):
+            source = launch.command.source._replace(key=f"--{other}", line=pair[1].line)
+            why = f"the Trainer refuses --{one} together with --{other}; the run does not start"
+            yield Skipped(source, why, "keep one of them")
 
 
 def _with_line(entry: Skipped, lines: Mapping[str, int]) -> Skipped:

@@ -153,3 +153,19 @@ def test_commands_that_train_nothing_are_passed_over() -> None:
         "python -m http.server",
     ]
     assert [run.launch.program for run in runs(*texts) if run.documents[0].reader != "script"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("--bf16 --fp16", ["--fp16"]),
+        ("--bf16 True --fp16 False", []),
+        ("--bf16", []),
+        ("--deepspeed ds.json --fsdp full_shard", ["--deepspeed"]),
+        ("--deepspeed ds.json --fsdp ''", []),
+    ],
+)
+def test_options_the_trainer_refuses_together_are_said(words: str, refused: list[str]) -> None:
+    found = read(f"torchrun --nproc_per_node 8 finetune.py {HF} {words}")
+    said = [entry.source.key for entry in found.skipped if "refuses" in entry.reason]
+    assert said == refused

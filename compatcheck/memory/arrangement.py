@@ -1,0 +1,52 @@
+"""Whether ranks can be arranged as a run asks: what programs refuse before they allocate anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Facts
+
+_SPLITS = {
+    "tensor": "training.tensor_parallel",
+    "pipeline": "training.pipeline_parallel",
+    "context": "training.context_parallel",
+}
+
+
+def find_contradiction(roles: Mapping[str, Facts]) -> str | None:
+    """Return why ranks cannot be arranged as asked, with what to change; None where they can, or nobody says.
+
+    Megatron-LM refuses ranks that are no multiple of tensor × pipeline × context (core/parallel_state.py,
+    initialize_model_parallel) and heads that are none of the tensor-parallel ranks (core/transformer/transformer_config.py,
+    core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same.
+
+    Args:
+        roles: facts by role.
+    """
+    for role, facts in roles.items():
+        of = "" if len(roles) == 1 else f" of {role}"
+        sizes = {name: _count(facts, fact) for name, fact in _SPLITS.items()}
+        stated = {name: size for name, size in sizes.items() if size is not None and size > 1}
+        split = 1
+        for size in stated.values():
+            split *= size
+        world = _count(facts, "hardware.world_size")
+        if world is not None and world % split:
+            words = " × ".join(f"{name} {size}" for name, size in stated.items())
+            return (
+                f"{words} parallel{of} needs a multiple of {split} ranks, and there are {world}: "
+                "name all devices (--gpu N×…, --set hardware.world_size=…) or change the split"
+            )
+        tensor, heads = stated.get("tensor", 1), _count(facts, "model.num_attention_heads")
+        if heads is not None and heads % tensor:
+            return f"{heads} attention heads{of} cannot be split over {tensor} tensor-parallel ranks: choose a divisor"
+    return None
+
+
+def _count(facts: Facts, name: str) -> int | None:
+    fact = facts.get(name)
+    value = None if fact is None else fact.value
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
