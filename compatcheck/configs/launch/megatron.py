@@ -11,6 +11,7 @@ from compatcheck.configs.keys import LEAVE, Key
 from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document
 from compatcheck.configs.launch.flags import parse_flags
 from compatcheck.core.document import Statement
+from compatcheck.core.source import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,8 +72,17 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
     flags = parse_flags(launch.arguments)
     program = Program(READER, TABLE, lambda _: True)
-    beyond = Beyond(tuple(_known(flags.options)), (), (), flags.unknown)
+    beyond = Beyond(tuple(_known(flags.options)), (), tuple(_refused(flags.options, launch)), flags.unknown)
     return (make_command_document(program, launch.command.source, flags.options, beyond),)
+
+
+def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:
+    """Say that ``--bf16`` and ``--fp16`` exclude each other (validate_args: ``assert not args.fp16``, core_r0.11.0)."""
+    if all(name in options and options[name].value is True for name in ("bf16", "fp16")):
+        source = launch.command.source._replace(key="--fp16", line=options["fp16"].line)
+        yield Skipped(
+            source, "Megatron-LM refuses --bf16 together with --fp16; the run does not start", "keep one of them"
+        )
 
 
 def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:

@@ -25,3 +25,8 @@ def test_state_has_the_dtypes_the_options_say(words, found):
     names = ("training.param_dtype", "training.grad_accum_dtype", "training.distributed_optimizer")
     assert tuple(stated.get(name) for name in names) == found
     assert stated["training.optimizer"] == "adam"
+
+
+def test_two_dtypes_at_once_are_refused():
+    assert [entry.source.key for entry in documents(MAIN + "--bf16 --fp16")[0].skipped] == ["--fp16"]
+    assert documents(MAIN + "--bf16")[0].skipped == ()
