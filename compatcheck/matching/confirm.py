@@ -9,6 +9,7 @@ from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
 from compatcheck.matching.proof import as_example
 from compatcheck.matching.trial import find_fault
+from compatcheck.probes.metric_facts import metric_facts
 
 if TYPE_CHECKING:
     from compatcheck.core.measurement import Measurement
@@ -90,7 +91,7 @@ def predicted_sizes(
     """
     if not _in_bytes(trial.metric) and not trial.facts:
         return None, None, None
-    facts = {**trial.probe.module.facts(trial.parameters), **trial.facts}
+    facts = {**metric_facts(trial.probe, trial.parameters, trial.metric), **trial.facts}
     scope = example_scope(as_example(facts, suspect.versions), rules, "measurement")
     expected = size(rule.expected, scope)[0]
     low = size(rule.low, scope)[0] if rule.low is not None else expected
@@ -105,7 +106,9 @@ def _verdict(
         if difference > tolerance:
             return "confirmed", "the suspect side holds more; the rule has no formula for this run to set beside it"
         return "refuted", "the suspect side holds no more than the healthy one"
-    if low * (1 - FACTOR) - tolerance <= difference <= high * (1 + FACTOR) + tolerance and difference > tolerance:
+    least, most = low * (1 - FACTOR), high * (1 + FACTOR)
+    # A tolerance wider than a small effect must not hide one that lies exactly where it should.
+    if 0 < least <= difference <= most or (difference > tolerance and least - tolerance <= difference <= most + tolerance):
         return "confirmed", "the difference lies where the rule's formula puts it"
     if difference <= tolerance:
         return "refuted", "the suspect side holds no more than the healthy one"

@@ -13,6 +13,7 @@ from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.matching.decision import SILENT, decide, truth
 from compatcheck.matching.examples import example_scope
 from compatcheck.matching.proof import as_example
+from compatcheck.probes.metric_facts import metric_facts
 from compatcheck.probes.probe import find_probe, probe_names
 from compatcheck.resolution.scope import ABSENT
 from compatcheck.rules.expression import conjuncts, evaluate, fact_names, write
@@ -124,23 +125,47 @@ def find_fault(
         {**trial.versions, trial.package: trial.suspect},
         {**trial.versions, trial.package: trial.baseline or trial.suspect},
     )
-    here = _scope(trial, trial.parameters, suspect, rules)
-    if isinstance(here, str) or decide(rule, here).status == SILENT:
-        because = here if isinstance(here, str) else why_silent(rule, texts, here)
-        return f"the run is not one the rule is about, because {because}"
-    if trial.baseline is None:
+    here = _decide(rule, texts, trial, trial.parameters, suspect, rules)
+    if here is not None:
+        return f"the run is not one the rule is about, because {here}"
+    if trial.baseline is None or trial.parameters != trial.baseline_parameters:
+        # What tells the sides apart by a setting may have no name in the vocabulary; releases always do.
         return None
-    there = _scope(trial, trial.baseline_parameters, baseline, rules)
-    # What tells the sides apart may have no name in the vocabulary; releases always do.
-    if isinstance(there, str) or (trial.parameters == trial.baseline_parameters and decide(rule, there).status != SILENT):
-        because = there if isinstance(there, str) else f"the rule is about {trial.package} {trial.baseline} as well"
-        return f"the baseline is not a healthy one, because {because}"
+    if _decide(rule, texts, trial, trial.baseline_parameters, baseline, rules) is None:
+        return f"the baseline is not a healthy one, because the rule is about {trial.package} {trial.baseline} as well"
     return None
 
 
-def _scope(trial: Trial, parameters: Mapping[str, Any], versions: Mapping[str, str], rules: RuleSet) -> FactScope | str:
+def _decide(
+    rule: CompiledRule,
+    texts: Texts,
+    trial: Trial,
+    parameters: Mapping[str, Any],
+    versions: Mapping[str, str],
+    rules: RuleSet,
+) -> str | None:
+    """Say why the rule is not about a run; None where it is, or may be.
+
+    Facts of the evidence describe the run where they are more than the unit of its metric, so the run counts with them or without.
+    """
+    because = None
+    for facts in ({}, trial.facts) if trial.facts else ({},):
+        scope = _scope(trial, parameters, versions, rules, facts)
+        if isinstance(scope, str):
+            because = because or scope
+        elif decide(rule, scope).status != SILENT:
+            return None
+        else:
+            because = because or why_silent(rule, texts, scope)
+    return because
+
+
+def _scope(
+    trial: Trial, parameters: Mapping[str, Any], versions: Mapping[str, str], rules: RuleSet, over: Mapping[str, Any]
+) -> FactScope | str:
     try:
-        return example_scope(as_example(trial.probe.module.facts(parameters), versions), rules, "measurement")
+        facts = {**metric_facts(trial.probe, parameters, trial.metric), **over}
+        return example_scope(as_example(facts, versions), rules, "measurement")
     except (CompatcheckError, LookupError, TypeError, ValueError) as error:
         return f"what it is cannot be told: {error}"
 
@@ -276,7 +301,9 @@ def _around_clauses(
         if bad is None:
             continue
         setting = use.get("baseline") is not None
-        good = request.baseline or (bad if setting else _nearest_healthy(bad, releases, affected))
+        doubtful = rule.unverified.get(package)
+        sick = affected | {release for release in releases if doubtful and contains(doubtful, release) != "no"}
+        good = request.baseline or (bad if setting else _nearest_healthy(bad, releases, sick))
         others = probe.complete({**parameters, **(use.get("baseline") or {})})
         return trial._replace(suspect=bad, baseline=good, baseline_parameters=others)
     return None
@@ -292,7 +319,7 @@ def _affected(clause: CompiledClause, trial: Trial, releases: list[str], rules: 
     inside = [release for release in releases if contains(bounds, release) == "yes"]
     if not inside:
         return []
-    scope = _scope(trial, trial.parameters, {**trial.versions, trial.package: inside[-1]}, rules)
+    scope = _scope(trial, trial.parameters, {**trial.versions, trial.package: inside[-1]}, rules, {})
     return inside if not isinstance(scope, str) and _may_hold(clause, scope) else []
 
 
