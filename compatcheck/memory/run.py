@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.estimate import Assumption
+from compatcheck.core.estimate import NOTHING, Assumption, Size
 from compatcheck.core.facts import Fact
 from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
@@ -175,6 +175,8 @@ class Run(NamedTuple):
     """Releases of packages as numbers, by name; absent when not known."""
     known: frozenset[str]
     """Facts that somebody stated or that follow from what was stated."""
+    references: Size = NOTHING
+    """Frozen copies of the model beside it, 0 to 1, where the reference is no role of its own."""
 
     @property
     def tokens(self) -> int:
