@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 
 @click.command("confirm", cls=options.GroupedCommand, short_help="Measure whether a rule holds.")
 @click.argument("rule_ids", nargs=-1, required=True, metavar="RULE...")
-@click.option("--suspect", metavar="RELEASE", help="Release of the suspect side. Default: that of the rule's evidence, else the newest affected.")
-@click.option("--baseline", metavar="RELEASE", help="Healthy release. Default: that of the rule's evidence, else the nearest not affected.")
+@click.option(
+    "--suspect",
+    metavar="RELEASE",
+    help="Release of the suspect side. Default: that of the rule's evidence, else the newest affected.",
+)
+@click.option(
+    "--baseline",
+    metavar="RELEASE",
+    help="Healthy release. Default: that of the rule's evidence, else the nearest not affected.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
 @options.rule_directory_option
 @probing.laboratory_options

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.measurement import UNKNOWN, to_json
-from compatcheck.core.measurement_files import FORMAT, HEADER, SHARED, read_measurements
+from compatcheck.core.measurement_files import FORMAT, HEADER, SHARED
 from compatcheck.core.source import Source
 from compatcheck.core.versions import parse_version
 

@@ -108,7 +108,9 @@ def _verdict(
         return "refuted", "the suspect side holds no more than the healthy one"
     least, most = low * (1 - FACTOR), high * (1 + FACTOR)
     # A tolerance wider than a small effect must not hide one that lies exactly where it should.
-    if 0 < least <= difference <= most or (difference > tolerance and least - tolerance <= difference <= most + tolerance):
+    if 0 < least <= difference <= most or (
+        difference > tolerance and least - tolerance <= difference <= most + tolerance
+    ):
         return "confirmed", "the difference lies where the rule's formula puts it"
     if difference <= tolerance:
         return "refuted", "the suspect side holds no more than the healthy one"

@@ -146,7 +146,7 @@ def _decide(
 ) -> str | None:
     """Say why the rule is not about a run; None where it is, or may be.
 
-    Facts of the evidence describe the run where they are more than the unit of its metric, so the run counts with them or without.
+    Facts of the evidence may describe the run or only the unit of its metric, so the run counts with them or without.
     """
     because = None
     for facts in ({}, trial.facts) if trial.facts else ({},):
@@ -190,7 +190,11 @@ def why_silent(rule: CompiledRule, texts: Texts, scope: FactScope) -> str:
 
 
 def _read(code: Any, scope: FactScope) -> str:  # noqa: ANN401 (compiled code)
-    known = [f"{name} is {show_parameter(scope.facts[name].value)}" for name in sorted(fact_names(code)) if name in scope.facts]
+    known = [
+        f"{name} is {show_parameter(scope.facts[name].value)}"
+        for name in sorted(fact_names(code))
+        if name in scope.facts
+    ]
     return f" ({', '.join(known)})" if known else ""
 
 
@@ -198,9 +202,7 @@ def _may_hold(clause: CompiledClause, scope: FactScope) -> bool:
     return clause.when is None or truth(evaluate(clause.when, scope)) is not False
 
 
-def _from_evidence(
-    rule: CompiledRule, texts: Texts, rules: RuleSet, request: Request
-) -> Iterator[tuple[int, Trial]]:
+def _from_evidence(rule: CompiledRule, texts: Texts, rules: RuleSet, request: Request) -> Iterator[tuple[int, Trial]]:
     """Yield the pairs of the evidence as they would be measured again, each with how much of it was replaced."""
     del texts
     names = probe_names()
@@ -214,7 +216,9 @@ def _from_evidence(
         changed = {} if baseline is None else baseline["versions"]
         about = [*probe.module.PACKAGES, *packages_of(rule)]
         package = next((name for name in about if name in changed and name in packages_of(rule)), None)
-        package = package or next((name for name in about if name in suspect["versions"] and name in packages_of(rule)), None)
+        package = package or next(
+            (name for name in about if name in suspect["versions"] and name in packages_of(rule)), None
+        )
         if package is None:
             continue
         try:
@@ -227,7 +231,9 @@ def _from_evidence(
             continue
         bad = request.suspect or suspect["versions"][package]
         good = request.baseline or (None if baseline is None else changed.get(package, bad))
-        replaced = (bad != suspect["versions"][package]) + (good != (baseline and changed.get(package, suspect["versions"][package])))
+        replaced = (bad != suspect["versions"][package]) + (
+            good != (baseline and changed.get(package, suspect["versions"][package]))
+        )
         replaced += sum(suspect["parameters"].get(name) != value for name, value in request.parameters.items())
         versions = {name: version for name, version in suspect["versions"].items() if name != "python"}
         yield (
@@ -258,7 +264,7 @@ def _refuse_what_tells_apart(request: Request, suspect: Mapping[str, Any], basel
 
 
 def _from_probe(rule: CompiledRule, texts: Texts, rules: RuleSet, request: Request) -> Iterator[tuple[int, Trial]]:
-    """Yield the rule's probe with its parameters, then with one other choice of each, on releases around the clauses that hold."""
+    """Yield the rule's probe with its parameters, then with one other choice of each, around the clauses that hold."""
     use = texts.probe
     if use is None or use["name"] not in probe_names():
         return

@@ -66,7 +66,9 @@ def format_plan(
         shown = "".join(f" {name}={show_parameter(parameters[name])}" for name in names)
         lines += wrap_text(f"  {side:<9} {release} {shown}".rstrip(), "", " " * 12)
     if baseline is None:
-        lines.append(f"  baseline  {'none: the metric is what is lost' if loss else 'what the probe predicts of a healthy release'}")
+        lines.append(
+            f"  baseline  {'none: the metric is what is lost' if loss else 'what the probe predicts of a healthy release'}"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -36,8 +36,9 @@ def compile_directory(directory: Path) -> bytes:
         RuleError: a file is malformed; naming file, line and key.
     """
     rules = list(load_rules(directory))
-    sections = {**dict(_sections(directory)), SECTION: compile_pairs(rules, directory.parent)}
-    return compile_database(rules, sections, _date(directory))
+    sections = dict(_sections(directory))
+    pairs = compile_pairs(rules, directory.parent)
+    return compile_database(rules, {**sections, SECTION: pairs} if pairs else sections, _date(directory))
 
 
 def _data(path: Path, *keys: str) -> tuple[dict[str, Any], Lines]:

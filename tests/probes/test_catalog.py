@@ -12,7 +12,8 @@ import pytest
 from packaging.version import Version
 
 from compatcheck.core.measurement import UNKNOWN, Measurement
-from compatcheck.evidence.files import measurement_files, read_measurements
+from compatcheck.core.measurement_files import read_measurements
+from compatcheck.evidence.files import measurement_files
 from compatcheck.probes.backends import BACKENDS
 from compatcheck.probes.probe import find_probe, probe_names
 from compatcheck.probes.runner import make_task, run_tasks
