@@ -208,9 +208,7 @@ def _contradicted(facts: Mapping[str, Fact]) -> tuple[Conflict, ...]:
     world, gpus, nodes = (facts[name].value for name in names)
     if not (isinstance(world, int) and isinstance(gpus, int) and isinstance(nodes, int)) or world <= gpus * nodes:
         return ()
-    return (
-        Conflict(names[0], ((world, facts[names[0]].sources[0]), (gpus * nodes, facts[names[1]].sources[0]))),
-    )
+    return (Conflict(names[0], ((world, facts[names[0]].sources[0]), (gpus * nodes, facts[names[1]].sources[0]))),)
 
 
 def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
