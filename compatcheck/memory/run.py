@@ -275,6 +275,10 @@ def read_run(
     model = _read_model(source)
     parallel = _read_parallelism(source)
     micro = source.positive("training.micro_batch_size", 1, "nobody says how many sequences a device takes at once")
+    assumed = source.assumptions.pop("training.micro_batch_size", None)
+    if assumed is not None:
+        name = assumed.fact if role == "train" else f"{assumed.fact} ({role})"
+        source.assumptions[name] = assumed._replace(fact=name)
     if source.get("training.micro_batch_is_global") and parallel.data > 1:
         micro = max(1, micro // parallel.data)
     sequence = source.positive("training.sequence_length")
