@@ -9,21 +9,29 @@ import click
 from compatcheck.cli import options, probing
 from compatcheck.cli.explain import find_rule
 from compatcheck.cli.progress import Progress
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.confirmation import Confirmation
     from compatcheck.core.measurement import Measurement
-    from compatcheck.matching.confirm import Trial
+    from compatcheck.matching.trial import Trial
     from compatcheck.probes.laboratory import Laboratory
 
 
 @click.command("confirm", cls=options.GroupedCommand, short_help="Measure whether a rule holds.")
 @click.argument("rule_ids", nargs=-1, required=True, metavar="RULE...")
-@click.option("--suspect", metavar="RELEASE", help="Release of the suspect side. Default: the newest affected one.")
-@click.option("--baseline", metavar="RELEASE", help="Healthy release. Default: the nearest that is not affected.")
+@click.option(
+    "--suspect",
+    metavar="RELEASE",
+    help="Release of the suspect side. Default: that of the rule's evidence, else the newest affected.",
+)
+@click.option(
+    "--baseline",
+    metavar="RELEASE",
+    help="Healthy release. Default: that of the rule's evidence, else the nearest not affected.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
 @options.rule_directory_option
 @probing.laboratory_options
@@ -41,7 +49,8 @@ def command(
 
     Exit code 1: a rule was confirmed. 0: none was, and one was refuted. 3: nothing was decided.
     """
-    from compatcheck.matching.confirm import Trial, judge, plan  # noqa: PLC0415 (beside its use)
+    from compatcheck.matching.confirm import judge  # noqa: PLC0415 (beside its use)
+    from compatcheck.matching.trial import Request, Trial, plan  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters import confirmation as reporter  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
@@ -53,11 +62,10 @@ def command(
     overlays = None
     for rule_id in rule_ids:
         rule = find_rule(rule_id, rules)
-        trial = plan(rule, rules.texts(rule), rules, suspect, baseline)
+        trial = plan(rule, rules.texts(rule), rules, Request(suspect, baseline, sizes))
         if not isinstance(trial, Trial):
             found.append(trial)
             continue
-        trial = _with_parameters(trial, sizes)
         if dry_run:
             planned = reporter.format_plan(
                 rule.id,
@@ -67,10 +75,12 @@ def command(
                 if trial.baseline is None
                 else (f"{trial.package} {trial.baseline}", trial.baseline_parameters),
                 defaults=trial.probe.module.DEFAULTS,
+                loss=trial.loss,
             )
             click.echo(planned, nl=False)
             continue
-        if (settings.backend or trial.probe.module.BACKENDS[0]) == "cuda" and not _sees_cuda(settings.environment):
+        backend = settings.backend or trial.backend
+        if (backend or trial.probe.module.BACKENDS[0]) == "cuda" and not _sees_cuda(settings.environment):
             found.append(_without_cuda(rule.id, trial))
             continue
         releases = [release for release in (trial.suspect, trial.baseline) if release is not None]
@@ -78,11 +88,11 @@ def command(
             settings, trial.package, releases, rules, progress=progress, overlays=overlays
         )
         overlays = laboratory.overlays
-        bad = _measure(laboratory, trial, trial.suspect, trial.parameters, settings.backend)
+        bad = _measure(laboratory, trial, trial.suspect, trial.parameters, backend)
         good = (
             None
             if trial.baseline is None
-            else _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, settings.backend)
+            else _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, backend)
         )
         found.append(judge(rule, trial, bad, good, rules))
     progress.close()
@@ -118,22 +128,6 @@ def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
         reason=f"torch sees no CUDA device here, and {trial.probe.name} needs one ({sides} remains to be measured). "
         f"On a machine that has one: compatcheck confirm {rule_id}",
         probe=trial.probe.name,
-    )
-
-
-def _with_parameters(trial: Trial, given: Mapping[str, Any]) -> Trial:
-    """Change the size of the run.
-
-    Raises:
-        UsageError: a parameter that the probe does not have, or in which the two sides differ.
-    """
-    trial.probe.complete(given)
-    for name in given:
-        if trial.parameters[name] != trial.baseline_parameters[name]:
-            msg = f"--param {name}: it is what tells the suspect side from the healthy one"
-            raise UsageError(msg, hint="give another parameter, or measure one side with `compatcheck probe run`")
-    return trial._replace(
-        parameters={**trial.parameters, **given}, baseline_parameters={**trial.baseline_parameters, **given}
     )
 
 

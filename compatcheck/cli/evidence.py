@@ -151,7 +151,8 @@ def export_command(target: str, name: str | None, overwrite: bool, **given: Any)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 def import_command(paths: tuple[str, ...]) -> int:
     """Keep the measurements of files, or of all files below directories. What is there already is not kept twice."""
-    from compatcheck.evidence.files import measurement_files, read_measurements  # noqa: PLC0415 (beside its use)
+    from compatcheck.core.measurement_files import read_measurements  # noqa: PLC0415 (beside its use)
+    from compatcheck.evidence.files import measurement_files  # noqa: PLC0415 (beside its use)
     from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
 
     read: list[Measurement] = []

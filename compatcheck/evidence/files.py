@@ -14,9 +14,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
-from compatcheck.core.measurement import UNKNOWN, from_json, to_json
+from compatcheck.core.measurement import UNKNOWN, to_json
+from compatcheck.core.measurement_files import FORMAT, HEADER, SHARED
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
 from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
@@ -24,74 +24,9 @@ if TYPE_CHECKING:
 
     from compatcheck.core.measurement import Measurement
 
-HEADER = "compatcheck_measurements"
-FORMAT = 1
 SUFFIXES = (".json", ".jsonl")
-_SHARED = ("parameters", "versions")
-"""Keys whose entries are shared one by one."""
 _BACKGROUND = frozenset({"python", "torch"})
 """Packages that a file is not named after when there are others."""
-
-
-def read_measurements(path: str) -> tuple[Measurement, ...]:
-    """Read a file: one measurement or a list of them (``.json``), or lines (``.jsonl``).
-
-    Raises:
-        InputError: naming file and line of what is no measurement.
-    """
-    text = decode_utf8(read_bytes(path), path)
-    if path.endswith(".jsonl"):
-        return tuple(_read_lines(text, path))
-    data = _parse(text, path, 1)
-    return tuple(_measurement(entry, path, None) for entry in (data if isinstance(data, list) else [data]))
-
-
-def _read_lines(text: str, path: str) -> Iterator[Measurement]:
-    common: Mapping[str, Any] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        data = _parse(line, path, number)
-        if isinstance(data, dict) and HEADER in data:
-            common = data.get("common", {})
-            if data[HEADER] != FORMAT or not isinstance(common, dict):
-                message = f"measurements in format {data[HEADER]!r}"
-                hint = f"this release reads format {FORMAT}; a newer one may read it"
-                raise InputError(message, source=Source(path, line=number), hint=hint)
-            continue
-        yield _measurement(_join(common, data), path, number)
-
-
-def _join(common: Mapping[str, Any], data: Any) -> Any:  # noqa: ANN401 (JSON)
-    if not isinstance(data, dict):
-        return data
-    joined = {**common, **data}
-    for name in _SHARED:
-        shared, own = common.get(name), data.get(name)
-        if isinstance(shared, dict) and isinstance(own, dict):
-            joined[name] = {**shared, **own}
-    return joined
-
-
-def _parse(text: str, path: str, line: int) -> Any:  # noqa: ANN401 (JSON)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        found = getattr(error, "lineno", 1) + line - 1
-        message = f"is not JSON: {getattr(error, 'msg', 'nested too deeply')}"
-        raise InputError(
-            message, source=Source(path, line=found), hint="`compatcheck evidence export` writes files of measurements"
-        ) from None
-
-
-def _measurement(data: Any, path: str, line: int | None) -> Measurement:  # noqa: ANN401 (JSON)
-    try:
-        return from_json(data)
-    except ValueError as error:
-        message = f"is no measurement: {error}"
-        raise InputError(
-            message, source=Source(path, line=line), hint="`compatcheck evidence export` writes files of measurements"
-        ) from None
 
 
 def write_measurements(path: str, measurements: Iterable[Measurement]) -> None:
@@ -160,7 +95,7 @@ def _lines(measurements: Sequence[Measurement]) -> Iterator[str]:
     if not rows:
         return
     common = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
-    for name in _SHARED:
+    for name in SHARED:
         first = rows[0].get(name, {})
         common[name] = {
             key: value for key, value in first.items() if all(_holds(row.get(name, {}), key, value) for row in rows)
@@ -168,7 +103,7 @@ def _lines(measurements: Sequence[Measurement]) -> Iterator[str]:
     yield _compact({HEADER: FORMAT, "common": common})
     for row in rows:
         own = {name: value for name, value in row.items() if name not in common}
-        for name in _SHARED:
+        for name in SHARED:
             own[name] = {key: value for key, value in row.get(name, {}).items() if key not in common[name]}
         yield _compact({name: value for name, value in own.items() if value not in ({}, [])})
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.evidence.files import measurement_files, read_measurements
+from compatcheck.core.measurement_files import read_measurements
+from compatcheck.evidence.files import measurement_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

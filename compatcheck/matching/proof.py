@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.evidence.files import read_measurements
+from compatcheck.core.measurement_files import read_measurements
 from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
 from compatcheck.probes.probe import find_probe, probe_names

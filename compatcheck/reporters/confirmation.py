@@ -43,6 +43,7 @@ def format_plan(
     suspect: tuple[str, Mapping[str, object]],
     baseline: tuple[str, Mapping[str, object]] | None,
     defaults: Mapping[str, object],
+    loss: bool = False,
 ) -> str:
     """Format what would be measured: both sides with the parameters that differ between them or from the probe's defaults.
 
@@ -50,8 +51,9 @@ def format_plan(
         rule_id: the rule.
         measured: probe and metric.
         suspect: release and parameters of the suspect side.
-        baseline: those of the healthy side; None where the probe's prediction stands in for it.
+        baseline: those of the healthy side; None where there is none.
         defaults: the probe's.
+        loss: whether the metric is itself what is lost; else the probe's prediction stands in for a missing baseline.
     """
     lines = wrap_text(f"{rule_id}: {measured}", "", "  ")
     sides = {"suspect": suspect, **({} if baseline is None else {"baseline": baseline})}
@@ -64,7 +66,9 @@ def format_plan(
         shown = "".join(f" {name}={show_parameter(parameters[name])}" for name in names)
         lines += wrap_text(f"  {side:<9} {release} {shown}".rstrip(), "", " " * 12)
     if baseline is None:
-        lines.append("  baseline  what the probe predicts of a healthy release")
+        lines.append(
+            f"  baseline  {'none: the metric is what is lost' if loss else 'what the probe predicts of a healthy release'}"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -13,6 +13,7 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
+from compatcheck.rules.pairs import SECTION, compile_pairs
 from compatcheck.rules.strict_yaml import Lines, load_strict
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.vocabulary import nearest, vocabulary
@@ -34,7 +35,10 @@ def compile_directory(directory: Path) -> bytes:
     Raises:
         RuleError: a file is malformed; naming file, line and key.
     """
-    return compile_database(load_rules(directory), dict(_sections(directory)), _date(directory))
+    rules = list(load_rules(directory))
+    sections = dict(_sections(directory))
+    pairs = compile_pairs(rules, directory.parent)
+    return compile_database(rules, {**sections, SECTION: pairs} if pairs else sections, _date(directory))
 
 
 def _data(path: Path, *keys: str) -> tuple[dict[str, Any], Lines]:

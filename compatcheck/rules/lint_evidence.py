@@ -80,7 +80,7 @@ def _check_comparison(
     for part in (comparison.suspect, comparison.baseline):
         if part is None:
             continue
-        found = [measurement for measurement in files[part.file] if _selects(part, measurement)]
+        found = [measurement for measurement in files[part.file] if selects(part, measurement)]
         if len(found) != 1:
             yield f"{_describe(part)} selects {len(found)} measurements; name one by versions and parameters"
             return
@@ -126,7 +126,8 @@ def _check_range(
         )
 
 
-def _selects(selection: Selection, measurement: Measurement) -> bool:
+def selects(selection: Selection, measurement: Measurement) -> bool:
+    """Tell whether a selection names this measurement."""
     return all(measurement.versions.get(name) == version for name, version in selection.versions.items()) and all(
         _parameter(measurement.parameters, name) == value for name, value in selection.parameters.items()
     )

@@ -6,7 +6,7 @@ import pytest
 from run_cli import run
 
 from compatcheck.core.measurement import Measurement
-from compatcheck.evidence.files import read_measurements
+from compatcheck.core.measurement_files import read_measurements
 from compatcheck.evidence.store import EvidenceStore
 from compatcheck.probes.probe import find_probe
 

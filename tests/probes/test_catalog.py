@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ import pytest
 from packaging.version import Version
 
 from compatcheck.core.measurement import UNKNOWN, Measurement
-from compatcheck.evidence.files import measurement_files, read_measurements
+from compatcheck.core.measurement_files import read_measurements
+from compatcheck.evidence.files import measurement_files
 from compatcheck.probes.backends import BACKENDS
 from compatcheck.probes.probe import find_probe, probe_names
 from compatcheck.probes.runner import make_task, run_tasks
@@ -156,3 +158,15 @@ def test_releases_of_stored_measurements_are_releases() -> None:
     for one in stored():
         for text in one.versions.values():
             Version(text)
+
+
+def test_committed_evidence_is_of_todays_probes() -> None:
+    """A probe that changed measures something else: what supports rules and tables is measured again, by its own command."""
+    stale = Counter(
+        measurement.probe
+        for path in sorted(FIXTURES.glob("*/*.json*"))
+        if path.parent.name in probe_names()
+        for measurement in read_measurements(str(path))
+        if measurement.probe_hash != find_probe(measurement.probe).hash
+    )
+    assert not stale, f"measured with earlier texts of these probes, to be measured again: {dict(stale)}"

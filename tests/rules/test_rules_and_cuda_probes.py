@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.measurement import Measurement
-from compatcheck.matching.confirm import Trial, plan
 from compatcheck.matching.measured import concerns
+from compatcheck.matching.trial import Trial, plan
 from compatcheck.probes.probe import find_probe
 from compatcheck.rules.compile import compile_directory, open_compiled
 from compatcheck.rules.database import RuleSet

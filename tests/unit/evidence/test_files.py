@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.measurement import from_json, to_json
-from compatcheck.evidence.files import (
-    export_measurements,
-    measurement_files,
-    name_file,
-    read_measurements,
-    write_measurements,
-)
+from compatcheck.core.measurement_files import read_measurements
+from compatcheck.evidence.files import export_measurements, measurement_files, name_file, write_measurements
 
 COMMITTED = Path(__file__).resolve().parents[3] / "fixtures/measurements"
 FILES = [

@@ -3,7 +3,8 @@
 import pytest
 
 from compatcheck.core.measurement import Measurement
-from compatcheck.evidence.files import append_measurement, read_measurements, write_measurements
+from compatcheck.core.measurement_files import read_measurements
+from compatcheck.evidence.files import append_measurement, write_measurements
 from compatcheck.evidence.last import UNDATED, describe_last, last_measured
 from compatcheck.evidence.store import EvidenceStore
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from compatcheck.core.errors import UsageError
-from compatcheck.evidence.files import read_measurements
+from compatcheck.core.measurement_files import read_measurements
 from compatcheck.probes.probe import find_probe, probe_names
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from compatcheck.core.bisection import Bisection, Outcome, Transition
 from compatcheck.core.confirmation import Confirmation
 from compatcheck.core.measurement import Measurement, PhaseMemory
-from compatcheck.evidence.files import read_measurements
+from compatcheck.core.measurement_files import read_measurements
 from compatcheck.probes.drafts import find_end, write_drafts
 from compatcheck.probes.environments.installer import UnbuildableError
 from compatcheck.probes.environments.interpreter import Interpreter

@@ -15,7 +15,7 @@ import pytest
 from measure_traces import ADAPTERS, CONFIGURATIONS, DEFAULTS, FOLDER, LLAMA, measure, open_runtime, same
 
 from compatcheck.core.errors import CompatcheckError
-from compatcheck.evidence.files import read_measurements
+from compatcheck.core.measurement_files import read_measurements
 from compatcheck.memory.closed_form.context import CONTEXT, nccl_buffers
 from compatcheck.memory.traced.request import Untraceable, make_request
 from compatcheck.memory.traced.trace import PROGRAM, WORKER, Trace, conclude, run_program, trace

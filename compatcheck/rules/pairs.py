@@ -1,0 +1,71 @@
+"""The measured pairs of a rule's evidence in full, so that an installation without their files can measure them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.errors import CompatcheckError
+from compatcheck.core.measurement_files import read_measurements
+from compatcheck.rules.lint_evidence import selects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.rules.rule import Comparison, Rule, Selection
+
+SECTION = "pairs"
+"""The section of a compiled database that holds them."""
+
+
+def compile_pairs(rules: Iterable[Rule], root: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return rule id → its evidence pairs, in the rule's order.
+
+    A pair is ``{"probe", "backend", "metric", "suspect", "baseline", "facts"}``; a side is ``{"versions", "parameters"}``,
+    of the baseline only what differs from the suspect side, and null where the metric is itself what is lost. What cannot
+    be read is left out here: the linter says what is wrong with it.
+
+    Args:
+        rules: loaded rules.
+        root: folder that ``evidence`` is relative to.
+    """
+    files: dict[str, tuple[Measurement, ...]] = {}
+    found = {rule.id: [pair for each in rule.comparisons for pair in _pair(each, root, files)] for rule in rules}
+    return {rule_id: pairs for rule_id, pairs in found.items() if pairs}
+
+
+def _pair(comparison: Comparison, root: Path, files: dict[str, tuple[Measurement, ...]]) -> Iterator[dict[str, Any]]:
+    suspect = _find(comparison.suspect, root, files)
+    baseline = None if comparison.baseline is None else _find(comparison.baseline, root, files)
+    metrics = {part.metric for part in (comparison.suspect, comparison.baseline) if part is not None} - {None}
+    if suspect is None or (baseline is None) != (comparison.baseline is None) or metrics - {comparison.metric}:
+        return
+    if baseline is not None and (baseline.probe, baseline.backend) != (suspect.probe, suspect.backend):
+        return
+    yield {
+        "probe": suspect.probe,
+        "backend": suspect.backend,
+        "metric": comparison.metric,
+        "suspect": {"versions": dict(suspect.versions), "parameters": dict(suspect.parameters)},
+        "baseline": baseline
+        and {
+            "versions": _changes(suspect.versions, baseline.versions),
+            "parameters": _changes(suspect.parameters, baseline.parameters),
+        },
+        "facts": dict(comparison.facts),
+    }
+
+
+def _changes(one: Any, other: Any) -> dict[str, Any]:  # noqa: ANN401 (mappings of anything)
+    return {name: value for name, value in other.items() if name not in one or one[name] != value}
+
+
+def _find(selection: Selection, root: Path, files: dict[str, tuple[Measurement, ...]]) -> Measurement | None:
+    if selection.file not in files:
+        try:
+            files[selection.file] = read_measurements(str(root / selection.file))
+        except CompatcheckError:
+            files[selection.file] = ()
+    found = [measurement for measurement in files[selection.file] if selects(selection, measurement)]
+    return found[0] if len(found) == 1 and found[0].succeeded else None
