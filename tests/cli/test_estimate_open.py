@@ -115,6 +115,14 @@ def test_what_is_open_is_asked_for(launcher: str, batch: object, more: str, aske
     assert subject["unresolved"]
 
 
+def test_a_value_that_is_not_understood_is_asked_for() -> None:
+    write("torchrun --nproc_per_node 8", 0)
+    ran = run("estimate", "train.sh", *GPU)
+    assert "--set training.micro_batch_size=" in ran.out
+    assert "value 0 of per_device_train_batch_size is not understood" in ran.err
+    assert "no estimate" not in run("estimate", "train.sh", *GPU, "--set", "training.micro_batch_size=1").out
+
+
 def test_what_was_open_can_be_stated() -> None:
     write("torchrun --nproc_per_node 8", "$BS")
     ran = run("estimate", "train.sh", *GPU, "--set", "training.micro_batch_size=1")
