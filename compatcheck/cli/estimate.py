@@ -202,6 +202,8 @@ def _ask(found: Estimate, subject: Subject) -> Estimate:
     from compatcheck.core.estimate import Estimate, Verdict  # noqa: PLC0415 (beside its use)
 
     opened = {name for name, _, _ in subject.unresolved}
+    not_understood = {entry.fact for entry in subject.skipped if entry.fact is not None}
+    opened |= {name for name in not_understood if not all(name in facts for facts in subject.roles.values())}
     assumed = {entry.fact.partition(" (")[0] for entry in found.assumptions}
     needs = [name for name in sorted(opened) if name in assumed | _SPLITS]
     if opened & _WORLD and "hardware.world_size" in assumed and "hardware.world_size" not in needs:

@@ -96,9 +96,8 @@ def translate(
                 parsed = parse_value(meaning.fact, converted, source._replace(key=key))
             except (UsageError, ValueError, TypeError, AttributeError, LookupError) as error:
                 hint = error.hint if isinstance(error, UsageError) else str(error) or None
-                skipped.append(
-                    Skipped(source._replace(key=key), f"value {_short(value)} of {key} is not understood", hint),
-                )
+                reason = f"value {_short(value)} of {key} is not understood"
+                skipped.append(Skipped(source._replace(key=key), reason, hint, fact=meaning.fact))
                 continue
             statements.append(Statement(meaning.fact, key, parsed, meaning.role))
     return Translation(tuple(statements), tuple(unread), tuple(skipped))

@@ -30,3 +30,5 @@ class Skipped(NamedTuple):
     """What the person can do about it."""
     named: bool = False
     """Whether the person named this input; an unreadable named input is exit code 4."""
+    fact: str | None = None
+    """What the value at this place would have decided, by vocabulary name; None when that is not one fact."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from compatcheck.core.errors import UsageError
+from compatcheck.memory import job
 from tests.cli.run_cli import run
 
 SFT = (
@@ -113,6 +115,14 @@ def test_what_is_open_is_asked_for(launcher: str, batch: object, more: str, aske
     assert subject["unresolved"]
 
 
+def test_a_value_that_is_not_understood_is_asked_for() -> None:
+    write("torchrun --nproc_per_node 8", 0)
+    ran = run("estimate", "train.sh", *GPU)
+    assert "--set training.micro_batch_size=" in ran.out
+    assert "value 0 of per_device_train_batch_size is not understood" in ran.err
+    assert "no estimate" not in run("estimate", "train.sh", *GPU, "--set", "training.micro_batch_size=1").out
+
+
 def test_what_was_open_can_be_stated() -> None:
     write("torchrun --nproc_per_node 8", "$BS")
     ran = run("estimate", "train.sh", *GPU, "--set", "training.micro_batch_size=1")
@@ -132,13 +142,22 @@ def test_a_contradiction_of_ranks_is_said() -> None:
     assert "conflict: hardware.world_size: 32" in run("estimate", "train.sh", *GPU).out
 
 
-def test_a_subject_that_makes_no_sense_does_not_lose_the_others() -> None:
+def test_a_subject_that_makes_no_sense_does_not_lose_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    price = job.estimate_job
+
+    def refuse(roles: Any, environment: Any) -> Any:
+        if roles["train"]["training.micro_batch_size"].value == 3:
+            msg = "training.micro_batch_size cannot be 3"
+            raise UsageError(msg)
+        return price(roles, environment)
+
+    monkeypatch.setattr(job, "estimate_job", refuse)
     write("torchrun --nproc_per_node 8")
     Path("bad").mkdir()
-    Path("bad/train.sh").write_text(f"torchrun --nproc_per_node 8 {SFT.format(batch=0, more='')}\n")
+    Path("bad/train.sh").write_text(f"torchrun --nproc_per_node 8 {SFT.format(batch=3, more='')}\n")
     ran = run("estimate", ".", *GPU)
     assert "GiB" in ran.out
-    place = "bad/train.sh:1 (per_device_train_batch_size): training.micro_batch_size cannot be 0"
+    place = "bad/train.sh:1 (per_device_train_batch_size): training.micro_batch_size cannot be 3"
     assert f"not estimated: bad/train.sh: {place}" in ran.err
     alone = run("estimate", "bad", *GPU)
     assert (alone.code, alone.err.splitlines()[0]) == (2, f"error: {place}")
