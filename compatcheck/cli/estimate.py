@@ -14,10 +14,11 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_C
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Facts
+    from compatcheck.core.source import Source
     from compatcheck.reporters.estimate import EstimateReport
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -98,7 +99,7 @@ def command(
     gathered = gather_all(plan, rules, os.environ)
     names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
     asked = Asked(given["model"], suggest, names, trace, given["python"])
-    reports = [_report(subject, rules, asked) for subject in gathered.subjects]
+    reports, failed = _report_all(gathered.subjects, rules, asked)
     if format_name == "json":
         click.echo(reporter.format_json(reports), nl=False)
     else:
@@ -109,22 +110,68 @@ def command(
         click.echo(f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else ""), err=True)
     if plot is not None:
         _plot(reports, plot)
-    return _code(reports, unread=any(entry.named for entry in skipped))
+    return _code(reports, unread=bool(failed) or any(entry.named for entry in skipped))
+
+
+def _report_all(subjects: Sequence[Subject], rules: RuleSet, asked: Asked) -> tuple[list[EstimateReport], int]:
+    """Estimate every subject; one that makes no sense is said and does not lose the others.
+
+    Returns:
+        The estimates, and how many subjects have none because of an error.
+
+    Raises:
+        UsageError: there is but one subject, and it makes no sense.
+    """
+    reports, failed = [], 0
+    for subject in subjects:
+        try:
+            report = _report(subject, rules, asked)
+        except UsageError as error:
+            source = error.source or _place(error.message, subject)
+            if len(subjects) == 1:
+                raise UsageError(error.message, source=source, hint=error.hint) from error
+            place = f"{source}: " if source is not None else ""
+            click.echo(f"not estimated: {subject.id}: {place}{error.message}", err=True)
+            failed += 1
+            continue
+        if len(subjects) > 1:
+            report.id = subject.id
+        reports.append(report)
+    if failed and not reports:
+        msg = f"none of the {failed} subjects can be estimated"
+        raise UsageError(msg, hint="mend what is named above")
+    return reports, failed
+
+
+def _place(message: str, subject: Subject) -> Source | None:
+    """Return where the fact that an error begins with was stated."""
+    name = message.partition(" ")[0]
+    found = (facts[name] for facts in subject.roles.values() if name in facts)
+    return next((fact.sources[0] for fact in found if fact.sources), None)
 
 
 def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
+    from compatcheck.configs.lines import with_line  # noqa: PLC0415 (beside its use)
+    from compatcheck.matching.engine import match  # noqa: PLC0415 (beside its use)
     from compatcheck.memory.job import describe_job, estimate_job  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.estimate import EstimateReport  # noqa: PLC0415 (beside its use)
+    from compatcheck.memory.regressions import lay_over  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters.estimate import EstimateReport, Inputs, is_about_memory  # noqa: PLC0415 (beside its use)
 
     def price(roles: Mapping[str, Facts]) -> Estimate:
         return estimate_job(roles, subject.environment)
 
-    found = price(subject.roles)
+    found = _ask(price(subject.roles), subject)
     report = EstimateReport(describe_job(subject.roles, asked.model) or subject.id, found)
-    if asked.trace:
-        _trace(report, subject, rules, asked.python)
+    report.inputs = Inputs(
+        subject.unresolved,
+        tuple((conflict.fact, conflict.values) for conflict in subject.conflicts if _matters(conflict.fact)),
+        tuple(with_line(source) for source, _ in subject.unread if is_about_memory(source.key or "")),
+    )
     if not found.phases:
         return report
+    if asked.trace:
+        _trace(report, subject, rules, asked.python)
+    report.regressed = lay_over(report.estimate, match(subject, rules).findings)
     if asked.suggest:
         from compatcheck.memory.placement import place  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.suggest import suggest as rank  # noqa: PLC0415 (only when asked)
@@ -135,6 +182,38 @@ def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
 
         report.walls = tuple(find_wall(name, subject.roles, price) for name in asked.axes)
     return report
+
+
+_WORLD = frozenset({"hardware.world_size", "hardware.nodes", "hardware.gpus_per_node"})
+_SPLITS = frozenset(
+    {
+        "model.quantization",
+        "training.context_parallel",
+        "training.pipeline_parallel",
+        "training.tensor_parallel",
+        "training.zero_stage",
+    }
+)
+"""Facts that an estimate takes as none without a word, and that change it by a multiple."""
+
+
+def _ask(found: Estimate, subject: Subject) -> Estimate:
+    """Return what is needed in place of an estimate that assumed a fact which an input sets to something nobody can tell."""
+    from compatcheck.core.estimate import Estimate, Verdict  # noqa: PLC0415 (beside its use)
+
+    opened = {name for name, _, _ in subject.unresolved}
+    assumed = {entry.fact.partition(" (")[0] for entry in found.assumptions}
+    needs = [name for name in sorted(opened) if name in assumed | _SPLITS]
+    if opened & _WORLD and "hardware.world_size" in assumed and "hardware.world_size" not in needs:
+        needs.append("hardware.world_size")
+    if not found.phases or not needs:
+        return found
+    return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
+
+
+def _matters(fact: str) -> bool:
+    """Tell whether a conflict is about a number of the estimate."""
+    return fact.startswith(("model.", "training.", "rollout.", "hardware."))
 
 
 def _trace(report: EstimateReport, subject: Subject, rules: RuleSet, python: str | None) -> None:
@@ -165,7 +244,9 @@ def _plot(reports: list[EstimateReport], path: str) -> None:
 
 
 def _code(reports: list[EstimateReport], *, unread: bool) -> int:
-    if any(report.estimate.verdict.outcome == "does_not_fit" for report in reports):
+    outcomes = [report.estimate.verdict.outcome for report in reports]
+    outcomes += [report.regressed.outcome for report in reports if report.regressed is not None]
+    if "does_not_fit" in outcomes:
         return EXIT_FINDINGS
     if unread:
         return EXIT_UNREADABLE_INPUT

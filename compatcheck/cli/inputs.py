@@ -337,7 +337,10 @@ def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
             raise UsageError(msg, source=place("nodes"), hint="say the number of nodes once")
         nodes = request.nodes or hardware.nodes or (1 if hardware.gpus_per_node else None)
         sources = hardware.sources if request.nodes is None else {**hardware.sources, "nodes": place("nodes")}
-        declared.append((hardware._replace(nodes=nodes, sources=sources), True))
+        implied = frozenset() if request.nodes or hardware.nodes else frozenset({"nodes"})
+        declared.append(
+            (hardware._replace(nodes=nodes, sources=sources, catalogued=hardware.catalogued | implied), True)
+        )
     elif request.nodes is not None:
         declared.append((Hardware(place("nodes"), nodes=request.nodes), True))
     if request.driver is not None:

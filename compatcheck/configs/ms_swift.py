@@ -347,7 +347,12 @@ def _parallel(data: Mapping[str, Any], source: Source, arguments: Arguments) -> 
 def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
     """Say what follows from the trainers on Megatron."""
     key = min(_MEGATRON_MARKS & data.keys())
-    return [Statement("training.framework", key, "megatron"), Statement("training.sharding", key, "megatron")]
+    split = data.get("use_distributed_optimizer", True)  # megatron_args.py: on unless turned off
+    return [
+        Statement("training.framework", key, "megatron"),
+        Statement("training.sharding", key, "megatron"),
+        Statement("training.distributed_optimizer", "use_distributed_optimizer", split is True),
+    ]
 
 
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")

@@ -303,6 +303,8 @@ def follow_references(
                 reason = error.message if error.source == place else str(error)
                 counts = document.named and (kind in _FILES or error.source != place or model.is_path(name))
                 skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named=counts))
+                if kind in _DECIDES:
+                    extra.append(_leave_open(kind, name, key, place))
         is_trl = document.reader == "hf_trainer" and any(found.reader == "trl" for found in extra)
         result.append(document._replace(reader="trl" if is_trl else document.reader, skipped=tuple(skipped)))
         pending[:0] = extra
@@ -311,6 +313,22 @@ def follow_references(
 
 _FILES = {"deepspeed", "accelerate", "config", "verl"}
 """Kinds of references that name a file; ``program`` names a script that need not lie here."""
+
+
+_DECIDES = {
+    "accelerate": ("hardware.world_size", "training.sharding"),
+    "deepspeed": ("training.zero_stage", "training.sharding"),
+}
+"""Facts that a file of this kind decides; where it cannot be read no default stands in for them."""
+
+
+def _leave_open(kind: str, name: str, key: str, place: Source) -> Document:
+    """Return a document that leaves open what a file that cannot be read would decide."""
+    from compatcheck.core.document import MISSING, Document, Unresolved  # noqa: PLC0415 (on the way to an error)
+
+    why = f"stands in {name}, which could not be read"
+    unresolved = tuple(Unresolved(fact, key, why) for fact in _DECIDES[kind])
+    return Document(MISSING, place._replace(key=None), (), unresolved=unresolved)
 
 
 class _Follow:

@@ -13,6 +13,10 @@ ROLES = ("actor", "critic", "reference", "reward", "rollout")
 """What a model is for in reinforcement learning, the trained policy first."""
 
 
+MISSING = "missing"
+"""Reader of a file that is named and could not be read: what it would decide is open."""
+
+
 class Auto:
     """The value ``auto`` of a DeepSpeed or accelerate file: to be filled in by the program that owns it."""
 

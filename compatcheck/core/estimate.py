@@ -159,8 +159,42 @@ class Estimate(NamedTuple):
         """Peak use of the device, as nvidia-smi shows it."""
         return self._peak(set())
 
+    @property
+    def needed(self) -> Size:
+        """Peak of what the run cannot do without: device use less what the allocator caches."""
+        return self._peak({"reserve"})
+
     def _peak(self, without: set[str]) -> Size:
         sizes = [total(part.size for part in phase.components if part.kind not in without) for phase in self.phases]
         if not sizes:
             return NOTHING
         return Size(*(max(values) for values in zip(*sizes, strict=True)))
+
+
+WHOLE = "whole"
+"""Phase of a rule whose bytes stay all the time."""
+
+
+class Regression(NamedTuple):
+    """A known regression of this run and what it adds."""
+
+    rule_id: str
+    role: str
+    phase: str
+    """Phase of the run in which it takes the memory, or ``whole``."""
+    size: Size
+    """Bytes on one device."""
+    adds: bool
+    """False where the estimate has no such phase (loading, saving): then it is named and not added up."""
+
+
+class Regressed(NamedTuple):
+    """What a run needs with its known regressions."""
+
+    regressions: tuple[Regression, ...]
+    needed: Size
+    """Peak of all phases, the allocator's cache apart, in bytes on one device."""
+    phase: Phase
+    """The phase that needs most then."""
+    outcome: str
+    """As in a verdict."""

@@ -29,4 +29,5 @@ class Hardware(NamedTuple):
     sources: Mapping[str, Source] = {}
     """Where a field comes from that ``source`` did not state, by field: host memory, what the catalogue filled in."""
     catalogued: frozenset[str] = frozenset()
-    """Fields the GPU catalogue filled in by the device's name: looked up, not measured."""
+    """Fields the GPU catalogue filled in by the device's name: looked up, not measured. ``nodes`` where nobody
+    said how many there are and one is taken."""

@@ -62,7 +62,7 @@ class Wall(NamedTuple):
     bytes_per_step: int
     """What one step more costs at the run's own value."""
     points: tuple[tuple[int, int], ...] = ()
-    """Value → expected peak in bytes, for a picture."""
+    """Value → expected peak in bytes, the allocator's cache apart as in `fits`, for a picture."""
 
 
 class Placement(NamedTuple):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import Estimate, Phase, Unmodelled, total
+from compatcheck.core.estimate import NOTHING, Estimate, Phase, Size, Unmodelled, total
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
 from compatcheck.memory.causes import explain, rests_on
-from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate
+from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate, leave_out_models
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
+from compatcheck.memory.closed_form.reference import count_references
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.engine import price_engine
 from compatcheck.memory.generation import context_of, generate, generate_in_trainer
 from compatcheck.memory.habits import VERL, habits
 from compatcheck.memory.role import POLICY, SCORING, SCORING_PHASE, TRAINED, Role, read_role
+from compatcheck.memory.run import read_numbers
 from compatcheck.memory.suggest import overlay
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     Raises:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
-    roles = _with_reference(_without_second_copy(roles))
+    roles = _without_second_copy(roles)
+    copies = _count_copies(roles, environment)
+    roles = _with_reference(roles, copies)
     names = [name for name in (*TRAINED, *SCORING) if name in roles]
     if not names:
         return Estimate("closed_form", (), judge((), None), needs=("training.framework",))
@@ -50,7 +54,8 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     engine_facts = roles.get("rollout", main)
     if len(names) == 1 and ("rollout.engine" not in engine_facts or _only_trains(main)):
         return estimate(main, environment, role=names[0], trains=names[0] in TRAINED)
-    read = [read_role(name, roles[name], environment) for name in names]
+    beside_policy = copies if "reference" not in roles else NOTHING
+    read = [read_role(name, roles[name], environment, beside_policy if name == names[0] else NOTHING) for name in names]
     missing = [found for found in read if isinstance(found, Estimate)]
     if missing:
         return missing[0]
@@ -77,7 +82,8 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         ] = None
     half = {(role.name, name): less for role in found for name, less in role.half.items()}
     verdict = verdict._replace(condition=rests_on(verdict, phases, half))
-    return Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
+    estimated = Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
+    return estimated if "critic" in roles else leave_out_models(estimated, policy.run.trainer)
 
 
 def _leaves_checkpointing_open(role: Role, facts: Facts) -> bool:
@@ -102,13 +108,22 @@ def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
     return {name: facts for name, facts in roles.items() if name != "reference"}
 
 
-def _with_reference(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
+def _count_copies(roles: Mapping[str, Facts], environment: Environment | None) -> Size:
+    """Count the frozen copies that the only role keeps of itself."""
+    main = roles.get("train") or roles.get("actor")
+    if main is None or len(roles) > 1:
+        return NOTHING
+    package = environment.packages.get("trl") if environment is not None else None
+    version = package.version if package is not None else None
+    return count_references(main, read_numbers(version) or None if version is not None else None)
+
+
+def _with_reference(roles: Mapping[str, Facts], copies: Size) -> Mapping[str, Facts]:
     """Add the reference model that a fact of the only role says is there: a frozen copy of the policy that scores as it does."""
     main = roles.get("train") or roles.get("actor")
     if main is None or len(roles) > 1 or "rollout.engine" not in main or _only_trains(main):
         return roles
-    present = main.get("training.reference_model")
-    if present is None or not present.value:
+    if not copies.low:
         return roles
     changed: dict[str, Value] = {"training.offload_optimizer": None, "training.gradient_checkpointing": False}
     framework, dtype = main.get("training.framework"), main.get("training.param_dtype")

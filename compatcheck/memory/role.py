@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Unmodelled
+from compatcheck.core.estimate import NOTHING, Assumption, Component, Estimate, Phase, Size, Unmodelled
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
 from compatcheck.memory.closed_form import gradients as gradient
@@ -13,6 +13,7 @@ from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate_run
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states
 from compatcheck.memory.closed_form.parameters import parameters
 from compatcheck.memory.closed_form.policy_logits import HEADLESS
+from compatcheck.memory.closed_form.reference import reference_parameters
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.habits import habits
 from compatcheck.memory.run import read_numbers, read_run
@@ -68,13 +69,14 @@ class Role(NamedTuple):
         return (*(self.parameters if self.keeps_parameters else ()), *(self.states if self.keeps_states else ()))
 
 
-def read_role(name: str, facts: Facts, environment: Environment | None) -> Role | Estimate:
+def read_role(name: str, facts: Facts, environment: Environment | None, references: Size = NOTHING) -> Role | Estimate:
     """Read a role and price its phases.
 
     Args:
         name: of the role.
         facts: its facts.
         environment: where releases of packages are looked up.
+        references: how many frozen copies it keeps beside itself, where that is not certain and they are no role.
 
     Returns:
         An estimate without phases that names what is missing, where something is.
@@ -97,7 +99,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None) -> Role 
     reading = read_run(overlay(facts, for_update), environment, role=name, trains=trains)
     if reading.run is None:
         return Estimate("closed_form", (), judge((), None), reading.assumptions, (), reading.needs)
-    run = reading.run
+    run = reading.run._replace(references=references)
     estimated = estimate_run(run)
     phases = [phase for phase in estimated.phases if phase.name != "load"]
     phases, half = _for_shorter(phases, run, batch)
@@ -119,7 +121,7 @@ def read_role(name: str, facts: Facts, environment: Environment | None) -> Role 
         tuple(phases),
         batches,
         half,
-        parameters(run),
+        (*parameters(run), *reference_parameters(run)),
         (*optimizer_states(run), *persistent, *lasting_buffers(run)),
         keeps_parameters=not (habit.moves and values.get("training.offload_param")),
         keeps_states=not (asleep or (habit.moves and values.get("training.offload_optimizer"))),

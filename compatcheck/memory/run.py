@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.estimate import Assumption
+from compatcheck.core.estimate import NOTHING, Assumption, Size
 from compatcheck.core.facts import Fact
 from compatcheck.core.units import DTYPE_BYTES
 from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
@@ -175,6 +175,8 @@ class Run(NamedTuple):
     """Releases of packages as numbers, by name; absent when not known."""
     known: frozenset[str]
     """Facts that somebody stated or that follow from what was stated."""
+    references: Size = NOTHING
+    """Frozen copies of the model beside it, 0 to 1, where the reference is no role of its own."""
 
     @property
     def tokens(self) -> int:
@@ -273,6 +275,10 @@ def read_run(
     model = _read_model(source)
     parallel = _read_parallelism(source)
     micro = source.positive("training.micro_batch_size", 1, "nobody says how many sequences a device takes at once")
+    assumed = source.assumptions.pop("training.micro_batch_size", None)
+    if assumed is not None:
+        name = assumed.fact if role == "train" else f"{assumed.fact} ({role})"
+        source.assumptions[name] = assumed._replace(fact=name)
     if source.get("training.micro_batch_is_global") and parallel.data > 1:
         micro = max(1, micro // parallel.data)
     sequence = source.positive("training.sequence_length")
@@ -456,8 +462,21 @@ def _read_parallelism(source: _Facts) -> Parallelism:
         if str(strategy).startswith("hybrid") and not source.knows("training.hsdp_shard_size"):
             shard = min(shard, source.positive("hardware.gpus_per_node", shard))
     elif sharding == "megatron":
-        level, shard = (stage if isinstance(stage, int) else 0), data * context
+        level, shard = _level_of_megatron(source, stage), data * context
     return Parallelism(world, tensor, pipeline, context, expert, data, str(sharding), level, max(1, shard))
+
+
+def _level_of_megatron(source: _Facts, stage: Value) -> int:
+    """Return 1 where optimizer states are split.
+
+    Left out, Megatron-LM does not (``--use-distributed-optimizer``); what is built on it does: verl utils/megatron_utils.py
+    v0.2.0 to v0.7.0, ms-swift megatron/arguments/megatron_args.py, NeMo-RL examples/configs/grpo_math_1B.yaml.
+    """
+    if isinstance(stage, int) and not source.knows("training.distributed_optimizer"):
+        return stage
+    own = source.get("training.framework") in {None, "megatron"}
+    reason = "Megatron-LM's default" if own else "what programs built on Megatron turn on"
+    return int(source.assume("training.distributed_optimizer", not own, reason) is True)
 
 
 def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: str | None) -> Precision:
@@ -473,6 +492,9 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
         if sharding == "zero":
             known = words.get(mixed) if isinstance(mixed, str) else loaded
             stored = known or _assume_bytes(source, "training.param_dtype", "bfloat16", "DeepSpeed in bf16")
+        elif sharding == "megatron" and mixed in {"bf16", "fp16"}:
+            dtype = "bfloat16" if mixed == "bf16" else "float16"
+            stored = _assume_bytes(source, "training.param_dtype", dtype, "Megatron casts the parameters themselves")
         elif loaded is not None:
             stored = loaded
         elif mixed in {"bf16", "fp16"} and peft is None:
@@ -502,7 +524,10 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
     else:
         kept = bool(source.get("training.bf16_master_weights_and_grads"))
         master = 4.0 if sharding in {"zero", "megatron"} and stored < 4 and not kept else 0.0
-    gradient = (source.dtype("training.grad_accum_dtype") if sharding == "zero" else None) or stored
+    gradient = (source.dtype("training.grad_accum_dtype") if sharding in {"zero", "megatron"} else None) or stored
+    if sharding == "megatron" and mixed == "bf16" and not source.knows("training.grad_accum_dtype"):
+        reason = "Megatron accumulates gradients of bfloat16 weights in float32 unless told not to"
+        gradient = _assume_bytes(source, "training.grad_accum_dtype", "float32", reason)
     reduce = source.dtype("training.reduce_dtype") or (compute if sharding == "fsdp" else gradient)
     moments = master or stored
     return Precision(

@@ -78,11 +78,11 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
     while low is not None and high is not None and high - low > step:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
-    cost = price(start + step).device.expected - price(start).device.expected
+    cost = price(start + step).needed.expected - price(start).needed.expected
     top = high if high is not None else low or start
     for index in range(1, _POINTS + 1):
         price(max(step, top * index // _POINTS))
-    points = tuple((value, priced[value].device.expected) for value in sorted(priced) if value <= 2 * top)
+    points = tuple((value, priced[value].needed.expected) for value in sorted(priced) if value <= 2 * top)
     return Wall(fact, current, low, high, step, cost, points)
 
 

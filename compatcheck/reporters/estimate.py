@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.estimate import KINDS, Size, total
+from compatcheck.core.estimate import KINDS, WHOLE, Size, total
 from compatcheck.core.summary import value_text
 from compatcheck.core.units import GIB, TIB, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from compatcheck.core.estimate import Component, Estimate, Phase
+    from compatcheck.core.estimate import Component, Estimate, Phase, Regressed
+    from compatcheck.core.facts import Value
+    from compatcheck.core.source import Source
     from compatcheck.core.suggestion import Placement, Suggestion, Wall
 
 _WIDTH = 80
@@ -24,6 +27,33 @@ _OUTCOMES = {
     "does_not_fit": "does not fit",
     "unknown": "no device to compare with",
 }
+
+
+class Inputs(NamedTuple):
+    """What stands against the facts an estimate is made of."""
+
+    unresolved: tuple[tuple[str, Source, str], ...] = ()
+    """Facts set to a value nobody can tell: name, place, why."""
+    conflicts: tuple[tuple[str, tuple[tuple[Value, Source], ...]], ...] = ()
+    """Facts that two inputs state differently, with the values; the first one stands."""
+    unread: tuple[Source, ...] = ()
+    """Keys nobody understood whose names are about memory."""
+
+
+NO_INPUTS = Inputs()
+_WORDS = frozenset({
+    "accum", "accumulation", "adapter", "attention", "attn", "batch", "batches", "bits", "checkpointing",
+    "dtype", "flash", "fsdp", "length", "len", "liger", "lora", "offload", "offloading", "optim",
+    "optimizer", "pack", "packing", "parallel", "parallelism", "peft", "precision", "qlora", "quant",
+    "quantization", "quantize", "rank", "remat", "seq", "sequence", "shard", "sharding", "tp", "pp", "cp",
+    "tokens", "zero", "4bit", "8bit", "bf16", "fp16", "fp8",
+})  # fmt: skip
+"""Words in names of settings that decide memory."""
+
+
+def is_about_memory(key: str) -> bool:
+    """Tell whether the name of a setting sounds like memory."""
+    return not _WORDS.isdisjoint(re.split(r"[^a-z0-9]+", key.lower()))
 
 
 class EstimateReport:
@@ -40,6 +70,11 @@ class EstimateReport:
     ) -> None:
         """Keep the parts."""
         self.subject = subject
+        self.id = ""
+        """Name of the subject: its files; empty where there is one alone."""
+        self.inputs = NO_INPUTS
+        self.regressed: Regressed | None = None
+        """The run with its known regressions; None when there are none, or they are in the estimate already."""
         self.estimate = estimate
         self.suggestions = tuple(suggestions)
         self.walls = tuple(walls)
@@ -58,6 +93,8 @@ def format_text(report: EstimateReport, *, verbose: int = 0) -> str:
 def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     estimate = report.estimate
     yield report.subject
+    if report.id and report.id != report.subject:
+        yield f"  {report.id}"
     if not estimate.phases:
         yield "  no estimate: it needs"
         model = [name for name in estimate.needs if name.startswith("model.")]
@@ -66,9 +103,10 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
         for name in estimate.needs:
             if len(model) <= 1 or name not in model:
                 yield f"    {name}   (state it: --set {name}=…)"
+        yield from _inputs(report.inputs)
         return
     yield ""
-    yield from _verdict(estimate)
+    yield from _verdict(report)
     yield ""
     peak = estimate.peak_phase
     assert peak is not None  # noqa: S101 (there are phases)
@@ -78,24 +116,99 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     for detail in report.details:
         yield from wrap(detail, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     yield from _reasons(estimate)
+    yield from _regressions(report)
     yield from _unknowns(estimate)
+    yield from _inputs(report.inputs)
     for lines in (_suggestions(report.suggestions), _walls(report.walls), _placements(report.placements)):
         yield from lines
 
 
-def _verdict(estimate: Estimate) -> Iterator[str]:
-    verdict, size = estimate.verdict, estimate.device
-    text = f"{_OUTCOMES[verdict.outcome]}: {_range(size)} a device"
-    if verdict.limit_bytes is not None and verdict.margin_bytes is not None:
-        margin = verdict.margin_bytes
-        rest = f"{format_bytes(margin)} left" if margin >= 0 else f"{format_bytes(-margin)} too much"
-        text += f" of {format_bytes(verdict.limit_bytes)}, {rest}"
-    yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    if verdict.condition:
+def _verdict(report: EstimateReport) -> Iterator[str]:
+    estimate, verdict = report.estimate, report.estimate.verdict
+    yield from wrap(headline(report), _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    if verdict.condition and _lead(estimate) is None:
         yield from wrap(verdict.condition, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     text = f"allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}"
     yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     yield f"  estimated, {'in closed form' if estimate.method == 'closed_form' else 'traced on fake tensors'}; not measured"
+
+
+def headline(report: EstimateReport) -> str:
+    """Return the verdict in one sentence: need, what may be held beside it, limit and margin."""
+    estimate, verdict, regressed = report.estimate, report.estimate.verdict, report.regressed
+    need, held = _range(estimate.needed), format_bytes(estimate.device.expected)
+    text = f"needs {need}"
+    if verdict.limit_bytes is not None and verdict.margin_bytes is not None:
+        margin = verdict.margin_bytes
+        rest = f"{format_bytes(margin)} left" if margin >= 0 else f"{format_bytes(-margin)} too much"
+        text += f" of {format_bytes(verdict.limit_bytes)} a device, {rest}"
+    else:
+        text += " a device"
+    if held != format_bytes(estimate.needed.expected):
+        text += f"; may hold {held} with the allocator's cache"
+    lead = _lead(estimate)
+    if lead is not None:
+        text = f"{lead}; if not, {text}"
+    if regressed is not None and regressed.outcome != verdict.outcome:
+        names = " and ".join(dict.fromkeys(one.rule_id for one in regressed.regressions if one.adds))
+        text = f"with {names} {_range(regressed.needed)}; without, {_OUTCOMES[verdict.outcome]}: {text}"
+        return f"{_OUTCOMES[regressed.outcome]}: {text}"
+    return f"{_OUTCOMES[verdict.outcome]}: {text}"
+
+
+def _lead(estimate: Estimate) -> str | None:
+    """Return the condition a marginal verdict hangs on, which comes first then; None where it hangs on none."""
+    verdict = estimate.verdict
+    if verdict.outcome != "marginal":
+        return None
+    if (verdict.condition or "").startswith(_NOBODY):
+        return verdict.condition
+    if any(left.name == "checkpointing" for left in estimate.unmodelled):
+        return f"{_NOBODY} whether activations are checkpointed, and it may fit if they are"
+    return None
+
+
+_NOBODY = "nobody says"
+
+
+def _regressions(report: EstimateReport) -> Iterator[str]:
+    regressed = report.regressed
+    if regressed is None:
+        return
+    yield ""
+    yield "  known regressions here, not in the numbers above"
+    for one in regressed.regressions:
+        role = "" if one.role == "train" else f" of {one.role}"
+        where = "throughout" if one.phase == WHOLE else f"in {one.phase.replace('_', ' ')}"
+        text = f"{one.rule_id} +{format_bytes(one.size.expected)} {where}{role}"
+        if not one.adds:
+            text += ", a phase the estimate does not have"
+        yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+    if any(one.adds for one in regressed.regressions):
+        text = f"with them: {_range(regressed.needed)} in {name_phase(regressed.phase)}, {_OUTCOMES[regressed.outcome]}"
+        yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+
+
+def _inputs(inputs: Inputs) -> Iterator[str]:
+    lines = [f"unresolved: {name} at {place}: {why}" for name, place, why in inputs.unresolved]
+    for name, values in inputs.conflicts:
+        told = "; ".join(f"{value_text(value)} at {place}" for value, place in values)
+        lines.append(f"conflict: {name}: {told}")
+    if inputs.unread:
+        keys = list(dict.fromkeys(str(place.key) for place in inputs.unread))
+        more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+        words = "key that looks" if len(keys) == 1 else "keys that look"
+        listed = ", ".join(keys[:_NAMED])
+        lines.append(f"not understood: {len(keys)} {words} like memory: {listed}{more} (`compatcheck facts` shows all)")
+    if lines:
+        yield ""
+        yield "  not known"
+    for line in lines:
+        yield from wrap(line, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+
+
+_NAMED = 6
+"""Keys named in a line."""
 
 
 def _range(size: Size) -> str:
@@ -217,11 +330,14 @@ def format_markdown(report: EstimateReport, *, verbose: int = 0) -> str:  # noqa
     """Format an estimate as Markdown."""
     estimate = report.estimate
     lines = [f"### {report.subject}", ""]
+    if report.id and report.id != report.subject:
+        lines += [f"`{report.id}`", ""]
+    rest = [f"- {line.strip()}" for line in _joined(_inputs(report.inputs))]
     if not estimate.phases:
-        return "\n".join([*lines, "No estimate: it needs " + ", ".join(f"`{name}`" for name in estimate.needs), ""])
-    verdict = estimate.verdict
-    limit = "" if verdict.limit_bytes is None else f" of {format_bytes(verdict.limit_bytes)}"
-    lines += [f"**{_OUTCOMES[verdict.outcome]}**: {_range(estimate.device)} a device{limit} (estimated)", ""]
+        needs = "No estimate: it needs " + ", ".join(f"`{name}`" for name in estimate.needs)
+        return "\n".join([*lines, needs, *(["", *rest] if rest else []), ""])
+    outcome, _, text = headline(report).partition(": ")
+    lines += [f"**{outcome}**: {text} (estimated)", ""]
     names = [name_phase(phase) for phase in estimate.phases]
     lines += ["| component | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     labels = list(dict.fromkeys((part.role, part.name) for phase in estimate.phases for part in phase.components))
@@ -242,7 +358,23 @@ def format_markdown(report: EstimateReport, *, verbose: int = 0) -> str:  # noqa
     for one in report.suggestions:
         words = " + ".join(change.words for change in one.changes)
         lines.append(f"- {words}: saves {format_bytes(one.saved_bytes)}, then {_OUTCOMES[one.outcome]}; {one.effect}")
+    lines += [f"- {line.strip()}" for line in _joined(_regressions(report))]
+    lines += rest
     return "\n".join(lines) + "\n"
+
+
+def _joined(lines: Iterator[str]) -> Iterator[str]:
+    """Undo the wrapping of a section of the text: entries have four spaces in front, what continues them more."""
+    entry = ""
+    for line in lines:
+        if line.startswith("      "):
+            entry += " " + line.strip()
+        else:
+            if entry.startswith("    "):
+                yield entry
+            entry = line
+    if entry.startswith("    "):
+        yield entry
 
 
 def format_json(reports: Sequence[EstimateReport]) -> str:
@@ -254,7 +386,18 @@ def describe(report: EstimateReport) -> dict[str, Any]:
     """Return an estimate as a JSON object."""
     estimate = report.estimate
     return {
-        "id": report.subject,
+        "id": report.id or report.subject,
+        "job": report.subject,
+        "unresolved": [
+            {"fact": name, "source": str(place), "reason": why} for name, place, why in report.inputs.unresolved
+        ],
+        "conflicts": [
+            {"fact": name, "values": [{"value": value, "source": str(place)} for value, place in values]}
+            for name, values in report.inputs.conflicts
+        ],
+        "unread_keys": [str(place) for place in report.inputs.unread],
+        "needs": list(estimate.needs),
+        "findings": _describe_regressions(report.regressed),
         "details": list(report.details),
         "estimate": describe_estimate(estimate),
         "suggestions": [
@@ -275,6 +418,25 @@ def describe(report: EstimateReport) -> dict[str, Any]:
     }
 
 
+def _describe_regressions(regressed: Regressed | None) -> dict[str, Any] | None:
+    if regressed is None:
+        return None
+    return {
+        "regressions": [
+            {
+                "rule": one.rule_id,
+                "role": one.role,
+                "phase": one.phase,
+                "bytes": _size(one.size),
+                "in_peak": one.adds,
+            }
+            for one in regressed.regressions
+        ],
+        "needed_bytes": _size(regressed.needed),
+        "verdict": regressed.outcome,
+    }
+
+
 def describe_estimate(estimate: Estimate) -> dict[str, Any] | None:
     """Return the estimate of the report's contract; None when there is none."""
     if not estimate.phases:
@@ -283,6 +445,7 @@ def describe_estimate(estimate: Estimate) -> dict[str, Any] | None:
     return {
         "method": estimate.method,
         "peak_bytes": _size(estimate.device),
+        "needed_bytes": _size(estimate.needed),
         "allocated_bytes": _size(estimate.allocated),
         "reserved_bytes": _size(estimate.reserved),
         "limit_bytes": verdict.limit_bytes,

@@ -28,11 +28,15 @@ def check_plot(path: str) -> None:
     """Check that a picture can be drawn into this file, before anything is computed.
 
     Raises:
-        UsageError: its suffix says another format, or matplotlib is missing.
+        UsageError: its suffix says another format, its directory cannot be written, or matplotlib is missing.
     """
     if os.path.splitext(path)[1].lower() not in SUFFIXES:
         msg = f"--plot writes {', '.join(SUFFIXES)}, not {os.path.basename(path)!r}"
         raise UsageError(msg, hint="name a file such as memory.png")
+    directory = os.path.dirname(path) or os.curdir
+    if os.path.isdir(path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
+        msg = f"--plot {path}: " + ("is a directory" if os.path.isdir(path) else f"cannot write into {directory}")
+        raise UsageError(msg, hint="name a file in a directory that is there")
     from importlib.util import find_spec  # noqa: PLC0415 (only with --plot)
 
     if find_spec("matplotlib") is None:
@@ -101,7 +105,7 @@ def _draw_wall(axis: Any, wall: Wall, limit: int | None) -> None:  # noqa: ANN40
     axis.set_ylim(bottom=0)
     axis.set_xlim(left=0)
     axis.set_xlabel(wall.fact)
-    axis.set_ylabel("peak, GiB a device")
+    axis.set_ylabel("peak of what is needed, GiB a device")
 
 
 def _draw_timeline(axis: Any, timeline: Sequence[tuple[int, int, int]], limit: int | None) -> None:  # noqa: ANN401 (see _draw_phases)

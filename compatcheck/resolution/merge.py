@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from compatcheck.core.document import AUTO, Document
+from compatcheck.core.document import AUTO, MISSING, Document
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
@@ -25,7 +25,7 @@ ORIGIN_BY_RANK = (
     "derived",
 )
 
-RANK_BY_READER = {"script": SCRIPT, "deepspeed": LIBRARY, "accelerate": LIBRARY, "model": MODEL}
+RANK_BY_READER = {"script": SCRIPT, MISSING: LIBRARY, "deepspeed": LIBRARY, "accelerate": LIBRARY, "model": MODEL}
 """Readers that are not a framework's own configuration."""
 
 DECIDED_BY_DEEPSPEED = {"training.optimizer"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import ROLES
+from compatcheck.core.document import MISSING, ROLES
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
@@ -53,7 +53,7 @@ _FRAMEWORKS = {
 }
 """Readers of a framework's own configuration; a DeepSpeed or accelerate file does not tell which program reads it."""
 
-_NO_PROGRAMS = {"native", "model", "script", "shell", "launcher", "deepspeed_chat"}
+_NO_PROGRAMS = {"native", "model", "script", "shell", "launcher", "deepspeed_chat", MISSING}
 """Readers whose documents leave no key to a default."""
 
 _ROUNDS = 3
@@ -147,16 +147,21 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     merged = merge(claims)
     facts = merged.facts
     readers = _readers(documents, facts)
-    _describe_conflicts(merged.conflicts, facts, compared=bool(documents))
+    conflicts = (*merged.conflicts, *_contradicted(facts))
+    _describe_conflicts(conflicts, facts, compared=bool(documents))
     unknown_device = _describe_gpu(facts, rules)
     if environment is not None and environment.damage:
         _describe_damage(environment, facts)
     scope = FactScope(facts, environment, rules)
     unresolved: dict[str, str] = {}
     entries = [
-        (document, entry) for document in documents for entry in document.unresolved if entry.role in (None, role)
+        (entry.fact, document.place(entry.key), entry.why)
+        for document in documents
+        for entry in document.unresolved
+        if entry.role in (None, role)
     ]
-    open_facts = frozenset(entry.fact for _, entry in entries if entry.fact is not None and entry.fact not in facts)
+    entries += _open_adapters(facts, documents)
+    open_facts = frozenset(fact for fact, _, _ in entries if fact is not None and fact not in facts)
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
@@ -169,12 +174,41 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
         if len(facts) == before:
             break
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
-    pending += [
-        (entry.fact, document.place(entry.key), entry.why)
-        for document, entry in entries
-        if entry.fact is not None and entry.fact not in facts
-    ]
-    return Resolved(facts, merged.conflicts, tuple(pending), unknown_device)
+    pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
+    if RANK in facts and facts[RANK].value and PEFT not in {*facts, *open_facts}:
+        facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
+    return Resolved(facts, conflicts, tuple(pending), unknown_device)
+
+
+RANK, PEFT = "training.lora_rank", "training.peft"
+
+
+def _open_adapters(
+    facts: Mapping[str, Fact], documents: Sequence[Document]
+) -> Iterator[tuple[str | None, Source, str]]:
+    """Leave open whether there are adapters where a rank of LoRA is stated beside a key about it that nobody understood."""
+    if RANK not in facts or not facts[RANK].value or PEFT in facts:
+        return
+    for document in documents:
+        for key, _ in document.unread:
+            if any(word in key.lower() for word in ("lora", "peft", "adapter")):
+                why = f"{facts[RANK].sources[0].key or RANK} is stated, and {key} was not understood"
+                yield PEFT, document.place(key), why
+                return
+
+
+def _contradicted(facts: Mapping[str, Fact]) -> tuple[Conflict, ...]:
+    """Return the conflict of a launcher that starts more processes than the declared nodes have devices.
+
+    The launcher's number stands then: ``--gpu`` says what a node is, not how many there are.
+    """
+    names = ("hardware.world_size", "hardware.gpus_per_node", "hardware.nodes")
+    if not all(name in facts for name in names) or facts[names[1]].origin != "declared":
+        return ()
+    world, gpus, nodes = (facts[name].value for name in names)
+    if not (isinstance(world, int) and isinstance(gpus, int) and isinstance(nodes, int)) or world <= gpus * nodes:
+        return ()
+    return (Conflict(names[0], ((world, facts[names[0]].sources[0]), (gpus * nodes, facts[names[1]].sources[0]))),)
 
 
 def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *, compared: bool) -> None:
@@ -263,9 +297,16 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
             source = device.sources.get(name, device.source)
             standing = LOOKED_UP if name in device.catalogued else rank
             claims.setdefault(f"hardware.{name}", []).append(Claim(standing, "hardware", value, source))
-    if rank == DECLARED and device.gpus_per_node and device.nodes:
-        ranks = device.gpus_per_node * device.nodes
-        claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
+    if rank != DECLARED or not device.gpus_per_node or not device.nodes:
+        return
+    ranks = device.gpus_per_node * device.nodes
+    if "nodes" in device.catalogued:  # nobody said how many: a launcher's number of nodes or of more processes stands
+        started = [claim.value for claim in claims.get("hardware.world_size", ()) if isinstance(claim.value, int)]
+        nodes = [claim.value for claim in claims["hardware.nodes"] if claim.rank != LOOKED_UP]
+        ranks = device.gpus_per_node * next((number for number in nodes if isinstance(number, int)), 1)
+        if not started or max(started) > ranks:
+            return
+    claims.setdefault("hardware.world_size", []).append(Claim(rank, "hardware", ranks, device.source))
 
 
 def _claim_environment(environment: Environment, claims: dict[str, list[Claim]]) -> None:

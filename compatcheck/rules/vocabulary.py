@@ -100,6 +100,7 @@ training.fsdp_offload_params | bool | | FSDP CPU offload
 training.fsdp_activation_checkpointing | bool | | FSDP plugin's own checkpointing
 training.hsdp_shard_size | int>=1 | ranks | ranks per shard group in a replicate × shard mesh
 training.zero_stage | int | 0, 1, 2, 3 | DeepSpeed ZeRO stage
+training.distributed_optimizer | bool | | Megatron splits optimizer states over data-parallel ranks
 training.zero_init | bool | | the model is built under zero.Init
 training.zero_hpz_partition_size | int>=1 | ranks | ZeRO++ secondary partition group
 training.offload_optimizer | str? | cpu, nvme | where optimizer state lives when offloaded
@@ -132,7 +133,7 @@ training.param_dtype | dtype | | dtype of the working parameters on the device
 training.compute_dtype | dtype | | dtype of matrix products
 training.reduce_dtype | dtype | | dtype gradients are reduced in
 training.master_dtype | dtype? | | dtype of master weights; None when there are none
-training.grad_accum_dtype | dtype | | DeepSpeed data_types.grad_accum_dtype
+training.grad_accum_dtype | dtype | | DeepSpeed data_types.grad_accum_dtype; Megatron's gradient buffers
 training.optimizer | str | adamw, adam, sgd, adafactor, lion, muon, adamw_8bit, paged_adamw_8bit, paged_adamw, adagrad, rmsprop, galore, lomo, schedule_free, apollo, cpu_adam, lamb, stable_adamw, ademamix, grokadamw, onebit_adam, onebit_lamb, zero_one_adam, muadam, muadamw, musgd | optimizer family
 training.optimizer_implementation | str | foreach, fused, for_loop | kernel family of torch's optimizer step
 training.optimizer_in_backward | bool | | each gradient is applied in backward and given back at once

@@ -39,6 +39,7 @@ TABLE: Table = {
     "bf16": Key("training.mixed_precision", lambda on: "bf16" if on is True else LEAVE),
     "fp16": Key("training.mixed_precision", lambda on: "fp16" if on is True else LEAVE),
     "optimizer": Key("training.optimizer", lambda name: name if name in {"adam", "sgd", "muon"} else LEAVE),
+    "use_distributed_optimizer": Key("training.distributed_optimizer", lambda on: True if on is True else LEAVE),
     "optimizer_cpu_offload": Key("training.offload_optimizer", lambda on: "cpu" if on is True else LEAVE),
     "num_layers": Key("model.num_hidden_layers"),
     "hidden_size": Key("model.hidden_size"),
@@ -76,6 +77,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
 
 def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
     yield Statement("training.sharding", "(program)", "megatron")
+    yield from _state(options)
     for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
         entry = TABLE[name]
         if name not in options and isinstance(entry, Key):
@@ -83,3 +85,26 @@ def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
     heads = options.get("num_attention_heads")
     if "group_query_attention" not in options and heads is not None and isinstance(heads.value, int):
         yield Statement("model.num_key_value_heads", "group_query_attention (left out)", heads.value)
+
+
+def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say in which dtypes the program keeps its state.
+
+    ``--bf16`` and ``--fp16`` are dtypes of the parameters themselves, and bf16 accumulates gradients in float32 unless
+    ``--grad-reduce-in-bf16`` is given (``megatron/training/arguments.py``, validate_args, core_r0.11.0 and core_v0.19.0).
+    """
+    chosen = [name for name in ("bf16", "fp16") if name in options and options[name].value is True]
+    if len(chosen) == 1:
+        dtype = {"bf16": "bfloat16", "fp16": "float16"}[chosen[0]]
+        yield Statement("training.param_dtype", chosen[0], dtype)
+        in_16_bits = chosen == ["fp16"] and "accumulate_allreduce_grads_in_fp32" not in options
+        if in_16_bits or "grad_reduce_in_bf16" in options:
+            yield Statement("training.grad_accum_dtype", "grad_reduce_in_bf16", dtype)
+        else:
+            yield Statement("training.grad_accum_dtype", "accumulate_allreduce_grads_in_fp32", "float32")
+    elif not {"bf16", "fp16"} & options.keys():
+        yield Statement("training.param_dtype", "bf16 (left out)", "float32")
+    if "use_distributed_optimizer" not in options:
+        yield Statement("training.distributed_optimizer", "use_distributed_optimizer (left out)", value=False)
+    if "optimizer" not in options:
+        yield Statement("training.optimizer", "optimizer (left out)", "adam")

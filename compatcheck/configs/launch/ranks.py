@@ -137,6 +137,9 @@ def read_accelerate(options: Mapping[str, Argument], ranks: Ranks, *, has_file: 
     ranks.take(WORLD, "--num_processes", options.get("num_processes"))
     ranks.take(NODES, "--num_machines", options.get("num_machines"))
     world, machines = ranks.value(WORLD), options.get("num_machines")
+    if "num_processes" not in options and not has_file:
+        why = "is in accelerate's default configuration file, or the number of devices the machine has"
+        ranks.doubt(WORLD, "--num_processes (left out)", why, line)
     if world is not None and machines is None and not has_file:
         ranks.state(NODES, "--num_machines (left out)", 1, line)
     nodes = ranks.value(NODES)

@@ -106,7 +106,7 @@ def _engine(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None else str(value).removesuffix("_v6").removesuffix("_async")
 
 
-def _batch(role: str, *, is_global: bool) -> tuple[Key, ...]:
+def _batch(role: str | None, *, is_global: bool) -> tuple[Key, ...]:
     return (
         Key("training.micro_batch_size", _stated, role),
         Key("training.micro_batch_is_global", lambda value: LEAVE if value is None else is_global, role),
@@ -223,7 +223,7 @@ SFT_TABLE: Table = {
         Key("training.micro_batch_size", _stated),
         Key("training.micro_batch_is_global", lambda value: LEAVE if value is None else True),
     ),
-    "data.micro_batch_size_per_gpu": Key("training.micro_batch_size", _stated),
+    "data.micro_batch_size_per_gpu": _batch(None, is_global=False),
     "data.train_batch_size": Key("training.global_batch_size", _stated),
     "data.max_length": Key("training.sequence_length", _stated),
     "model.enable_gradient_checkpointing": Key("training.gradient_checkpointing", _stated),
@@ -270,12 +270,36 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     source = launch.command.source
     if kind == "sft":
         program = Program("verl", SFT_TABLE, is_plain, {"model.partial_pretrain": "model"})
-        known: tuple[Statement, ...] = (Statement("training.trainer", "(program)", "sft"),)
+        known = (Statement("training.trainer", "(program)", "sft"), *_of_supervised(launch, options))
         return (make_command_document(program, source, options, Beyond(known, references, skipped, overrides.unknown)),)
     table, models = table_for(options)
     program = Program(tell_fork(launch, options), table, is_plain, models)
     known = tuple(infer(options, overrides))
     return (make_command_document(program, source, options, Beyond(known, references, skipped, overrides.unknown)),)
+
+
+def _of_supervised(launch: Launch, options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say what ``fsdp_sft_trainer`` does without being asked.
+
+    It always shards with FSDP, in float32 unless ``model_dtype`` says otherwise, and takes four sequences of 1,024 tokens a
+    rank: ``verl/trainer/fsdp_sft_trainer.py`` and ``config/sft_trainer.yaml`` of v0.2.0.post2 to v0.7.0, which agree.
+    """
+    if "fsdp_sft_trainer" not in launch.program:
+        return
+    key = "(program fsdp_sft_trainer)"
+    if "model.strategy" not in options:
+        yield Statement("training.sharding", key, "fsdp")
+    yield Statement("training.compute_dtype", key, "bfloat16")
+    yield Statement("training.reduce_dtype", key, "float32")
+    yield Statement("model.attn_implementation", key, "flash_attention_2")
+    if "model.fsdp_config.model_dtype" not in options:
+        yield Statement("training.param_dtype", "model.fsdp_config.model_dtype (left out)", "float32")
+    if not {"data.micro_batch_size", "data.micro_batch_size_per_gpu"} & options.keys():
+        left = "data.micro_batch_size_per_gpu (left out)"
+        yield Statement("training.micro_batch_size", left, 4)
+        yield Statement("training.micro_batch_is_global", left, value=False)
+    if "data.max_length" not in options:
+        yield Statement("training.sequence_length", "data.max_length (left out)", 1024)
 
 
 def tell_fork(launch: Launch, options: Mapping[str, Argument]) -> str:

@@ -20,6 +20,7 @@ from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
 from compatcheck.memory.closed_form.parallel import held as held_parameters
 from compatcheck.memory.closed_form.parameters import dequantised, parameters
+from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.run import read_run
@@ -60,7 +61,11 @@ def estimate(
     if reading.run is None:
         verdict = judge((), None)
         return Estimate("closed_form", (), verdict, reading.assumptions, (), reading.needs)
-    return estimate_run(reading.run, reading.assumptions)
+    run = reading.run
+    if trains:
+        run = run._replace(references=count_references(facts, run.release("trl")))
+    found = estimate_run(run, reading.assumptions)
+    return leave_out_models(found, run.trainer) if trains else found
 
 
 def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate:
@@ -70,6 +75,19 @@ def estimate_run(run: Run, assumptions: tuple[Assumption, ...] = ()) -> Estimate
     if verdict.outcome == "does_not_fit" and CHECKPOINTING not in run.known and not run.checkpointing:
         verdict = _reconsider(run, verdict)
     return Estimate("closed_form", phases, verdict, assumptions, tuple(_unmodelled(run)))
+
+
+def leave_out_models(found: Estimate, trainer: str) -> Estimate:
+    """Say of a trainer of PPO whose only role was priced that whole models are left out: what fits without them may not."""
+    if trainer != "ppo" or not found.phases:
+        return found
+    reason = "PPO keeps a value model, which it trains, and a reward model beside the policy; nothing is said of them"
+    verdict = found.verdict
+    if verdict.outcome == "fits":
+        verdict = verdict._replace(outcome="marginal")
+    return found._replace(
+        verdict=verdict, unmodelled=(*found.unmodelled, Unmodelled("value and reward models", "more", reason))
+    )
 
 
 def _reconsider(run: Run, verdict: Verdict) -> Verdict:
@@ -130,14 +148,17 @@ def verification(run: Run) -> str | None:
 
 def resident(run: Run) -> Parts:
     """Return what is on the device in every phase once training runs, the allocator's cache apart."""
-    return (*parameters(run), *optimizer_states(run), *lasting_buffers(run), *workspaces(run), *context(run))
+    return (
+        *parameters(run), *reference_parameters(run), *optimizer_states(run), *lasting_buffers(run), *workspaces(run),
+        *context(run),
+    )  # fmt: skip
 
 
 def training_phases(run: Run) -> tuple[Phase, ...]:
     """Return load, forward, backward and step of a role that trains."""
     always = resident(run)
     grads = gradient.gradients(run)
-    load = (*parameters(run), *context(run))
+    load = (*parameters(run), *reference_parameters(run), *context(run))
     step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, always))
     return (

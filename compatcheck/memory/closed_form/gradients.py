@@ -53,10 +53,13 @@ def gradients(run: Run) -> Gradients:
 
     Gradients have the dtype of their parameters. ZeRO-3 keeps a flat buffer of this rank's share from the start; ZeRO-2 and
     FSDP keep the share from the first backward to the step. Others hold them in full, and set them to None after the step
-    (``zero_grad(set_to_none=True)``, torch's default since 2.0).
+    (``zero_grad(set_to_none=True)``, torch's default since 2.0). Megatron makes contiguous buffers for all of them once, whole
+    with the distributed optimizer too (core/distributed/param_and_grad_buffer.py, core_r0.11.0).
     """
     parallel = run.parallel
     full = sum(part.number * part.bytes_each for part in trained_here(run))
+    if parallel.sharding == "megatron":
+        return Gradients(full, full, full)
     if run.in_backward:
         own = held(run)
         largest = max((own.blocks + own.experts) / max(1, own.layers), own.embedding)

@@ -47,6 +47,9 @@ _CHUNKS = 8
 _TOKENS = 256
 """trl's chunked loss takes so many tokens at a time and keeps none (docs/sweeps.md, trl 1.7)."""
 
+_SAME_LOGITS = frozenset(("dpo", "kto"))
+"""Trainers of OpenRLHF that take log-probabilities of the same Actor as its policy trainers: trainer/dpo_trainer.py, v0.9.0."""
+
 
 def per_logit(run: Run) -> PerLogit:
     """Return bytes per logit for the release of transformers, or the newest where it is not known."""
@@ -105,7 +108,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     if run.loss == "fused_linear":
         return _fused(run, tokens, facts)
     count = tokens * vocab
-    if run.trainer in POLICY_TRAINERS:
+    if run.trainer in POLICY_TRAINERS or (run.framework == "openrlhf" and run.trainer in _SAME_LOGITS):
         found = per_policy_logit(run, backward=backward)
         if found is not None:
             (low, expected, high), source = found

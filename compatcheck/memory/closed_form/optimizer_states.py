@@ -25,7 +25,8 @@ SUB_GROUP = 1_000_000_000
 def optimizer_states(run: Run) -> tuple[Component, ...]:
     """Return what lives between steps: master weights and moments, 1 / ranks of them from ZeRO stage 1 on.
 
-    Source: ZeRO, arXiv 1910.02054 section 3.1 (4 bytes of master weights, 4 + 4 of moments).
+    Source: ZeRO, arXiv 1910.02054 section 3.1 (4 bytes of master weights, 4 + 4 of moments). Megatron's distributed optimizer
+    splits the same 12 bytes over data-parallel ranks (docs/source/api-guide/dist_optimizer.md, core_r0.11.0).
     """
     if run.optimizer is None:
         return ()
@@ -83,6 +84,10 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
         size = exactly(each * count)
         words = f"{each:g} B × {count:,.0f}"
         source = "DeepSpeed v0.16.4 stage3.py _prepare_fp32_grad_for_sub_group, stage_1_and_2.py step"
+        parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
+    elif run.parallel.sharding == "megatron" and run.precision.master > run.precision.gradient:
+        size, words = exactly(run.precision.master * trained), f"{run.precision.master:g} B × {trained:,.0f}"
+        source = "Megatron-LM core/optimizer/distrib_optimizer.py _copy_model_grads_to_main_grads"
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
     elif run.implementation == "foreach" and moment_bytes(run) and "8bit" not in str(run.optimizer):
         largest = max(

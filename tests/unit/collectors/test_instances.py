@@ -74,7 +74,7 @@ def test_a_policy_keeps_its_own_place():
 
 @pytest.mark.parametrize(
     ("nodes", "gpu", "expected"),
-    [(None, "p4d.24xlarge", 1), (3, "p4d.24xlarge", 3), (2, "2xp4d.24xlarge", 2), (None, "2xp4d.24xlarge", 2)],
+    [(None, "p4d.24xlarge", 4), (3, "p4d.24xlarge", 3), (2, "2xp4d.24xlarge", 2), (None, "2xp4d.24xlarge", 2)],
 )
 def test_nodes(nodes, gpu, expected):
     request = Request(paths=(str(FACTS),), gpu=gpu, nodes=nodes)

@@ -431,3 +431,30 @@ def test_what_is_missing_is_named() -> None:
     found = price({name: value for name, value in ACTOR.items() if name != "model.hidden_size"})
     assert found.phases == ()
     assert found.needs == ("model.hidden_size",)
+
+
+def test_trls_grpo_has_a_reference_where_its_kl_coefficient_is_not_zero() -> None:
+    values: dict[str, Value] = {
+        **MODEL,
+        "training.framework": "trl",
+        "training.trainer": "grpo",
+        "training.zero_stage": 2,
+        "training.sharding": "zero",
+        "training.param_dtype": "bfloat16",
+        "training.mixed_precision": "bf16",
+        "training.peft": None,
+        "training.gradient_checkpointing": True,
+        "training.micro_batch_size": 1,
+        "rollout.engine": "hf",
+    }
+
+    def peak(changes: dict[str, Value]) -> tuple[int, int, int]:
+        found = estimate_job({"train": make_facts({**values, **changes})})
+        return tuple(max(bounds) for bounds in zip(*(phase.needed for phase in found.phases), strict=True))
+
+    copy = 2 * 7615616512
+    without = peak({"training.kl_coefficient": 0.0})
+    assert peak({"training.kl_coefficient": 0.04})[0] >= without[0] + copy
+    unknown = peak({})
+    assert unknown[:2] == without[:2]
+    assert unknown[2] >= without[2] + copy

@@ -222,6 +222,27 @@ def test_supervised_training() -> None:
     assert document.references == (("model", "m", "model.partial_pretrain"),)
 
 
+def test_supervised_training_shards_float32_weights_and_counts_sequences_of_one_rank() -> None:
+    run = "torchrun --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer "
+    found = facts(documents(run + "data.micro_batch_size_per_gpu=4")[0])
+    assert found["training.micro_batch_is_global"] is False
+    assert found["training.sharding"] == "fsdp"
+    assert (found["training.param_dtype"], found["training.compute_dtype"]) == ("float32", "bfloat16")
+    assert found["training.sequence_length"] == 1024
+    left_out = facts(documents(run + "model.fsdp_config.model_dtype=bf16")[0])
+    assert left_out["training.micro_batch_size"] == 4
+    assert left_out["training.micro_batch_is_global"] is False
+    assert left_out["training.param_dtype"] == "bfloat16"
+    whole = facts(documents(run + "data.micro_batch_size=64")[0])
+    assert (whole["training.micro_batch_size"], whole["training.micro_batch_is_global"]) == (64, True)
+
+
+def test_supervised_training_of_unknown_ranks_is_not_one_rank() -> None:
+    read = documents("torchrun --nproc_per_node=$n -m verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=4")
+    assert all("hardware.world_size" not in facts(document) for document in read)
+    assert facts(read[0])["training.sharding"] == "fsdp"
+
+
 def test_a_configuration_file_is_read_like_a_command() -> None:
     data = {
         "data": {"max_prompt_length": 512, "train_batch_size": 16},

@@ -1,6 +1,8 @@
 import pytest
 
+from compatcheck.memory.closed_form.gradients import gradients
 from compatcheck.memory.closed_form.optimizer_states import moment_bytes, optimizer_states, step_workspace
+from compatcheck.memory.closed_form.parameters import parameters
 
 SEVEN = 6738415616
 
@@ -53,3 +55,24 @@ def test_adapters_and_modules_beside_them_keep_their_own_dtypes(make_run):
         model__load_dtype="bfloat16",
     )
     assert moment_bytes(run) == 2 * (4 * run.adapters + 2 * 32000 * 4096)
+
+
+@pytest.mark.parametrize(("split", "each"), [(False, 18), (True, 6 + 12 / 8)])
+def test_megatron_takes_the_bytes_per_parameter_of_its_own_table(make_run, split, each):
+    """docs/source/api-guide/dist_optimizer.md of core_r0.11.0: bf16 parameters, fp32 gradients: 18, or 6 + 12/d."""
+    run = make_run(
+        training__sharding="megatron",
+        training__framework="megatron",
+        training__mixed_precision="bf16",
+        training__distributed_optimizer=split,
+        hardware__world_size=8,
+    )
+    parts = (*parameters(run), *optimizer_states(run))
+    states = sum(part.size.expected for part in parts) + gradients(run).persistent
+    assert states == pytest.approx(each * run.model.parameters, rel=1e-6)
+
+
+def test_what_is_built_on_megatron_splits_states_unless_told_not_to(make_run):
+    megatron = {"training__sharding": "megatron", "hardware__world_size": 8}
+    assert make_run(training__framework="verl", **megatron).parallel.stage == 1
+    assert make_run(training__framework="megatron", **megatron).parallel.stage == 0

@@ -1,0 +1,109 @@
+"""The frozen copy of the policy that preference and policy trainers compare with, where it is no role of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.estimate import NOTHING, Component, Size
+from compatcheck.core.facts import Fact
+from compatcheck.memory.closed_form.parallel import held
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Value
+    from compatcheck.memory.run import Run
+
+NONE, MAYBE, SURE = Size(0, 0, 0), Size(0, 0, 1), Size(1, 1, 1)
+PREFERENCE = frozenset({"dpo", "kto", "bco"})
+"""Trainers that compare with a reference unless its log-probabilities were computed before."""
+ALWAYS = frozenset({"ppo", "online_dpo", "xpo", "nash_md"})
+"""Trainers of TRL that keep one whatever the KL coefficient is (ppo_trainer.py, online_dpo_trainer.py v0.19.0)."""
+BY_COEFFICIENT = frozenset({"grpo", "rloo"})
+"""Trainers of TRL that keep one where the KL coefficient is not 0 (grpo_trainer.py v0.19.0: ``if self.beta == 0.0``)."""
+WITHOUT = frozenset({"orpo", "simpo", "cpo"})
+"""Losses that have no reference."""
+_KEPT_THOUGH_PRECOMPUTED = ((0, 29), (1, 2))
+"""Releases of TRL whose DPO loads it all the same (rule trl/reference-model-loaded-though-precomputed)."""
+_SHARDED_BY_FSDP = {"dpo": (0, 16), "grpo": (0, 18)}
+"""First release of TRL that gives it to FSDP (``prepare_fsdp`` in *_trainer.py; read in all tags). Before, and in the other
+trainers, ``accelerator.prepare_model(evaluation_mode=True)`` leaves it whole."""
+SOURCE = "TRL dpo_trainer.py, models/utils.py prepare_deepspeed; OpenRLHF cli/train_dpo.py, get_ds_eval_config"
+
+
+def count_references(facts: Mapping[str, Fact | Value], trl: tuple[int, ...] | None = None) -> Size:
+    """Return how many reference models a trainer keeps beside the policy: 0 or 1 as bounds, 0 to 1 where nobody can tell.
+
+    With adapters the policy without them is its own reference (TRL, LLaMA-Factory and ms-swift: ``is_peft_model``); OpenRLHF
+    loads a second one all the same (cli/train_dpo.py v0.5.9).
+
+    Args:
+        facts: of the only role.
+        trl: release of TRL, where it is known.
+    """
+
+    def get(name: str) -> Value:
+        fact = facts.get(name)
+        return fact.value if isinstance(fact, Fact) else fact
+
+    stated, trainer, framework = get("training.reference_model"), get("training.trainer"), get("training.framework")
+    if isinstance(stated, bool):
+        return SURE if stated else NONE
+    if get("training.loss_type") in WITHOUT or (
+        framework != "openrlhf" and get("training.peft") not in {None, "freeze"}
+    ):
+        return NONE
+    if trainer in PREFERENCE:
+        if framework == "open_instruct":
+            return MAYBE  # dpo_tune_cache.py computes log-probabilities before training, dpo_tune.py keeps a model
+        if not get("training.precompute_ref_log_probs"):
+            return SURE
+        first, last = _KEPT_THOUGH_PRECOMPUTED
+        if trainer != "dpo" or framework != "trl":
+            return NONE
+        return MAYBE if trl is None else SURE if first <= trl < last else NONE
+    if framework in {None, "trl", "llamafactory", "ms_swift", "axolotl"}:
+        if trainer in ALWAYS:
+            return SURE
+        coefficient = get("training.kl_coefficient")
+        if trainer in BY_COEFFICIENT:
+            return MAYBE if coefficient is None else SURE if coefficient else NONE
+    return NONE
+
+
+def reference_parameters(run: Run) -> tuple[Component, ...]:
+    """Return the parameters of the reference.
+
+    DeepSpeed shards them at stage 3 and keeps a full copy at any other (TRL models/utils.py prepare_deepspeed sets stage 0;
+    OpenRLHF get_ds_eval_config likewise); FSDP shards them from the releases in `_SHARDED_BY_FSDP` on; DDP keeps a full copy.
+    """
+    if run.references == NOTHING:
+        return ()
+    parallel, precision = run.parallel, run.precision
+    each = precision.stored if parallel.sharding == "zero" else precision.frozen
+    whole = each * held(run).total
+    least = usual = whole
+    words = ""
+    if parallel.stage == 3 and parallel.shard > 1:
+        part = whole / parallel.shard
+        first, release = _SHARDED_BY_FSDP.get(run.trainer), run.release("trl")
+        if parallel.sharding == "zero":
+            least = usual = part
+            whole = part
+            words = f" / {parallel.shard} ranks"
+        elif first is not None and (release is None or release >= first):
+            least = usual = part
+            whole = part if release is not None else whole
+            words = f" / {parallel.shard} ranks"
+        elif release is None:
+            least = part
+    if parallel.sharding == "zero" and parallel.stage == 3 and run.offload_param and run.framework != "openrlhf":
+        least = usual = 0.0  # the same configuration of DeepSpeed is used for it
+        words += ", offloaded"
+    low, expected, high = run.references
+    size = Size(int(low * least), int(expected * usual), int(high * whole))
+    text = f"{each:g} B × {held(run).total:,.0f}{words}"
+    if not expected:
+        text = f"none, or {text}: depends on the KL coefficient or the program"
+    facts = ("training.reference_model", "training.kl_coefficient", "training.precompute_ref_log_probs")
+    return (Component("reference model's parameters", "parameters", size, text, SOURCE, run.role, facts),)

@@ -1,0 +1,180 @@
+"""What a script leaves to a variable or to a file that is not there is asked for and never assumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.run_cli import run
+
+SFT = (
+    "sft.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size {batch} --max_length 2048 --bf16 True "
+    "--gradient_checkpointing True{more}"
+)
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+def write(launcher: str, batch: object = 1, more: str = "") -> None:
+    Path("train.sh").write_text(f"{launcher} {SFT.format(batch=batch, more=more)}\n")
+
+
+def facts(*options: str) -> tuple[dict[str, Any], dict[str, str]]:
+    (subject,) = json.loads(run("facts", "train.sh", "--format", "json", *options).out)["subjects"]
+    known = {fact["name"]: fact["value"] for fact in subject["facts"]}
+    return known, {entry["fact"]: entry["reason"] for entry in subject["unresolved"]}
+
+
+def test_nodes_of_the_script_stay_when_the_device_is_named() -> None:
+    write("torchrun --nproc_per_node 8 --nnodes 4")
+    known, _ = facts("--gpu", "8xH100-80GB")
+    assert (known["hardware.nodes"], known["hardware.world_size"]) == (4, 32)
+    known, _ = facts("--gpu", "8xH100-80GB", "--nodes", "2")
+    assert (known["hardware.nodes"], known["hardware.world_size"]) == (2, 16)
+
+
+def test_nodes_left_to_a_variable_are_not_one() -> None:
+    write("torchrun --nproc_per_node 8 --nnodes $NNODES")
+    known, unresolved = facts("--gpu", "8xH100-80GB")
+    assert "hardware.world_size" not in known
+    assert "hardware.nodes" in unresolved
+
+
+def test_more_processes_than_the_declared_devices_are_a_contradiction() -> None:
+    write("accelerate launch --num_processes 32")
+    known, _ = facts("--gpu", "8xH100-80GB")
+    assert known["hardware.world_size"] == 32
+    assert known["configuration.conflicts"] == ["hardware.world_size"]
+    write("accelerate launch --num_processes 4")
+    known, _ = facts("--gpu", "8xH100-80GB")
+    assert (known["hardware.world_size"], known["configuration.conflicts"]) == (8, [])
+
+
+@pytest.mark.parametrize(
+    ("launcher", "more", "opened"),
+    [
+        ("accelerate launch --config_file nothere.yaml", "", {"hardware.world_size", "training.sharding"}),
+        ("accelerate launch", "", {"hardware.world_size"}),
+        ("torchrun --nproc_per_node 8", " --deepspeed nothere.json", {"training.zero_stage", "training.sharding"}),
+    ],
+)
+def test_what_a_missing_file_decides_is_open(launcher: str, more: str, opened: set[str]) -> None:
+    write(launcher, more=more)
+    known, unresolved = facts()
+    assert opened <= unresolved.keys()
+    assert not opened & known.keys()
+
+
+def test_a_file_given_beside_the_script_settles_what_the_missing_one_left_open() -> None:
+    write("torchrun --nproc_per_node 8", more=" --deepspeed nothere.json")
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    report = json.loads(run("facts", "train.sh", "ds.json", "--format", "json").out)["subjects"][0]
+    assert {fact["name"]: fact["value"] for fact in report["facts"]}["training.zero_stage"] == 3
+
+
+def test_a_rank_of_lora_beside_a_key_nobody_understood_leaves_adapters_open() -> None:
+    write("torchrun --nproc_per_node 8", more=" --lora_r 8 --lora_switch_of_mine True")
+    known, unresolved = facts()
+    assert "training.peft" not in known
+    assert "lora_switch_of_mine" in unresolved["training.peft"]
+    write("torchrun --nproc_per_node 8", more=" --lora_r 8 --use_peft_lora True --use_4bit_quantization True")
+    known, _ = facts()
+    assert (known["training.peft"], known["model.quantization"]) == ("lora", "nf4")
+
+
+GPU = ("--gpu", "8xH100-80GB")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "batch", "more", "asked"),
+    [
+        ("torchrun --nproc_per_node 8", "$BS", "", "training.micro_batch_size"),
+        ("accelerate launch --config_file nothere.yaml", 1, "", "hardware.world_size"),
+        ("accelerate launch", 1, "", "hardware.world_size"),
+        ("torchrun --nproc_per_node 8", 1, " --deepspeed nothere.json", "training.sharding"),
+        ("torchrun --nproc_per_node 8 --nnodes $N", 1, "", "hardware.world_size"),
+    ],
+)
+def test_what_is_open_is_asked_for(launcher: str, batch: object, more: str, asked: str) -> None:
+    write(launcher, batch, more)
+    ran = run("estimate", "train.sh")
+    assert f"--set {asked}=" in ran.out
+    assert "unresolved: " in ran.out
+    (subject,) = json.loads(run("estimate", "train.sh", "--format", "json").out)["subjects"]
+    assert subject["estimate"] is None
+    assert asked in subject["needs"]
+    assert subject["unresolved"]
+
+
+def test_what_was_open_can_be_stated() -> None:
+    write("torchrun --nproc_per_node 8", "$BS")
+    ran = run("estimate", "train.sh", *GPU, "--set", "training.micro_batch_size=1")
+    assert "no estimate" not in ran.out
+    assert "unresolved" not in ran.out
+
+
+def test_keys_nobody_understood_that_sound_like_memory_are_named() -> None:
+    write("torchrun --nproc_per_node 8", more=" --my_offload_depth 3 --my_colour red")
+    ran = run("estimate", "train.sh", *GPU)
+    assert "my_offload_depth (`compatcheck facts` shows all)" in " ".join(ran.out.split())
+    assert "my_colour" not in ran.out
+
+
+def test_a_contradiction_of_ranks_is_said() -> None:
+    write("accelerate launch --num_processes 32")
+    assert "conflict: hardware.world_size: 32" in run("estimate", "train.sh", *GPU).out
+
+
+def test_a_subject_that_makes_no_sense_does_not_lose_the_others() -> None:
+    write("torchrun --nproc_per_node 8")
+    Path("bad").mkdir()
+    Path("bad/train.sh").write_text(f"torchrun --nproc_per_node 8 {SFT.format(batch=0, more='')}\n")
+    ran = run("estimate", ".", *GPU)
+    assert "GiB" in ran.out
+    place = "bad/train.sh:1 (per_device_train_batch_size): training.micro_batch_size cannot be 0"
+    assert f"not estimated: bad/train.sh: {place}" in ran.err
+    alone = run("estimate", "bad", *GPU)
+    assert (alone.code, alone.err.splitlines()[0]) == (2, f"error: {place}")
+
+
+def test_json_names_the_file_of_each_subject() -> None:
+    write("torchrun --nproc_per_node 8")
+    Path("second").mkdir()
+    Path("second/train.sh").write_text(Path("train.sh").read_text())
+    subjects = json.loads(run("estimate", ".", *GPU, "--format", "json").out)["subjects"]
+    assert len({subject["id"] for subject in subjects}) == 2
+    assert all("train.sh" in subject["id"] for subject in subjects)
+
+
+def test_a_plot_that_cannot_be_written_is_a_usage_error() -> None:
+    pytest.importorskip("matplotlib", reason="an extra")
+    write("torchrun --nproc_per_node 8")
+    ran = run("estimate", "train.sh", *GPU, "--plot", "nope/x.png")
+    assert (ran.code, ran.out) == (2, "")
+    assert "nope" in ran.err
+
+
+CASE = Path(__file__).parents[2] / "fixtures/cases/openrlhf-llama3-70b"
+
+
+def test_a_regression_that_the_run_meets_is_named_and_decides() -> None:
+    ran = run("estimate", CASE)
+    assert ran.code == 1
+    out = " ".join(ran.out.split())
+    assert "does not fit: with deepspeed/zero3-params-kept-in-backward" in out
+    assert "deepspeed/zero3-params-kept-in-backward +127.5 GiB in backward" in out
+    assert "logsumexp" not in out  # a formula has it
+    (subject,) = json.loads(run("estimate", CASE, "--format", "json").out)["subjects"]
+    found = subject["findings"]
+    assert [one["rule"] for one in found["regressions"]] == ["deepspeed/zero3-params-kept-in-backward"]
+    backward = next(phase for phase in subject["estimate"]["phases"] if phase["name"] == "backward")
+    reserve = sum(part["bytes"]["expected"] for part in backward["components"] if part["kind"] == "reserve")
+    needed = backward["bytes"]["expected"] - reserve
+    assert found["needed_bytes"]["expected"] == needed + found["regressions"][0]["bytes"]["expected"]

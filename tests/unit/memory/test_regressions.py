@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
+from compatcheck.core.report import Finding, FindingImpact
+from compatcheck.memory.regressions import COUNTED, lay_over
+
+GIB = 2**30
+RULES = Path(__file__).parents[3] / "rules"
+PHASES = tuple(
+    Phase(name, "train", (Component("x", "activations", exactly(size * GIB), "", ""),))
+    for name, size in (("forward", 10), ("backward", 20))
+)
+
+
+def make_estimate(limit: int | None = 25, outcome: str = "fits") -> Estimate:
+    bytes_ = None if limit is None else limit * GIB
+    return Estimate("closed_form", PHASES, Verdict(outcome, bytes_, None if limit is None else (limit - 20) * GIB))
+
+
+def make_finding(gib: int, phase: str, **changed: object) -> Finding:
+    impact = FindingImpact(gib * GIB, gib * GIB, gib * GIB, "memory", "device", "rank", phase)
+    fields: dict[str, object] = {
+        "rule_id": "some/rule",
+        "subject": "s",
+        "role": "train",
+        "kind": "regression",
+        "title": "",
+        "status": "affected",
+        "severity": "high",
+        "confidence": "certain",
+        "message": "",
+        "impact": impact,
+        "needs": (),
+        "assumptions": (),
+        "facts": (),
+        "locations": (),
+        "remedies": (),
+        "references": (),
+    }
+    return Finding(**(fields | changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("findings", "expected", "outcome"),
+    [
+        ([make_finding(8, "forward")], 20, "fits"),
+        ([make_finding(8, "backward")], 28, "does_not_fit"),
+        ([make_finding(4, "whole"), make_finding(2, "backward")], 26, "does_not_fit"),
+        ([make_finding(900, "load")], 20, "fits"),
+    ],
+)
+def test_bytes_are_added_to_the_phase_they_are_taken_in(findings: list[Finding], expected: int, outcome: str) -> None:
+    found = lay_over(make_estimate(), findings)
+    assert found is not None
+    assert (found.needed.expected, found.outcome) == (expected * GIB, outcome)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"kind": "pitfall"}, {"status": "possible"}, {"rule_id": "transformers/eager-scores-in-float32"}]
+)
+def test_what_is_not_certain_or_counted_already_is_left_out(changed: dict[str, object]) -> None:
+    assert lay_over(make_estimate(), [make_finding(8, "backward", **changed)]) is None
+
+
+def test_without_a_device_nothing_is_judged() -> None:
+    found = lay_over(make_estimate(None, "unknown"), [make_finding(8, "backward")])
+    assert found is not None
+    assert found.outcome == "unknown"
+
+
+def test_every_rule_that_a_formula_has_is_there() -> None:
+    assert [name for name in sorted(COUNTED) if not (RULES / f"{name}.yaml").is_file()] == []
