@@ -9,15 +9,16 @@ import click
 from compatcheck.cli import options, probing
 from compatcheck.cli.explain import find_rule
 from compatcheck.cli.progress import Progress
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, CompatcheckError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.confirmation import Confirmation
     from compatcheck.core.measurement import Measurement
-    from compatcheck.matching.trial import Trial
+    from compatcheck.matching.trial import Request, Trial
     from compatcheck.probes.laboratory import Laboratory
+    from compatcheck.rules.database import CompiledRule, RuleSet
 
 
 @click.command("confirm", cls=options.GroupedCommand, short_help="Measure whether a rule holds.")
@@ -60,12 +61,14 @@ def command(
     found: list[Confirmation] = []
     progress = Progress(None, quiet=settings.quiet)
     overlays = None
+    request = Request(suspect, baseline, sizes)
     for rule_id in rule_ids:
         rule = find_rule(rule_id, rules)
-        trial = plan(rule, rules.texts(rule), rules, Request(suspect, baseline, sizes))
+        trial = plan(rule, rules.texts(rule), rules, request)
         if not isinstance(trial, Trial):
             found.append(trial)
             continue
+        trial = _on_installed_torch(trial, rule, rules, request, settings.environment)
         if dry_run:
             planned = reporter.format_plan(
                 rule.id,
@@ -106,6 +109,27 @@ def command(
     if "confirmed" in verdicts:
         return EXIT_FINDINGS
     return EXIT_CLEAN if "refuted" in verdicts or dry_run else EXIT_NOTHING_TO_CHECK
+
+
+def _on_installed_torch(
+    trial: Trial, rule: CompiledRule, rules: RuleSet, request: Request, choice: probing.EnvironmentChoice
+) -> Trial:
+    """Take the torch that is there as both sides, where a setting tells them apart and the rule is about that release too.
+
+    Torch is never laid over an interpreter, so another release would need another interpreter.
+    """
+    from packaging.version import Version  # noqa: PLC0415 (beside its use)
+
+    from compatcheck.matching.trial import Trial, plan  # noqa: PLC0415 (beside its use)
+
+    if trial.package != "torch" or request.suspect or trial.baseline not in {None, trial.suspect}:
+        return trial
+    try:
+        installed = Version(choice.torch or choice.base().versions["torch"]).public
+        here = plan(rule, rules.texts(rule), rules, request._replace(suspect=installed))
+    except (CompatcheckError, ValueError):
+        return trial
+    return here if isinstance(here, Trial) and here.baseline in {None, installed} else trial
 
 
 def _sees_cuda(choice: probing.EnvironmentChoice) -> bool:

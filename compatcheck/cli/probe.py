@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from compatcheck.probes.probe import Probe
     from compatcheck.probes.runner import Task
 
+_WILDCARDS = "*?["
+
 
 @click.group("probe", short_help="Measure a memory claim in an environment.")
 def command() -> None:
@@ -222,8 +224,11 @@ def _choose(names: tuple[str, ...], backend: str | None, parameters: tuple[str, 
     if not names:
         msg = "no probe is named"
         raise UsageError(msg, hint="name one of `compatcheck probe list`, or run --all")
-    varied = vary(probing.parse_parameters(parameters))
-    return [make_task(probe, one, backend) for probe in _find(names) for one in varied]
+    probes = _find(names)
+    if any(sign in name for name in names for sign in _WILDCARDS):
+        probes = _on(backend, probes)
+    shared = probing.share_parameters(probes, probing.parse_parameters(parameters))
+    return [make_task(probe, one, backend) for probe, own in shared for one in vary(own)]
 
 
 def _choose_all(names: tuple[str, ...], backend: str | None, parameters: tuple[str, ...]) -> list[Task]:
@@ -241,11 +246,21 @@ def _choose_all(names: tuple[str, ...], backend: str | None, parameters: tuple[s
             else "--all takes no --param: every probe is run at its own sizes"
         )
         raise UsageError(msg, hint="as `compatcheck probe run --all --backend cuda --output cuda.jsonl`")
-    probes = [probe for probe in _find(names or ("*",)) if backend in probe.module.BACKENDS]
-    if not probes:
+    probes = _on(backend, _find(names or ("*",)))
+    return [make_task(probe, size, backend) for probe in probes for size in probe.module.SIZES or ({},)]
+
+
+def _on(backend: str | None, probes: list[Probe]) -> list[Probe]:
+    """Return the probes that have a back end; all where none is asked for.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = [probe for probe in probes if backend is None or backend in probe.module.BACKENDS]
+    if not found:
         msg = f"none of these probes runs on {backend}"
         raise UsageError(msg, hint="`compatcheck probe list` says where each runs")
-    return [make_task(probe, size, backend) for probe in probes for size in probe.module.SIZES or ({},)]
+    return found
 
 
 def _find(names: tuple[str, ...]) -> list[Probe]:
@@ -261,7 +276,7 @@ def _find(names: tuple[str, ...]) -> list[Probe]:
     found: dict[str, Probe] = {}
     for name in names:
         matching = [known for known in probe_names() if fnmatchcase(known, name.replace("-", "_"))]
-        if not matching and any(sign in name for sign in "*?["):
+        if not matching and any(sign in name for sign in _WILDCARDS):
             msg = f"no probe matches {name!r}"
             raise UsageError(msg, hint="`compatcheck probe list` has them all")
         found.update((known, find_probe(known)) for known in matching or [name])

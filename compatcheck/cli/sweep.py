@@ -9,7 +9,7 @@ import click
 from compatcheck.cli import options, probing
 from compatcheck.cli.bisect import choose_releases
 from compatcheck.cli.progress import Progress, find_varying
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 
 if TYPE_CHECKING:
     from compatcheck.core.measurement import Measurement
@@ -58,6 +58,9 @@ def command(
     from compatcheck.reporters import sweep as reporter  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
+    if export is not None and not export.endswith((".json", ".jsonl")):
+        msg = f"--export {export} ends neither in .json nor in .jsonl"
+        raise UsageError(msg, hint="as --export sweep.jsonl")
     settings = probing.Settings(**given)
     probes = [find_probe(name) for name in names]
     tasks = []

@@ -49,7 +49,9 @@ def add_measured(
                     continue
                 probe = find_probe(use["name"])
                 for _, measurement in store.list(probe=probe.name, status="ok", versions=versions):
-                    if measurement.probe_hash == probe.hash and concerns(measurement, probe, rule, rules):
+                    if measurement.probe_hash == probe.hash and concerns(
+                        measurement, probe, rule, rules, use["metric"]
+                    ):
                         described = describe(measurement, probe, use["metric"])
                         if described is not None:
                             changed[index] = findings[index]._replace(measured_here=described)
@@ -89,13 +91,16 @@ def _probe_of(
     return None
 
 
-def concerns(measurement: Measurement, probe: Probe, rule: CompiledRule, rules: RuleSet) -> bool:
+def concerns(
+    measurement: Measurement, probe: Probe, rule: CompiledRule, rules: RuleSet, metric: str | None = None
+) -> bool:
     """Tell whether the rule may be about the measured run: one without checkpointing says nothing about checkpointing."""
     from compatcheck.matching.examples import example_scope  # noqa: PLC0415 (reads configurations)
     from compatcheck.matching.proof import as_example  # noqa: PLC0415 (see above)
+    from compatcheck.probes.metric_facts import metric_facts  # noqa: PLC0415 (see above)
 
     try:
-        facts = probe.module.facts(measurement.parameters)
+        facts = metric_facts(probe, measurement.parameters, metric)
         scope = example_scope(as_example(facts, measurement.versions), rules, "measurement")
         return decide(rule, scope).status != SILENT
     except (CompatcheckError, LookupError, TypeError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.units import format_bytes
@@ -93,14 +94,14 @@ def format_upstream(
     lines += ["| release | verdict | " + found.metric + " |", "|---|---|---|"]
     for one in found.tested:
         value = "" if one.value is None else show_exactly(found.metric, one.value)
-        lines.append(f"| {one.version} | {one.verdict} | {value or (one.reason or '')[:140]} |")
+        lines.append(f"| {one.version} | {one.verdict} | {value or shorten(one.reason or '', 140, placeholder=' …')} |")
     lines.append("")
     if found.predicted is not None:
         lines += [f"A healthy release measures {show_exactly(found.metric, found.predicted)}.", ""]
     lines += [f"- {line}" for line in describe_limits(found)]
     if measurements:
         lines += _phase_table(found.package, measurements)
-        first = measurements[0]
+        first = _first_bad(found, measurements)
         lines += [
             "",
             f"Measured with {describe_versions(first.versions)} on {first.device}; counted: {first.accounting}.",
@@ -111,6 +112,12 @@ def format_upstream(
     if script:
         lines += ["", "## Reproduction without compatcheck", "", "```python", script.rstrip(), "```"]
     return "\n".join(lines) + "\n"
+
+
+def _first_bad(found: Bisection, measurements: Sequence[Measurement]) -> Measurement:
+    """Return the measurement of the oldest bad release, which a report is about; the first one where none is bad."""
+    bad = {one.version for one in found.tested if one.verdict == "bad"}
+    return next((one for one in measurements if one.versions.get(found.package) in bad), measurements[0])
 
 
 def _phase_table(package: str, measurements: Sequence[Measurement]) -> list[str]:

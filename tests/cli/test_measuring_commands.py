@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,13 @@ BISECT = ("bisect", "zero3_release", "--package", "deepspeed")
             ("confirm", "accelerate/outputs-cast-to-float32", "--param", "keep_fp32_outputs=true"),
             "what tells the suspect",
         ),
+        (
+            ("confirm", "deepspeed/zero3-params-kept-in-backward", "--baseline", "0.16.3"),
+            "is about deepspeed 0.16.3 as well",
+        ),
+        (("sweep", "masks", "--package", "transformers", "--export", "all.txt"), "--export all.txt ends neither in"),
+        (("probe", "run", "sdpa_gqa*", "--backend", "fake"), "none of these probes runs on fake"),
+        (("probe", "run", "masks", "kv_cache", "--param", "kv_cache.batchh=1"), "no probe here has a parameter"),
         (("confirm", "accelerate/outputs-cast-to-float32", "--param", "of=keep"), "cannot be keep"),
         (("probe", "show", "masks", "--script", "--param", "layers=4,6"), "--param layers has 2 values"),
         (("probe", "run", "masks", "--param", "mask=padded"), "parameter 'mask' of probe masks cannot be padded"),
@@ -223,3 +231,32 @@ def test_a_confirmation_that_cannot_be_built_decides_nothing() -> None:
     assert ran.code == 3
     assert "inconclusive" in ran.out
     assert "could not be installed: No solution found" in " ".join(ran.out.split())
+
+
+@pytest.mark.usefixtures("unbuildable")
+def test_a_parameter_may_be_for_one_of_several_probes() -> None:
+    ran = run(
+        "probe",
+        "run",
+        "masks",
+        "kv_cache",
+        "--param",
+        "kv_cache.batch=3",
+        "--with",
+        "x==1",
+        "--no-store",
+        "--format",
+        "json",
+    )
+    assert ran.code == 3, ran.err
+    masks, cache = json.loads(ran.out)
+    assert (masks["parameters"]["batch"], cache["parameters"]["batch"]) == (2, 3)
+
+
+@pytest.mark.usefixtures("unbuildable")
+def test_a_pattern_takes_only_probes_that_have_the_back_end() -> None:
+    ran = run(
+        "probe", "run", "*_cache", "sdpa_gqa*", "--backend", "fake", "--with", "x==1", "--no-store", "--format", "json"
+    )
+    assert ran.code == 3, ran.err
+    assert {one["probe"] for one in json.loads(ran.out)} == {"kv_cache"}

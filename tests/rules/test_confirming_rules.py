@@ -14,6 +14,7 @@ from compatcheck.core.measurement_files import read_measurements
 from compatcheck.matching.confirm import judge, predicted_sizes
 from compatcheck.matching.decision import AFFECTED, SILENT, decide
 from compatcheck.matching.examples import example_scope
+from compatcheck.matching.measured import concerns
 from compatcheck.matching.proof import as_example
 from compatcheck.matching.trial import Request, Trial, plan
 from compatcheck.probes.metric_facts import metric_facts
@@ -134,6 +135,17 @@ def test_a_run_the_rule_is_not_about_is_not_judged(rules: RuleSet, compiled: dic
     assert found.verdict == "inconclusive"
     assert found.reason.startswith("the run is not one the rule is about, because")
     assert "model.model_type is llama" in found.reason
+
+
+def test_a_measurement_of_the_run_without_checkpointing_concerns_a_rule_about_that(
+    rules: RuleSet, compiled: dict[str, CompiledRule]
+) -> None:
+    name = "transformers/attention-output-kept-twice"
+    trial = make(compiled[name], rules)
+    assert isinstance(trial, Trial)
+    suspect, _ = committed(RULES[name], trial)
+    assert concerns(suspect, trial.probe, compiled[name], rules, trial.metric)
+    assert not concerns(suspect, trial.probe, compiled[name], rules)
 
 
 def test_a_parameter_chooses_the_pair_that_has_it(rules: RuleSet, compiled: dict[str, CompiledRule]) -> None:

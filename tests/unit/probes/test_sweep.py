@@ -169,6 +169,23 @@ def test_the_report_for_upstream_has_numbers_derivation_and_script():
     assert "```python\nprint(1)\n```" in text
 
 
+def test_the_report_for_upstream_names_the_first_bad_release():
+    sides = [RESULTS["0.15.4"][0], RESULTS["0.16.0"][0]]
+    text = bisection.format_upstream(FOUND, title="", derivation="", measurements=sides, script=None)
+    assert "Measured with deepspeed 0.16.0" in text
+
+
+def test_the_report_for_upstream_cuts_reasons_between_words():
+    first, *others = FOUND.tested
+    skipped = replace(first, verdict="skipped", value=None, reason="unsuitable " * 30)
+    text = bisection.format_upstream(
+        replace(FOUND, tested=(skipped, *others)), title="", derivation="", measurements=[], script=None
+    )
+    row = next(line for line in text.splitlines() if "unsuitable" in line)
+    assert row.endswith("unsuitable … |")
+    assert set(row.split()) <= {"|", first.version, "skipped", "unsuitable", "…"}
+
+
 def test_the_report_for_upstream_has_no_empty_table_of_phases():
     without = replace(RESULTS["0.16.0"][0], phases=())
     text = bisection.format_upstream(FOUND, title="", derivation="", measurements=[without], script=None)
