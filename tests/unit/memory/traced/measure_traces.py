@@ -15,11 +15,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.errors import UsageError
 from compatcheck.core.measurement import Measurement, PhaseMemory
 from compatcheck.evidence.files import write_measurements
 from compatcheck.memory.traced.request import Untraceable
 from compatcheck.memory.traced.trace import PROGRAM, run_program
-from compatcheck.probes.environments.overlay import Base, Overlays
+from compatcheck.probes.environments.overlay import Base, Overlays, build_base
 from compatcheck.probes.fingerprint import hash_code
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[4] / "fixtures" / "measurements" / "traced"
 ADAPTERS = {"4.45.2": "0.13.2", "4.57.6": "0.18.1", "5.23.0": "0.21.2"}
 """Release of transformers → release of peft."""
+TORCH = "2.13.0+cpu"
+"""Built where no interpreter with torch is named: the CPU's, never CUDA's."""
 DEFAULTS: dict[str, Any] = {
     "architecture": None,
     "dtype": "bfloat16",
@@ -164,8 +167,14 @@ CONFIGURATIONS: tuple[dict[str, Any], ...] = (
 
 def open_runtime(release: str, base: str | None = None) -> Runtime:
     """Return an interpreter with a release of transformers, and of peft from its time."""
-    python = base or os.environ.get("COMPATCHECK_TEST_PYTHON") or sys.executable
-    return Overlays(Base(python)).open([f"transformers=={release}", f"peft=={ADAPTERS[release]}"])
+    stated = base or os.environ.get("COMPATCHECK_TEST_PYTHON")
+    try:
+        found = Base(stated or sys.executable)
+    except UsageError:
+        if stated:
+            raise
+        found = build_base(TORCH)
+    return Overlays(found).open([f"transformers=={release}", f"peft=={ADAPTERS[release]}"])
 
 
 def measure(configurations: Sequence[Mapping[str, Any]], runtime: Runtime) -> list[tuple[Measurement, Measurement]]:
