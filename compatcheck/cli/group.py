@@ -63,6 +63,6 @@ def group() -> None:
     """Find known memory regressions in a training stack, sized in GiB for your model.
 
     Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed.
-    Only commands that measure releases (bisect, sweep, confirm, probe run) use the network, to install them in
-    environments of their own.
+    Only commands that measure releases (bisect, sweep, confirm, probe run, and --trace) use the network, to install them
+    in environments of their own.
     """
