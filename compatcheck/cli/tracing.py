@@ -11,7 +11,6 @@ from compatcheck.memory.role import TRAINED
 from compatcheck.memory.traced.request import Untraceable
 
 if TYPE_CHECKING:
-    from compatcheck.core.estimate import Estimate
     from compatcheck.memory.traced.trace import Trace
     from compatcheck.probes.environments.interpreter import Interpreter
     from compatcheck.resolution.subject import Subject
@@ -85,8 +84,3 @@ def describe_peak(trace: Trace) -> tuple[str, ...]:
     return (
         f"largest tensor then: {found.dtype} [{shape}], made by {found.made_by}{where}; reached in {found.operator}",
     )
-
-
-def estimate_of(found: Trace | Untraceable) -> Estimate | None:
-    """Return the estimate of a trace, None where there is none."""
-    return None if isinstance(found, Untraceable) else found.estimate
