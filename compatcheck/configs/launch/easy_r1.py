@@ -17,7 +17,7 @@ from compatcheck.configs.launch.arguments import (
     skip_refused,
 )
 from compatcheck.configs.launch.hydra import parse_overrides
-from compatcheck.configs.launch.verl import ESTIMATORS
+from compatcheck.configs.launch.verl import ESTIMATORS, on_host
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
 
@@ -31,10 +31,6 @@ READER = "easy-r1"
 
 def _stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None else value
-
-
-def _cpu(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return "cpu" if value is True else None if value is False else LEAVE
 
 
 def _strategy(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -51,8 +47,8 @@ def _worker(role: str, section: str) -> Table:
         ),
         section + "fsdp.enable_full_shard": Key("training.fsdp_sharding_strategy", _strategy, role),
         section + "fsdp.enable_cpu_offload": Key("training.fsdp_offload_params", _stated, role),
-        section + "offload.offload_params": Key("training.offload_param", _cpu, role),
-        section + "offload.offload_optimizer": Key("training.offload_optimizer", _cpu, role),
+        section + "offload.offload_params": Key("training.offload_param", on_host, role),
+        section + "offload.offload_optimizer": Key("training.offload_optimizer", on_host, role),
         section + "micro_batch_size_per_device_for_update": Key("training.micro_batch_size", _stated, role),
         section + "ulysses_size": Key("training.context_parallel", _stated, role),
         section + "padding_free": Key("training.use_remove_padding", _stated, role),

@@ -64,7 +64,8 @@ def _positive(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else LEAVE
 
 
-def _cpu(value: Any) -> Any:  # noqa: ANN401 (configuration)
+def on_host(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Return where state lies that a switch offloads: ``cpu``, None when it stays on the device."""
     return "cpu" if value is True else None if value is False else LEAVE
 
 
@@ -133,8 +134,8 @@ def _parallel(prefix: str, role: str) -> Table:
         megatron + "pipeline_model_parallel_size": Key("training.pipeline_parallel", _stated, role),
         megatron + "context_parallel_size": Key("training.context_parallel", _stated, role),
         megatron + "expert_model_parallel_size": Key("training.expert_parallel", _stated, role),
-        megatron + "param_offload": Key("training.offload_param", _cpu, role),
-        megatron + "optimizer_offload": Key("training.offload_optimizer", _cpu, role),
+        megatron + "param_offload": Key("training.offload_param", on_host, role),
+        megatron + "optimizer_offload": Key("training.offload_optimizer", on_host, role),
     }
 
 
@@ -142,8 +143,8 @@ def _fsdp(prefix: str, role: str) -> Table:
     """Return the keys of one ``fsdp_config`` section."""
     mixed = prefix + "mixed_precision."
     return {
-        prefix + "param_offload": Key("training.offload_param", _cpu, role),
-        prefix + "optimizer_offload": Key("training.offload_optimizer", _cpu, role),
+        prefix + "param_offload": Key("training.offload_param", on_host, role),
+        prefix + "optimizer_offload": Key("training.offload_optimizer", on_host, role),
         prefix + "offload_policy": Key("training.fsdp_offload_params", lambda on: True if on is True else LEAVE, role),
         prefix + "fsdp_size": Key("training.hsdp_shard_size", _positive, role),
         prefix + "reshard_after_forward": Key("training.fsdp_reshard_after_forward", _stated, role),
