@@ -186,14 +186,17 @@ RANK, PEFT = "training.lora_rank", "training.peft"
 def _open_adapters(
     facts: Mapping[str, Fact], documents: Sequence[Document]
 ) -> Iterator[tuple[str | None, Source, str]]:
-    """Leave open whether there are adapters where a rank of LoRA is stated beside a key about it that nobody understood."""
-    if RANK not in facts or not facts[RANK].value or PEFT in facts:
+    """Leave open whether there are adapters where a key about them was not understood: ``lora_enable``, ``use_peft``."""
+    if PEFT in facts:
         return
+    rank = facts.get(RANK)
+    ranked = rank is not None and bool(rank.value)
+    words = ("lora", "peft", "adapter") if ranked else ("lora", "peft")
     for document in documents:
         for key, _ in document.unread:
-            if any(word in key.lower() for word in ("lora", "peft", "adapter")):
-                why = f"{facts[RANK].sources[0].key or RANK} is stated, and {key} was not understood"
-                yield PEFT, document.place(key), why
+            if any(word in key.lower() for word in words):
+                stated = f"{rank.sources[0].key or RANK} is stated, and " if rank is not None and ranked else ""
+                yield PEFT, document.place(key), f"{stated}{key} was not understood"
                 return
 
 

@@ -197,3 +197,10 @@ def test_a_regression_that_the_run_meets_is_named_and_decides() -> None:
     reserve = sum(part["bytes"]["expected"] for part in backward["components"] if part["kind"] == "reserve")
     needed = backward["bytes"]["expected"] - reserve
     assert found["needed_bytes"]["expected"] == needed + found["regressions"][0]["bytes"]["expected"]
+
+
+def test_a_switch_of_adapters_that_nobody_understood_leaves_adapters_open() -> None:
+    write("torchrun --nproc_per_node 8", more=" --lora_enable True")
+    ran = run("estimate", "train.sh", *GPU)
+    assert "--set training.peft=" in ran.out
+    assert "lora_enable was not understood" in " ".join(ran.out.split())
