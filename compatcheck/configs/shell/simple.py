@@ -30,7 +30,13 @@ class SimpleCommands(Reading):
         """Read assignments, a test, or a command with its words and redirections."""
         raw, line = unit.written(node), unit.line(node.start_byte)
         if raw.startswith("[[") and raw[2:3] in {" ", "\t", "\n"}:
-            self.state.status = self.conditions.double(raw[2 : raw.rfind("]]")], line)
+            try:
+                if "]]" not in raw:
+                    raise UnclosedError(0, "[[")  # noqa: TRY301 (one end for whatever is not closed)
+                self.state.status = self.conditions.double(raw[2 : raw.rfind("]]")], line)
+            except UnclosedError as error:
+                self.state.status = None
+                self.skip(line, f"is not understood: {error}")
             return Flow.NEXT
         end = Lexer(raw, unit.depth).arithmetic(2) if raw.startswith("((") else None
         if end is not None:

@@ -242,3 +242,8 @@ def test_nothing_is_run_and_nothing_else_opened(tmp_path: Path) -> None:
     )
     assert result.stdout.strip() == str([("open", str(script))])
     assert {file.name for file in tmp_path.iterdir()} == {"x.sh", "other"}
+
+
+@pytest.mark.parametrize("text", ["for if [[ ${!x}", "[[ ${x", "if [[ a"])
+def test_a_condition_that_is_not_closed_is_said(text: str) -> None:
+    assert read_script("x.sh", text).skipped
