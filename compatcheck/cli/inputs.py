@@ -140,12 +140,15 @@ def build_subject(
         documents = follow_references(tuple(documents), shared.rules, shared.environ)
     for declared in shared.environments:
         environment = merge_environments(environment, declared)
+    hardware = shared.hardware
+    if environment is not None and environment.hardware is not None:
+        hardware = (*hardware, (environment.hardware, False))
     return resolve(
         subject_id,
         rules=shared.rules,
         environment=environment,
         documents=documents,
-        hardware=shared.hardware,
+        hardware=hardware,
         settings=shared.settings,
     )
 
@@ -182,6 +185,7 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         python=declared.python or base.python,
         variables=base.variables if declared.variables is None else {**(base.variables or {}), **declared.variables},
         variables_complete=base.variables_complete or declared.variables_complete,
+        hardware=declared.hardware or base.hardware,
         damage=(*base.damage, *declared.damage),
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),

@@ -16,6 +16,7 @@ from compatcheck.cli.inputs import (
     merge_environments,
     with_variables,
 )
+from compatcheck.collectors.read import LOCKS, read_environments
 from compatcheck.collectors.recognise import recognise, recognise_content, walk
 from compatcheck.configs.recognise import SCRIPTS, SUFFIXES, read_configurations
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
@@ -62,9 +63,14 @@ class Found(NamedTuple):
     is_root: bool = False
     """Whether the environment is a lock or requirement root."""
     kind: str | None = None
-    """``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject`` or ``setup_py`` of a root."""
+    """Kind of a root, as `compatcheck.collectors.recognise` names it."""
     is_launch: bool = False
     """Whether it is one training command of a launch script."""
+
+    @property
+    def name(self) -> str:
+        """Name a root as a person would: its file, with the environment where the file has several."""
+        return self.path if self.environment is None else self.environment.origin
 
 
 class Run(NamedTuple):
@@ -197,15 +203,15 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                environment = _read_environment(file, kind)
-                # What a setup.py computes cannot be written otherwise there, so it fails no commit.
-                if kind == "setup_py" or not is_named(file):
-                    unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
-                    environment = environment._replace(skipped=unnamed)
-                if environment.packages:
-                    yield Found(file, (), environment, is_root=True, kind=kind)
-                else:
-                    skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
+                for environment in read_environments(file, kind):
+                    # What a setup.py computes cannot be written otherwise there, so it fails no commit.
+                    if kind == "setup_py" or not is_named(file):
+                        unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
+                        environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
+                    if environment.packages:
+                        yield Found(file, (), environment, is_root=True, kind=kind)
+                    else:
+                        skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
             elif file.endswith((*SUFFIXES, *SCRIPTS)) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 yield from _read_configurations(file, named=False, mark=is_named(file))
         except InputError as error:
@@ -239,7 +245,8 @@ def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
 def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Found]:
     try:
         if kind is not None:
-            yield Found(path, (), _read_environment(path, kind), is_root=True, kind=kind)
+            for environment in read_environments(path, kind):
+                yield Found(path, (), environment, is_root=True, kind=kind)
             return
         yield from _read_configurations(path, named=True, mark=True)
     except InputError as error:
@@ -251,24 +258,6 @@ def _read_configurations(path: str, *, named: bool, mark: bool) -> Iterator[Foun
         documents = mark_named(reading.documents) if mark else reading.documents
         environment = environment_of(reading.environment, reading.variables, path, reading.notes)
         yield Found(reading.label or path, documents, environment, is_launch=reading.is_launch)
-
-
-def _read_environment(path: str, kind: str) -> Environment:
-    reader: Callable[[str], Environment]
-    match kind:
-        case "requirements" | "constraints":
-            from compatcheck.collectors.requirements import read_requirements  # noqa: PLC0415 (one kind of file)
-
-            return read_requirements(path, constraints=kind == "constraints")
-        case "pylock":
-            from compatcheck.collectors.pylock import read_pylock as reader  # noqa: PLC0415 (one kind of file)
-        case "uv_lock":
-            from compatcheck.collectors.uv_lock import read_uv_lock as reader  # noqa: PLC0415 (one kind of file)
-        case "setup_py":
-            from compatcheck.collectors.setup_py import read_setup_py as reader  # noqa: PLC0415 (one kind of file)
-        case _:
-            from compatcheck.collectors.pyproject import read_pyproject as reader  # noqa: PLC0415 (one kind of file)
-    return reader(path)
 
 
 def _group(found: Iterable[Found]) -> list[Run]:
@@ -344,13 +333,13 @@ def _subjects(runs: list[Run], roots: list[Found], shared: Shared, *, together: 
             environment = root.environment if root is not None else None
             for declared in run.declared:
                 environment = merge_environments(environment, declared)
-            name = name_subject(run.paths if root is None else (root.path, *run.paths))
+            name = name_subject(run.paths if root is None else (root.name, *run.paths))
             if root is not None:
-                used.add(root.path)
+                used.add(root.name)
             yield build_subject(name, _with_declared(environment, shared), (*run.documents, *shared.documents), shared)
     for root in roots:
-        if root.path not in used:
-            yield build_subject(root.path, _with_declared(root.environment, shared), shared.documents, shared)
+        if root.name not in used:
+            yield build_subject(root.name, _with_declared(root.environment, shared), shared.documents, shared)
 
 
 def _with_declared(environment: Environment | None, shared: Shared) -> Environment | None:
@@ -359,13 +348,12 @@ def _with_declared(environment: Environment | None, shared: Shared) -> Environme
     return with_variables(environment, shared.variables, Source("--env-file"), complete=True)
 
 
-_LOCKS = {"pylock", "uv_lock"}
 _MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
 
 
 def _main(roots: list[Found]) -> list[Found]:
     """Choose the roots of one directory that runs are paired with: locks, else the main files, else ``setup.py``, else all."""
-    locks = [root for root in roots if root.kind in _LOCKS]
+    locks = [root for root in roots if root.kind in LOCKS]
     main = [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES]
     return locks or main or [root for root in roots if root.kind == "setup_py"] or roots
 

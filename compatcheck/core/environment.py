@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
 
 
@@ -56,6 +57,8 @@ class Environment(NamedTuple):
     variables_complete: bool = False
     """Whether a variable that is not listed is known to be unset."""
     variables_source: Source | None = None
+    hardware: Hardware | None = None
+    """Devices and driver the input itself speaks of, as a pasted report does."""
     damage: tuple[Damage, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()

@@ -1,0 +1,43 @@
+"""Which collector reads which kind of file; it is imported when a file of its kind is there."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.core.environment import Environment
+
+_READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
+    "requirements": ("requirements", "read_requirements", {"constraints": False}),
+    "constraints": ("requirements", "read_requirements", {"constraints": True}),
+    "pylock": ("pylock", "read_pylock", {}),
+    "uv_lock": ("uv_lock", "read_uv_lock", {}),
+    "pyproject": ("pyproject", "read_pyproject", {}),
+    "setup_py": ("setup_py", "read_setup_py", {}),
+}
+"""Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
+
+LOCKS = frozenset({"pylock", "uv_lock"})
+"""Kinds that name everything that is installed, and win over a manifest beside them."""
+
+
+def read_environments(path: str, kind: str) -> tuple[Environment, ...]:
+    """Read a file of packages; most hold one environment, some (pixi, conda-lock) one for each platform or name.
+
+    Args:
+        path: the file; ``<stdin>`` for standard input.
+        kind: what `compatcheck.collectors.recognise` says it is.
+
+    Raises:
+        InputError: it cannot be read or is malformed.
+    """
+    module, function, options = _READERS[kind]
+    reader: Callable[[str], Environment | tuple[Environment, ...]]
+    reader = partial(getattr(import_module(f"compatcheck.collectors.{module}"), function), **options)
+    read = reader(path)
+    # An environment is a tuple itself, of another kind.
+    return read if type(read) is tuple else (read,)
