@@ -34,10 +34,12 @@ class Request(NamedTuple):
     """Whether the run is on this machine: then its devices and environment variables take part."""
     run: str | None = None
     """Named run of the policy that fills what the command line leaves open."""
+    target: str | None = None
+    """Name of the policy's target that says what the machine is, where there are several."""
     run_settings: tuple[str, ...] = ()
     """The run's own ``NAME=VALUE``; ``settings`` win over them."""
     sources: Mapping[str, Source] = {}
-    """Where the run's keys stand in the policy, settings as ``set.NAME``."""
+    """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
 
 
 class Gathered(NamedTuple):
@@ -351,7 +353,8 @@ def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
         from compatcheck.core.versions import parse_version  # noqa: PLC0415 (only with --driver)
 
         if parse_version(request.driver) is None:
-            msg = f"--driver {request.driver!r} is not a version"
-            raise UsageError(msg, hint="write it as 550.54.15")
+            named = "driver" if "driver" in request.sources else "--driver"
+            msg = f"{named} {request.driver!r} is not a version"
+            raise UsageError(msg, source=request.sources.get("driver"), hint="write it as 550.54.15")
         declared.append((Hardware(place("driver"), driver=request.driver), True))
     return tuple(declared)

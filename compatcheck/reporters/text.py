@@ -13,6 +13,7 @@ from compatcheck.core.summary import (
     place_text,
     shared_directory,
     size_text,
+    target_text,
     value_text,
 )
 
@@ -127,7 +128,10 @@ class _Writer:
         yield ""
 
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
-        """Say what could not be decided, filled in or read of a subject."""
+        """Say which machine was taken for granted, and what could not be decided, filled in or read of a subject."""
+        target = target_text(subject.facts)
+        if target is not None:
+            yield from self.wrapped("target", target)
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
