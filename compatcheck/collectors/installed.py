@@ -170,7 +170,7 @@ class _Scan:
         if match is not None:
             if "editable" in text and re.search(_EDITABLE, text) is not None:
                 more["editable"] = _path_of(match[1])
-            elif self.details:
+            else:
                 more["direct_url"] = redact(match[1])
         if self.details:
             installer = read_installer(path)

@@ -6,6 +6,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from compatcheck.collectors.pinned_build import with_build
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -28,6 +30,8 @@ LOCKS = frozenset({"pylock", "uv_lock"})
 def read_environments(path: str, kind: str) -> tuple[Environment, ...]:
     """Read a file of packages; most hold one environment, some (pixi, conda-lock) one for each platform or name.
 
+    What torch is built for is added where the releases and the indexes they come from tell it.
+
     Args:
         path: the file; ``<stdin>`` for standard input.
         kind: what `compatcheck.collectors.recognise` says it is.
@@ -40,4 +44,5 @@ def read_environments(path: str, kind: str) -> tuple[Environment, ...]:
     reader = partial(getattr(import_module(f"compatcheck.collectors.{module}"), function), **options)
     read = reader(path)
     # An environment is a tuple itself, of another kind.
-    return read if type(read) is tuple else (read,)
+    environments = read if type(read) is tuple else (read,)
+    return tuple(map(with_build, environments))
