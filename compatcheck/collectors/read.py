@@ -19,6 +19,7 @@ _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "pylock": ("pylock", "read_pylock", {}),
     "uv_lock": ("uv_lock", "read_uv_lock", {}),
     "pyproject": ("pyproject", "read_pyproject", {}),
+    "dockerfile": ("dockerfile", "read_dockerfile", {}),
     "setup_py": ("setup_py", "read_setup_py", {}),
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
