@@ -107,7 +107,11 @@ input_options = apply_options(
             INPUTS, "--run", metavar="NAME", multiple=True, help="Inputs of a named run of the policy; repeatable."
         ),
         grouped_option(
-            INPUTS, "--target", metavar="NAME", multiple=True, help="Machine of the policy to check for; all of them by default."
+            INPUTS,
+            "--target",
+            metavar="NAME",
+            multiple=True,
+            help="Machine of the policy to check for; all of them by default.",
         ),
         grouped_option(
             INPUTS,

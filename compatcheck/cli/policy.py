@@ -103,7 +103,9 @@ def make_plan(given: Mapping[str, Any], *, files: bool, on_targets: bool = True)
     Raises:
         UsageError: a policy that makes no sense, an unknown run, or nothing to read.
     """
-    request = Request(**{name: given[name] for name in Request._fields if name in given and name not in {"run", "target"}})
+    request = Request(
+        **{name: given[name] for name in Request._fields if name in given and name not in {"run", "target"}}
+    )
     policy = load_policy(given.get("policy"), disabled=bool(given.get("no_policy")))
     names: Sequence[str] = given.get("run") or ()
     runs = {run.name: run for run in policy.runs} if policy is not None else {}
@@ -242,4 +244,6 @@ def _name_subject(request: Request, subject: str) -> str:
 def _skipped_run(error: CompatcheckError, request: Request, plan: Plan) -> Skipped:
     path = plan.policy.path if plan.policy is not None else "policy"
     kind, name = ("target", request.target) if request.run is None else ("run", request.run)
-    return Skipped(error.source or Source(path, f"{kind}s.{name}"), f"{kind} {name}: {error.message}", error.hint, named=True)
+    return Skipped(
+        error.source or Source(path, f"{kind}s.{name}"), f"{kind} {name}: {error.message}", error.hint, named=True
+    )

@@ -24,12 +24,14 @@ _PATTERNS: tuple[str, ...] = (
     r"pytorch/pytorch:(?P<torch>\d+\.\d+\.\d+)",
     rf"mosaicml/(?:pytorch|llm-foundry|composer):(?P<torch>\d+\.\d+\.\d+)_cu{_PACKED}",
     rf"(?:axolotlai|winglian)/axolotl[\w-]*:.*-py(?P<python>[\d.]+)-cu{_PACKED}-(?P<torch>\d+\.\d+\.\d+)",
-    rf".*/(?:huggingface-)?pytorch-(?:training|inference)[\w-]*:(?P<torch>\d+\.\d+\.\d+)"
-    rf"(?:-transformers(?P<transformers>{_RELEASE}))?-gpu-py\d+-cu{_PACKED}",
+    (
+        r".*/(?:huggingface-)?pytorch-(?:training|inference)[\w-]*:(?P<torch>\d+\.\d+\.\d+)"
+        rf"(?:-transformers(?P<transformers>{_RELEASE}))?-gpu-py\d+-cu{_PACKED}"
+    ),
     rf"(?:vllm/vllm-openai|vllm/vllm):v(?P<vllm>{_RELEASE})",
     rf"lmsysorg/sglang:v(?P<sglang>{_RELEASE})(?:-cu{_PACKED})?",
     rf"huggingface/transformers-pytorch-(?:deepspeed-)?(?:latest-)?gpu:(?P<transformers>{_RELEASE})",
-    rf"rocm/pytorch:(?P<rocm>rocm)?.*pytorch_(?:release_|rocm\S*_)?(?P<torch>\d+\.\d+\.\d+)",
+    r"rocm/pytorch:(?P<rocm>rocm)?.*pytorch_(?:release_|rocm\S*_)?(?P<torch>\d+\.\d+\.\d+)",
     r"(?P<rocm>rocm)/(?:pytorch|vllm)",
     rf"(?:verlai|hiyouga|whatcanyousee)/verl:.*\bth(?P<torch>\d+\.\d+\.\d+)-cu{_PACKED}(?:-vllm(?P<vllm>\d+\.\d+\.\d+))?",
     r"(?:nvidia|nvcr\.io/nvidia)/cuda:(?P<toolkit>\d+\.\d+)",
@@ -79,11 +81,13 @@ def _read(parts: Mapping[str, str]) -> BaseImage:
         if row is not None:
             torch, cuda = row
             packages["torch"] = f"{torch}.nv{parts['ngc']}"
-        compat = cuda  # https://docs.nvidia.com/deeplearning/frameworks/user-guide/ : NVIDIA's containers bring cuda-compat
+        compat = (
+            cuda  # https://docs.nvidia.com/deeplearning/frameworks/user-guide/ : NVIDIA's containers bring cuda-compat
+        )
     if "toolkit" in parts:
         compat = parts["toolkit"]  # NV_CUDA_COMPAT_PACKAGE of nvidia/cuda
     build = "rocm" if "rocm" in parts else "cuda" if cuda is not None else None
-    return BaseImage(packages, build, cuda, compat, parts.get("python"), bare="toolkit" in parts or not packages)
+    return BaseImage(packages, build, cuda, compat, parts.get("python"), bare="toolkit" in parts or "python" in parts)
 
 
 def _ngc_release(release: str) -> tuple[str, str | None] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.base_images import read_image_name
@@ -28,7 +29,7 @@ from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, decode_utf8, echo, read_bytes
-from compatcheck.core.versions import compile_specifier, contains
+from compatcheck.core.versions import compile_specifier, contains, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,11 +38,36 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = min(4 << 20, MAX_BYTES)
 _HINT = "check the built image: docker save IMAGE | compatcheck image -"
-_PREDEFINED = {"TARGETPLATFORM": "linux/amd64", "TARGETOS": "linux", "TARGETARCH": "amd64", "BUILDPLATFORM": "linux/amd64"}
-_PINS_TORCH = frozenset({"vllm", "sglang", "xformers", "torchvision", "torchaudio", "lmdeploy", "torchtext", "torchao-nightly"})
+_PREDEFINED = {
+    "TARGETPLATFORM": "linux/amd64",
+    "TARGETOS": "linux",
+    "TARGETARCH": "amd64",
+    "BUILDPLATFORM": "linux/amd64",
+}
+_PINS_TORCH = frozenset(
+    {"vllm", "sglang", "xformers", "torchvision", "torchaudio", "lmdeploy", "torchtext", "torchao-nightly"}
+)
 """Distributions that require one torch exactly: installing one replaces another torch."""
+_ENGINES = frozenset({"vllm", "sglang", "lmdeploy"})
+_MOVED_BY_ENGINES = frozenset(
+    {"transformers", "tokenizers", "xformers", "triton", "ray", "numpy", "torchvision", "torchaudio"}
+)
+"""What an inference engine requires closely, so that installing it may replace what is there."""
 _LOCAL_ARCHIVE = re.compile(r"(?:^\.{0,2}/|^\.$|^\.\[|^/).*|.*\.(?:whl|tar\.gz|zip)$")
-_ENVIRONMENTS = re.compile(r"site-packages|venv|/opt/conda|/usr/local|/install|/root/\.local|conda|/opt/python|/app|/workspace|^/$")
+_ENVIRONMENTS = re.compile(
+    r"(?:^|/)(?:\.?venv|[\w.-]*[-_]?env|virtualenv|site-packages|dist-packages|\w*conda\d?|install|\.local|python[\d.]*)/?$"
+    r"|^(?:/usr/local|/opt|/app|/workspace|/usr/local/lib|/)/?$"
+)
+"""Paths that hold a Python environment, copied as a whole."""
+_INDEX_VARIABLES = (
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_INDEX_URL",
+    "UV_EXTRA_INDEX_URL",
+    "UV_INDEX",
+    "UV_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+)
+"""Variables that pip and uv take an index from."""
 _PARENTS = 3
 """How many directories above the Dockerfile are tried as the build context."""
 
@@ -148,9 +174,12 @@ class _Reader:
         words = [word for word in instruction.text.content.split() if not word.startswith("--")]
         alias = words[2] if len(words) > 2 and words[1].lower() == "as" else None
         stage = _Stage(alias)
-        written = words[0] if words else ""
+        written = unquote(words[0]) if words else ""
         image = substitute(written, self.globals.get)
-        earlier = next((entry for entry in reversed(self.stages) if entry.name and image and entry.name.lower() == image.lower()), None)
+        earlier = next(
+            (entry for entry in reversed(self.stages) if entry.name and image and entry.name.lower() == image.lower()),
+            None,
+        )
         self.stages.append(stage)
         if earlier is not None:
             for field in ("packages", "facts", "variables"):
@@ -167,10 +196,12 @@ class _Reader:
             if image != "scratch":
                 stage.notes.append(f"what the base image {image} holds is not known")
             return
+        if not found.packages and not found.bare:
+            stage.notes.append(f"what this release of the base image {image} holds is not known")
         place = Source(self.path, f"by the tag {image}", instruction.line)
         for package, version in found.packages.items():
             stage.packages[package] = Package(package, version, place, details={"base_image": image})
-        if found.build is not None and "torch" in found.packages:
+        if found.build == "rocm" or (found.build is not None and "torch" in found.packages):
             stage.facts["runtime.torch_build"] = (found.build, place)
             stage.facts["runtime.torch_cuda"] = (found.cuda, place)
         if found.compat is not None:
@@ -217,7 +248,7 @@ class _Reader:
         other = next((entry for entry in self.stages[:-1] if entry.name and entry.name.lower() == origin.lower()), None)
         if other is None and origin.isdigit() and int(origin) < len(self.stages) - 1:
             other = self.stages[int(origin)]
-        if other is None or not any(_ENVIRONMENTS.search(entry) for entry in sources):
+        if other is None or not other.packages or not any(_ENVIRONMENTS.search(entry) for entry in sources):
             return
         stage.packages = {**stage.packages, **other.packages}
         stage.facts = {**stage.facts, **{k: v for k, v in other.facts.items() if k != "runtime.cuda_compat"}}
@@ -266,10 +297,14 @@ class _Reader:
                     content = _shell_of_list(content)
             for command in read_commands(content, stage.value):
                 install = read_install(command)
-                if install is not None:
+                if install is not None and install.kind == "uninstall":
+                    self.uninstall(install)
+                elif install is not None:
                     self.install(install, part)
                 elif (other := _other_installer(command.words)) is not None:
-                    stage.notes.append(f"{other} installs what a lock or manifest beside the Dockerfile says: check that too")
+                    stage.notes.append(
+                        f"{other} installs what a lock or manifest beside the Dockerfile says: check that too"
+                    )
 
     def install(self, install: Install, text: Text) -> None:
         """Apply one install to the stage."""
@@ -279,15 +314,32 @@ class _Reader:
             wanted += self.requirement(word, install, text)
         for word in install.files:
             wanted += self.file(word, text)
-        index = next((found for found in map(_index_of, reversed(install.indexes)) if found), None)
-        if install.backend and re.fullmatch(r"cu\d{3}|cpu", install.backend):
-            index = f"/whl/{install.backend}"
+        variables = [install.settings.get(name) or stage.value(name) or "" for name in _INDEX_VARIABLES]
+        index = next((found for found in map(_index_of, (*reversed(install.indexes), *variables)) if found), None)
+        backend = install.backend or install.settings.get("UV_TORCH_BACKEND") or stage.value("UV_TORCH_BACKEND")
+        if backend and install.is_uv and re.fullmatch(r"cu\d{3}|cpu", backend):
+            index = f"/whl/{backend}"
         combined = combine(wanted, describe_machine(None))
         for name, package in combined.packages.items():
             self.put(name, package, install, index if name == "torch" else None)
         stage.notes += combined.notes
+        if install.dependencies and _ENGINES & set(combined.packages):
+            for name in _MOVED_BY_ENGINES & set(stage.packages):
+                asked = combined.packages.get(name)
+                if asked is None or (asked.version is None and not asked.specifier and stage.packages[name].version):
+                    stage.packages[name] = _unsure(stage.packages[name])
         if install.dependencies and "torch" not in combined.packages:
             self.replace_torch(combined.packages, install)
+
+    def uninstall(self, install: Install) -> None:
+        """Take away what a command removes, where it runs for certain."""
+        stage = self.stages[-1]
+        for word in install.requirements if install.certain else ():
+            name = canonical_name(word.text or "")
+            stage.packages.pop(name, None)
+            if name == "torch":
+                stage.facts.pop("runtime.torch_build", None)
+                stage.facts.pop("runtime.torch_cuda", None)
 
     def requirement(self, word: Word, install: Install, text: Text) -> list[Requirement]:
         stage = self.stages[-1]
@@ -295,14 +347,20 @@ class _Reader:
         if word.text is None:
             stage.skipped.append(Skipped(source, f"{echo(word.raw)} holds something that only the build knows", _HINT))
             return []
-        location, _, extras = word.text.partition("[")
-        if "://" in word.text and "@" not in word.text.partition("://")[0]:
+        location = word.text.partition("[")[0]
+        by_name = re.match(r"[\w.-]+\s*(?:\[[^\]]*\])?\s*@\s", word.text)
+        if by_name is None and "://" in word.text and "@" not in word.text.partition("://")[0]:
             name, version, details = read_url(word.text)
             if name is None:
-                stage.skipped.append(Skipped(source, f"{echo(word.text)} does not name its package", "write it as 'name @ URL'"))
+                stage.skipped.append(
+                    Skipped(source, f"{echo(word.text)} does not name its package", "write it as 'name @ URL'")
+                )
                 return []
             return [Requirement(canonical_name(name), "", source, version, None, details)]
-        if _LOCAL_ARCHIVE.fullmatch(word.text) or os.sep in location:
+        if by_name is None and word.text.endswith(".whl"):
+            name, version, details = read_url(word.text)
+            return [] if name is None else [Requirement(canonical_name(name), "", source, version, None, details)]
+        if by_name is None and (_LOCAL_ARCHIVE.fullmatch(word.text) or os.sep in location):
             if location.rstrip("/") in {".", "./", ""} or not location.endswith((".whl", ".gz", ".zip")):
                 stage.notes.append(f"{word.text} is installed from the build context: check its pyproject.toml too")
             return []
@@ -356,7 +414,7 @@ class _Reader:
                 candidates.append(source)
             elif wanted.startswith(destination.rstrip("/") + "/"):
                 candidates.append(os.path.join(source, wanted[len(destination.rstrip("/")) + 1 :]))
-        if not os.path.isabs(name):
+        if not candidates and not os.path.isabs(name):
             candidates.append(name)
         for context in self.contexts():
             for candidate in candidates:
@@ -369,7 +427,7 @@ class _Reader:
         """Install one distribution over what is there."""
         stage = self.stages[-1]
         present = stage.packages.get(name)
-        if present is not None and package.version is None and not install.upgrade and _satisfies(present, package):
+        if present is not None and not install.upgrade and _satisfies(present, package):
             return
         if index is not None:
             package = package._replace(details={**package.details, "index": index})
@@ -382,7 +440,12 @@ class _Reader:
     def forget_build(self, torch: Package, certain: bool) -> None:  # noqa: FBT001 (beside its use)
         """Drop what the base image said of torch's build once another torch is installed, unless the pins say the same."""
         stage = self.stages[-1]
-        if certain and torch.details.get("index") and read_index(torch.details["index"]) is not None and torch.version is None:
+        if (
+            certain
+            and torch.details.get("index")
+            and read_index(torch.details["index"]) is not None
+            and torch.version is None
+        ):
             build, cuda = read_index(torch.details["index"]) or (None, None)
             stage.facts["runtime.torch_build"] = (build, torch.source)
             stage.facts["runtime.torch_cuda"] = (cuda, torch.source)
@@ -396,17 +459,21 @@ class _Reader:
         stage = self.stages[-1]
         torch = stage.packages.get("torch")
         pinning = [package for name, package in installed.items() if name in _PINS_TORCH]
-        if torch is None or not pinning:
+        if not pinning:
             return
         package = pinning[0]
         minor = _torch_of(package)
-        if minor is not None and torch.version is not None and ".".join(torch.version.split(".")[:2]) == minor:
+        if torch is None and minor is None:
             return
-        specifier = "" if minor is None else f"=={minor}.*"
+        if torch is not None and torch.version is not None and ".".join(torch.version.split(".")[:2]) == minor:
+            return
         place = package.source._replace(key=f"with {package.name} {package.version or ''}".rstrip())
-        stage.packages["torch"] = Package("torch", None, place, specifier)
-        self.forget_build(stage.packages["torch"], install.certain)
-        stage.notes.append(f"{package.name} requires a torch of its own and may replace {torch.version or 'the one there'}")
+        brought = Package("torch", None, place, "" if minor is None else f"=={minor}.*")
+        stage.packages["torch"] = brought if install.certain else _either(torch, brought)
+        self.forget_build(brought, install.certain)
+        if torch is not None:
+            present = torch.version or "the one there"
+            stage.notes.append(f"{package.name} requires a torch of its own and may replace {present}")
 
 
 def _torch_of(package: Package) -> str | None:
@@ -421,9 +488,19 @@ def _torch_of(package: Package) -> str | None:
 
 def _satisfies(present: Package, wanted: Package) -> bool:
     """Tell whether pip would leave what is there: its release fits, or nothing is asked of it."""
+    if wanted.details.get("direct_url"):
+        return False
+    if wanted.version is not None:
+        mine, asked = parse_version(present.version or ""), parse_version(wanted.version)
+        return mine is not None and asked is not None and (asked == mine or str(asked) == mine.public)
     if not wanted.specifier:
         return True
     return present.version is not None and contains(compile_specifier(wanted.specifier), present.version) != "no"
+
+
+def _unsure(package: Package) -> Package:
+    """Mark a release that another distribution's requirements may have replaced."""
+    return package._replace(details={**package.details, "presence": "unknown"})
 
 
 def _either(present: Package | None, package: Package) -> Package:
@@ -432,7 +509,9 @@ def _either(present: Package | None, package: Package) -> Package:
     if present is None:
         return package._replace(details=details)
     ranges = [f"=={entry.version}" if entry.version else entry.specifier or "" for entry in (present, package)]
-    return Package(package.name, None, package.source, "" if "" in ranges else " || ".join(dict.fromkeys(ranges)), details)
+    return Package(
+        package.name, None, package.source, "" if "" in ranges else " || ".join(dict.fromkeys(ranges)), details
+    )
 
 
 def _index_of(address: str) -> str | None:
@@ -450,18 +529,28 @@ def _shell_of_list(content: str) -> str:
         return content
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return content
-    if len(words) == 3 and words[0].rpartition("/")[2] in {"sh", "bash"} and words[1].startswith("-"):  # noqa: PLR2004
+    if len(words) == 3 and words[0].rpartition("/")[2] in {"sh", "bash"} and words[1].startswith("-"):
         return str(words[2])
     return " ".join(map(shlex.quote, words))
 
 
-_OTHER = {("uv", "sync"), ("poetry", "install"), ("pdm", "install"), ("pdm", "sync"), ("pipenv", "install"), ("pipenv", "sync"), ("pixi", "install"), ("conda", "env"), ("mamba", "env")}
+_OTHER = {
+    ("uv", "sync"),
+    ("poetry", "install"),
+    ("pdm", "install"),
+    ("pdm", "sync"),
+    ("pipenv", "install"),
+    ("pipenv", "sync"),
+    ("pixi", "install"),
+    ("conda", "env"),
+    ("mamba", "env"),
+}
 
 
 def _other_installer(words: tuple[Word, ...]) -> str | None:
     """Return a command that installs from a lock or manifest: ``uv sync``."""
     plain = [word.raw for word in words]
-    for first, second in zip(plain, plain[1:], strict=False):
+    for first, second in pairwise(plain):
         if (first.rpartition("/")[2], second) in _OTHER:
             return f"{first} {second}"
     return None

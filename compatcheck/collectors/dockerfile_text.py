@@ -43,13 +43,10 @@ class Instruction(NamedTuple):
     """Upper case: ``RUN``."""
     text: Text
     """What stands behind the name."""
+    line: int
+    """Line it begins in."""
     documents: tuple[Text, ...] = ()
     """Its here-documents."""
-
-    @property
-    def line(self) -> int:
-        """Return the line it begins in."""
-        return self.text.starts[0][1]
 
 
 def read_instructions(text: str) -> Iterator[Instruction]:
@@ -89,7 +86,7 @@ def read_instructions(text: str) -> Iterator[Instruction]:
                         break
                     body.append((line, number))
                 documents.append(_join(body, "\n"))
-        yield Instruction(name, _cut(joined, match.end()), tuple(documents))
+        yield Instruction(name, _cut(joined, match.end()), pieces[0][1], tuple(documents))
 
 
 def _escape(lines: list[str]) -> str:

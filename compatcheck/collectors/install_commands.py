@@ -12,29 +12,113 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.collectors.dockerfile_text import substitute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from compatcheck.collectors.dockerfile_text import Text
+    from collections.abc import Callable, Iterator, Mapping
 
 _OPERATORS = ("&&", "||", ";;", "|&", ";", "|", "&", "\n", "(", ")")
 _OPENING = {"if", "for", "while", "until", "case", "select"}
 _TESTS = {"[", "[[", "test"}
 _CLOSING = {"fi", "done", "esac"}
-_TRANSPARENT = {"sudo", "time", "exec", "command", "env", "nice", "then", "else", "do", "{", "!", "elif", "if", "while", "until"}
+_TRANSPARENT = {
+    "sudo",
+    "time",
+    "exec",
+    "command",
+    "env",
+    "nice",
+    "then",
+    "else",
+    "do",
+    "{",
+    "!",
+    "elif",
+    "if",
+    "while",
+    "until",
+}
 """Words in front of a command that change nothing about what it installs."""
 _WITH_VALUE = frozenset(
-    """
-    -r --requirement --requirements -c --constraint --constraints -e --editable -i --index-url --pypi-url --extra-index-url
-    -f --find-links -t --target --prefix --root --python -p --platform --python-version --python-platform --implementation
-    --abi --timeout --default-timeout --retries --trusted-host --allow-insecure-host --no-binary --only-binary
-    --config-settings --config-setting -C --global-option --install-option --build-option --upgrade-strategy --src
-    --progress-bar --cache-dir --override --overrides --torch-backend --index --default-index --index-strategy --prerelease
-    --resolution --exclude-newer --link-mode --extra --group --proxy --log --use-feature --use-deprecated --report
-    --keyring-provider --cert --client-cert --no-build-isolation-package --no-build-package --no-binary-package
-    --upgrade-package -P --reinstall-package --refresh-package --build-constraint --build-constraints --excludes
-    --concurrent-builds --exists-action --break-packages
-    -n --name --channel --file --solver --repodata-fn
-    """.split()
+    {
+        "-r",
+        "--requirement",
+        "--requirements",
+        "-c",
+        "--constraint",
+        "--constraints",
+        "-e",
+        "--editable",
+        "-i",
+        "--index-url",
+        "--pypi-url",
+        "--extra-index-url",
+        "-f",
+        "--find-links",
+        "-t",
+        "--target",
+        "--prefix",
+        "--root",
+        "--python",
+        "-p",
+        "--platform",
+        "--python-version",
+        "--python-platform",
+        "--implementation",
+        "--abi",
+        "--timeout",
+        "--default-timeout",
+        "--retries",
+        "--trusted-host",
+        "--allow-insecure-host",
+        "--no-binary",
+        "--only-binary",
+        "--config-settings",
+        "--config-setting",
+        "-C",
+        "--global-option",
+        "--install-option",
+        "--build-option",
+        "--upgrade-strategy",
+        "--src",
+        "--progress-bar",
+        "--cache-dir",
+        "--override",
+        "--overrides",
+        "--torch-backend",
+        "--index",
+        "--default-index",
+        "--index-strategy",
+        "--prerelease",
+        "--resolution",
+        "--exclude-newer",
+        "--link-mode",
+        "--extra",
+        "--group",
+        "--proxy",
+        "--log",
+        "--use-feature",
+        "--use-deprecated",
+        "--report",
+        "--keyring-provider",
+        "--cert",
+        "--client-cert",
+        "--no-build-isolation-package",
+        "--no-build-package",
+        "--no-binary-package",
+        "--upgrade-package",
+        "-P",
+        "--reinstall-package",
+        "--refresh-package",
+        "--build-constraint",
+        "--build-constraints",
+        "--excludes",
+        "--concurrent-builds",
+        "--exists-action",
+        "-n",
+        "--name",
+        "--channel",
+        "--file",
+        "--solver",
+        "--repodata-fn",
+    }
 )
 """Options of pip, uv and conda that take the next word."""
 _PACKERS = {"pip": "pip", "pip3": "pip", "conda": "conda", "mamba": "conda", "micromamba": "conda", "uv": "uv"}
@@ -64,7 +148,7 @@ class Install(NamedTuple):
     """One command that installs."""
 
     kind: str
-    """``pip`` or ``conda``."""
+    """``pip``, ``conda``, or ``uninstall``."""
     requirements: tuple[Word, ...]
     """Requirements, URLs and paths as written."""
     files: tuple[Word, ...] = ()
@@ -76,7 +160,9 @@ class Install(NamedTuple):
     certain: bool = True
     backend: str | None = None
     """``--torch-backend``: ``cu128``, ``auto``."""
-    offset: int = 0
+    is_uv: bool = False
+    settings: Mapping[str, str | None] = {}
+    """Variables that the command itself is given: ``UV_TORCH_BACKEND=cu126 uv pip install …``."""
 
 
 def read_commands(text: str, value: Callable[[str], str | None]) -> Iterator[Command]:
@@ -87,7 +173,7 @@ def read_commands(text: str, value: Callable[[str], str | None]) -> Iterator[Com
         value: returns what a variable holds, None where that is not known.
     """
     words: list[Word] = []
-    depth = 0
+    blocks: list[bool | None] = []  # whether the condition of each block that is open holds, as far as that is known
     fallback = tested = False
     local: dict[str, str | None] = {}
 
@@ -100,17 +186,42 @@ def read_commands(text: str, value: Callable[[str], str | None]) -> Iterator[Com
             continue
         if words:
             first = words[0].raw
-            if first in _OPENING:
-                depth += 1
-            certain = depth == 0 and not fallback and not tested
-            for known, raw in _assignments(words):
-                local[known] = substitute(raw, look_up) if certain else None
-            yield Command(tuple(words), certain)
-            if first in _CLOSING:
-                depth = max(0, depth - 1)
+            _enter_or_leave(first, words, blocks)
+            certain = all(blocks) and not fallback and not tested
+            if False not in blocks:
+                for known, raw in _assignments(words):
+                    local[known] = substitute(raw, look_up) if certain else None
+                yield Command(tuple(words), certain)
             words = []
             tested = operator == "&&" and (tested or first in _TESTS)
         fallback = operator == "||"
+
+
+def _enter_or_leave(first: str, words: list[Word], blocks: list[bool | None]) -> None:
+    """Follow a word that opens, turns or closes a block."""
+    if first in _OPENING:
+        blocks.append(_judge(words[1:]) if first == "if" else None)
+    elif first == "elif" and blocks:
+        blocks[-1] = _judge(words[1:]) if blocks[-1] is False else False if blocks[-1] else None
+    elif first == "else" and blocks:
+        blocks[-1] = None if blocks[-1] is None else not blocks[-1]
+    elif first in _CLOSING and blocks:
+        blocks.pop()
+
+
+def _judge(words: list[Word]) -> bool | None:
+    """Judge a test of texts that are known: ``[ "$CUDA" = "true" ]``, ``[ -n "$X" ]``; None for any other command."""
+    if not words or words[0].raw not in _TESTS:
+        return None
+    inner = [word.text for word in words[1:] if word.raw not in {"]", "]]"}]
+    match inner:
+        case [left, "=" | "==", right] if left is not None and right is not None and not set("*?[") & set(right):
+            return left == right
+        case [left, "!=", right] if left is not None and right is not None and not set("*?[") & set(right):
+            return left != right
+        case ["-n" | "-z" as operator, text] if text is not None:
+            return bool(text) is (operator == "-n")
+    return None
 
 
 def _assignments(words: list[Word]) -> Iterator[tuple[str, str]]:
@@ -149,7 +260,11 @@ def _tokens(text: str, value: Callable[[str], str | None]) -> Iterator[tuple[str
         if count > MAX_WORDS:
             return
         if not re.match(r"\d*(?:>>?|<)", raw):
-            yield "", Word(_expand(raw, value), raw, at)
+            known = _expand(raw, value)
+            if known is not None and raw[0] == "$" and raw[-1] not in "'\"":
+                yield from (("", Word(part, part, at)) for part in known.split())  # not quoted: several words, or none
+            else:
+                yield "", Word(known, raw, at)
         elif re.fullmatch(r"\d*(?:>>?|<)&?", raw):  # the target is the next word
             while end < len(text) and text[end] in " \t":
                 end += 1
@@ -159,9 +274,19 @@ def _tokens(text: str, value: Callable[[str], str | None]) -> Iterator[tuple[str
 
 
 def _end_of_word(text: str, at: int) -> int:
-    """Find the end of a word: quotes, escapes, ``$(…)`` and backquotes hold it together."""
+    """Find the end of a word: quotes, escapes, ``$(…)`` and backquotes hold it together.
+
+    A redirection ends it: ``pip install torch>=2.0`` installs ``torch`` and writes to the file ``=2.0``.
+    """
+    start = at
     while at < len(text):
         character = text[at]
+        if (
+            character in "<>"
+            and not text[start:at].rstrip("<>&").replace("-", "").isdigit()
+            and text[start:at].strip("<>&")
+        ):
+            return at
         if character == "\\":
             if text[at + 1 : at + 2] == "\n":
                 return at
@@ -230,17 +355,19 @@ def _strip_quotes(raw: str) -> str:
 def read_install(command: Command) -> Install | None:
     """Read a command that installs packages, None for any other."""
     words = list(command.words)
+    settings: dict[str, str | None] = {}
     while words and (
         words[0].raw in _TRANSPARENT
         or re.match(r"[A-Za-z_]\w*=", words[0].raw)
         or re.match(r"--(?:mount|network|security)=", words[0].raw)
     ):
         first = words.pop(0)
+        if first.text is not None and "=" in first.text:
+            settings[first.text.partition("=")[0]] = first.text.partition("=")[2]
         while first.raw in {"sudo", "env"} and words and words[0].raw.startswith("-"):
             words.pop(0)
     if not words:
         return None
-    offset = words[0].offset
     name = (words[0].text or "").rpartition("/")[2]
     rest = words[1:]
     if re.fullmatch(r"python[\d.]*", name) and [word.raw for word in rest[:1]] == ["-m"] and len(rest) > 1:
@@ -251,7 +378,8 @@ def read_install(command: Command) -> Install | None:
     if kind is None:
         return None
     verb, rest = _verb(rest)
-    if kind == "uv":
+    is_uv = kind == "uv"
+    if is_uv:
         if verb != "pip":
             return None
         verb, rest = _verb(rest)
@@ -259,9 +387,11 @@ def read_install(command: Command) -> Install | None:
     if kind == "conda" and verb == "run":
         inner = _after_run(rest)
         return read_install(Command(tuple(inner), command.certain)) if inner else None
+    if verb in {"uninstall", "remove"}:
+        return _read_arguments("uninstall", rest, command)
     if verb != "install" and not (kind == "conda" and verb in {"create", "update"}):
         return None
-    return _read_arguments(kind, rest, command, offset)
+    return _read_arguments(kind, rest, command)._replace(is_uv=is_uv, settings=settings)
 
 
 def _verb(words: list[Word]) -> tuple[str, list[Word]]:
@@ -280,7 +410,7 @@ def _after_run(words: list[Word]) -> list[Word]:
     return words[at:]
 
 
-def _read_arguments(kind: str, words: list[Word], command: Command, offset: int) -> Install:
+def _read_arguments(kind: str, words: list[Word], command: Command) -> Install:
     requirements: list[Word] = []
     files: list[Word] = []
     indexes: list[str] = []
@@ -298,9 +428,11 @@ def _read_arguments(kind: str, words: list[Word], command: Command, offset: int)
             option, equals, attached = word.raw[:2], "=", word.raw[2:]
         argument: Word | None = None
         if equals:
-            known = None if word.text is None else word.text[len(word.raw) - len(attached) :] if word.text == word.raw else word.text.partition("=")[2]
+            known = word.text[-len(attached) :] if word.text == word.raw and attached else word.text
+            if known is not None and known is word.text:
+                known = known.partition("=")[2] if option.startswith("--") else known[2:]
             argument = Word(known, attached, word.offset)
-        elif option in _WITH_VALUE and not (kind == "conda" and option in {"-c", "-f"} and option == "-f"):
+        elif option in _WITH_VALUE and not (kind == "conda" and option == "-f"):
             argument = words[at] if at < len(words) else None
             at += 1
         else:
@@ -327,7 +459,6 @@ def _read_arguments(kind: str, words: list[Word], command: Command, offset: int)
         upgrade="U" in short or "--upgrade" in flags or "--force-reinstall" in flags,
         certain=command.certain,
         backend=backend,
-        offset=offset,
     )
 
 
@@ -346,5 +477,3 @@ def _as_requirement(text: str | None) -> str | None:
         return name
     exact = match[2] == "==" or match[3].count(".") >= 2
     return f"{name}=={match[3]}" if exact or match[3].endswith("*") else f"{name}=={match[3]}.*"
-
-

@@ -21,6 +21,9 @@ _INDEX = r"/whl/(?:\w+/)?(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)(?:/|$)"
 _CUDA_WHEELS = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 """Distributions that follow CUDA's own numbers and that torch requires exactly."""
 
+_OTHER_DEVICES = ("torch-npu", "torch-mlu", "torch-musa", "torch-xla", "habana-torch-plugin")
+"""Distributions that bring another kind of device to torch: which torch they run on is then another matter."""
+
 PUBLIC_WHEELS = "torch-public-cuda"
 """The table of what the public wheel of each release is built for."""
 
@@ -61,6 +64,8 @@ def _read_build(torch: Package, environment: Environment) -> TorchBuild:
         parts = (wheel.version or "").split(".") if wheel is not None else []
         if wheel is not None and len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
             return TorchBuild("cuda", f"{parts[0]}.{parts[1]}", wheel.source)
+    if any(name in environment.packages for name in _OTHER_DEVICES):
+        return TorchBuild(None, None, torch.source)
     if environment.complete or torch.details.get("direct_url"):
         return TorchBuild(None, None, torch.source)  # a lock without CUDA's wheels is not one of the public wheel
     cuda = _public_cuda(torch.version or "")

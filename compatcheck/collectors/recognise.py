@@ -97,7 +97,9 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     Recogniser("pyproject", re.compile(r"(?:.*/)?pyproject\.toml")),
     Recogniser(
         "dockerfile",
-        re.compile(r"(?:.*/)?(?:(?:docker|container)file(?:[.-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file)"),
+        re.compile(
+            r"(?:.*/)?(?:(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file)"
+        ),
         starts_from_an_image,
     ),
     Recogniser("setup_py", re.compile(r"(?:.*/)?setup\.py"), states_requirements),
@@ -113,7 +115,8 @@ def recognise(path: str) -> str | None:
     """Tell what kind of file this is, or None when it is none that is known.
 
     Returns:
-        ``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject``, ``dockerfile`` or ``setup_py``: the collector that reads it.
+        ``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject``, ``dockerfile`` or ``setup_py``: the
+        collector that reads it.
     """
     parts = os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)
     name = "/".join(parts[-2:]).lower()
@@ -133,7 +136,13 @@ def recognise(path: str) -> str | None:
 _LOCK_MARKS = (
     ("pylock", re.compile(rb"^lock-version[ \t]*=", re.MULTILINE)),
     ("uv_lock", re.compile(rb"^\[\[package\]\]", re.MULTILINE)),
-    ("dockerfile", re.compile(rb"\A(?:[ \t]*(?:#.*|ARG[ \t].*)?\r?\n)*[ \t]*FROM[ \t]+[\w.${][^\s]*(?:[ \t]+[Aa][Ss][ \t]+\S+)?[ \t]*\r?$", re.MULTILINE)),
+    (
+        "dockerfile",
+        re.compile(
+            rb"\A(?:[ \t]*(?:#.*|ARG[ \t].*)?\r?\n)*[ \t]*FROM[ \t]+[\w.${][^\s]*(?:[ \t]+[Aa][Ss][ \t]+\S+)?[ \t]*\r?$",
+            re.MULTILINE,
+        ),
+    ),
     ("pyproject", re.compile(rb"^\[(?:project|build-system|dependency-groups|tool\.[\w.-]+)\]", re.MULTILINE)),
 )
 """Lines that tell what a TOML file without a name is."""

@@ -1,5 +1,4 @@
-"""Environment variables that change how much memory a job takes, what the allocator's own variable asks for, and
-which driver an image needs.
+"""Environment variables that matter to memory: what the allocator's own asks for, and which driver an image needs.
 
 Recorded are the variables of `NAMES` and those that start with one of `PREFIXES`; nothing else of an environment is
 looked at or shown. Values that look like credentials are hidden.

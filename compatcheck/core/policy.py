@@ -1,5 +1,4 @@
-"""The policy of a project: what fails a run, which rules take part, what is waived and until when, named runs, and the
-machines it is for.
+"""The policy of a project: what fails a run, which rules take part, what is waived, named runs, and the machines it is for.
 
 It stands in ``[tool.compatcheck]`` of ``pyproject.toml`` or at the top of ``compatcheck.toml``; every key is also an option,
 and the command line wins.
@@ -25,7 +24,20 @@ if TYPE_CHECKING:
 
 KEYS = ("fail-on", "select", "ignore", "strict", "rules", "target", "targets", "runs", "waivers")
 TARGET_KEYS = ("gpu", "nodes", "driver")
-RUN_KEYS = ("paths", "lock", "model", "training", "gpu", "nodes", "driver", "target", "set", "env-file", "python", "prefix")
+RUN_KEYS = (
+    "paths",
+    "lock",
+    "model",
+    "training",
+    "gpu",
+    "nodes",
+    "driver",
+    "target",
+    "set",
+    "env-file",
+    "python",
+    "prefix",
+)
 WAIVER_KEYS = ("rule", "package", "reason", "expires", "until", "owner")
 
 

@@ -25,7 +25,7 @@ PINNED = ("torchvision", "torchaudio", "xformers", "vllm")
 """Distributions with a row per release in the table of what they were built with."""
 
 TABLE = "torch-minor-of-binaries"
-_LABEL = r"\+(?:cu(\d+))?torch(\d+\.\d+)(?:\.\d+)?cxx11abi(true|false)"
+_LABEL = r"\+(?:cu(\d+))?torch(\d+\.\d+)(?:\.\d+)?(?:cxx11abi(true|false))?"
 _CUDA_LENGTH = 2
 """Digits of CUDA's major release in a label: ``cu12``, ``cu122``."""
 
@@ -77,21 +77,21 @@ def _check_label(flash: Package, torch: Package, minor: str, scope: FactScope) -
     if cuda is not None and isinstance(torch_cuda, str) and torch_cuda.partition(".")[0] != cuda:
         parts.append(f"CUDA {cuda}, and torch is built for CUDA {torch_cuda}")
     own = cxx11_abi(torch, scope)
-    if own is not None and own is not abi and wanted == minor:
+    if None not in {own, abi} and own is not abi and wanted == minor:
         parts.append(f"the C++11 ABI {str(abi).upper()}, and torch has {str(own).upper()}")
     if parts:
         detail = f"{flash.name}'s wheel is built for {'; for '.join(parts)}"
         yield Damage(KIND, flash.name, detail, (flash.source, torch.source))
 
 
-def read_label(package: Package) -> tuple[str | None, str, bool] | None:
+def read_label(package: Package) -> tuple[str | None, str, bool | None] | None:
     """Return CUDA's major release, torch's minor release and the C++11 ABI that a wheel's name says it is built for."""
     url = package.details.get("direct_url", "").replace("%2B", "+").replace("%2b", "+")
     for text in (package.version or "", url):
         match = re.search(_LABEL, text, re.IGNORECASE)
         if match is not None:
             cuda = match[1][:_CUDA_LENGTH] if match[1] else None
-            return cuda, match[2], match[3].lower() == "true"
+            return cuda, match[2], None if match[3] is None else match[3].lower() == "true"
     return None
 
 
@@ -111,4 +111,3 @@ def cxx11_abi(torch: Package, scope: FactScope) -> bool | None:
         cuda = scope.value("runtime.torch_cuda")
         return cuda == "12.6" if isinstance(cuda, str) else None
     return version.release[:2] > (2, 6)
-
