@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 NGC_TABLE = "ngc-pytorch"
 """The table of torch and CUDA by release of nvcr.io/nvidia/pytorch."""
 
-_REGISTRIES = r"^(?:docker\.io|index\.docker\.io|registry\.hub\.docker\.com|registry-1\.docker\.io|ghcr\.io|public\.ecr\.aws/docker)/"
+_REGISTRIES = (
+    r"^(?:docker\.io|index\.docker\.io|registry\.hub\.docker\.com|registry-1\.docker\.io|ghcr\.io|"
+    r"public\.ecr\.aws/docker)/"
+)
 _RELEASE = r"\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc|a|b)\d+)?"
 _PACKED = r"(?P<packed>\d{3})"
 

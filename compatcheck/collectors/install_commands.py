@@ -428,9 +428,8 @@ def _read_arguments(kind: str, words: list[Word], command: Command) -> Install:
             option, equals, attached = word.raw[:2], "=", word.raw[2:]
         argument: Word | None = None
         if equals:
-            known = word.text[-len(attached) :] if word.text == word.raw and attached else word.text
-            if known is not None and known is word.text:
-                known = known.partition("=")[2] if option.startswith("--") else known[2:]
+            long = option.startswith("--")
+            known = None if word.text is None else word.text.partition("=")[2] if long else word.text[2:]
             argument = Word(known, attached, word.offset)
         elif option in _WITH_VALUE and not (kind == "conda" and option == "-f"):
             argument = words[at] if at < len(words) else None
