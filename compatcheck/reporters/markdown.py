@@ -122,6 +122,8 @@ def _details(finding: Finding) -> Iterator[str]:
     for fact in finding.facts:
         place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
         yield f"- because {escape(fact_text(fact))} ({escape(place)})"
+    if finding.rating is not None:
+        yield f"- critical: {escape(finding.rating)}"
     yield from (f"- assumed: {escape(assumption)}" for assumption in finding.assumptions)
     if finding.measured_here is not None:
         yield f"- measured {escape(measured_text(finding.measured_here))}"

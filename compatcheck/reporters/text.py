@@ -258,6 +258,8 @@ class _Writer:
             for remedy in finding.remedies[:1]:
                 yield from self.wrapped("fix", remedy.text, "32")
             return
+        if finding.rating is not None:
+            yield from self.wrapped("decides", finding.rating, "31")
         message = finding.message if self.verbose else _first_paragraph(finding.message)
         yield from self.wrapped("what", message.replace("**", ""))  # Markdown's emphasis says nothing on a terminal
         yield from self.because(finding)
