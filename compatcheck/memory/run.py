@@ -290,8 +290,8 @@ def read_run(
         source.assumptions["training.sequence_length"] = Assumption("training.sequence_length", sequence, reason)
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
-    precision = _read_precision(source, parallel, model, peft)
     versions = _versions(environment)
+    precision = _read_precision(source, parallel, model, peft, versions.get("trl"))
     rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
     targets = source.get("training.lora_target_modules")
     if peft in LOW_RANK and not isinstance(targets, tuple):
@@ -479,7 +479,33 @@ def _level_of_megatron(source: _Facts, stage: Value) -> int:
     return int(source.assume("training.distributed_optimizer", not own, reason) is True)
 
 
-def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: str | None) -> Precision:
+_KEEPS_DTYPES = frozenset({"axolotl", "llamafactory", "ms_swift"})
+"""Programs that leave what is not quantised in the dtype it computes in: axolotl casts it back (loaders/model.py,
+_configure_embedding_dtypes, 0.5 to 0.12 and main), LLaMA-Factory only casts norms and only when asked (upcast_layernorm, 0.3 on),
+ms-swift has no such call."""
+_TRL_WITHOUT_CAST = (0, 29)
+"""First TRL whose trainers do not call peft's prepare_model_for_kbit_training (SFT since 0.27, DPO since 0.29)."""
+
+
+def _casts_unquantised(source: _Facts, model: Model, trl: tuple[int, ...] | None) -> bool:
+    """Tell whether embedding, head and norms beside a quantised base become float32 before training.
+
+    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.28, and under bf16 with a 4-bit base turns embedding
+    and head back (peft_module_casting_to_bf16, trl/trainer/utils.py), so that what is kept between layers is bfloat16 again.
+    """
+    framework = source.get("training.framework")
+    if framework in _KEEPS_DTYPES:
+        return False
+    if framework == "trl":
+        four_bits = model.quantization in {"nf4", "fp4"}
+        back = four_bits and source.get("training.mixed_precision") == "bf16"
+        return not back and (trl is None or trl < _TRL_WITHOUT_CAST)
+    return True
+
+
+def _read_precision(
+    source: _Facts, parallel: Parallelism, model: Model, peft: str | None, trl: tuple[int, ...] | None
+) -> Precision:
     mixed = source.get("training.mixed_precision")
     words = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "no": 4.0}
     stored = source.dtype("training.param_dtype")
@@ -512,6 +538,7 @@ def _read_precision(source: _Facts, parallel: Parallelism, model: Model, peft: s
         and peft in LOW_RANK
         and sharding in {"none", "ddp"}
         and mixed in {"bf16", "fp16"}
+        and _casts_unquantised(source, model, trl)
     ):
         reason = "peft's prepare_model_for_kbit_training casts what is not quantised"
         source.assume("dtype of unquantised weights", "float32", reason)
