@@ -6,7 +6,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.memory.run import read_run
+from compatcheck.memory.read_run import read_run
 
 LLAMA = {
     "model.model_type": "llama",
