@@ -8,6 +8,7 @@ from compatcheck.core.summary import (
     clean_text,
     closing_lines,
     fact_text,
+    fit_text,
     measured_text,
     needs_text,
     place_text,
@@ -128,7 +129,10 @@ class _Writer:
         yield ""
 
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
-        """Say which machine was taken for granted, and what could not be decided, filled in or read of a subject."""
+        """Say whether the run fits, which machine is declared, and what could not be decided, filled in or read of a subject."""
+        fit = fit_text(subject)
+        if fit is not None:
+            yield from self.wrapped("estimate", fit, "33")
         target = target_text(subject.facts)
         if target is not None:
             yield from self.wrapped("target", target)
@@ -262,6 +266,8 @@ class _Writer:
             for remedy in finding.remedies[:1]:
                 yield from self.wrapped("fix", remedy.text, "32")
             return
+        if finding.rating is not None:
+            yield from self.wrapped("decides", finding.rating, "31")
         message = finding.message if self.verbose else _first_paragraph(finding.message)
         yield from self.wrapped("what", message.replace("**", ""))  # Markdown's emphasis says nothing on a terminal
         yield from self.because(finding)

@@ -71,7 +71,7 @@ def _check_label(flash: Package, torch: Package, minor: str, scope: FactScope) -
         return
     cuda, wanted, abi = label
     parts = []
-    if wanted != minor:
+    if wanted != minor and not (_is_settled(wanted) and _is_settled(minor)):
         parts.append(f"torch {wanted}, and torch is {torch.version}")
     torch_cuda = scope.value("runtime.torch_cuda")
     if cuda is not None and isinstance(torch_cuda, str) and torch_cuda.partition(".")[0] != cuda:
@@ -82,6 +82,11 @@ def _check_label(flash: Package, torch: Package, minor: str, scope: FactScope) -
     if parts:
         detail = f"{flash.name}'s wheel is built for {'; for '.join(parts)}"
         yield Damage(KIND, flash.name, detail, (flash.source, torch.source))
+
+
+def _is_settled(minor: str) -> bool:
+    """Tell whether torch's interface has kept what flash-attn uses of it: NeMo-RL runs a wheel for 2.10 on 2.11."""
+    return tuple(map(int, minor.split("."))) >= (2, 10)
 
 
 def read_label(package: Package) -> tuple[str | None, str, bool | None] | None:
