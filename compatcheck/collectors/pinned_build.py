@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _INDEX = r"/whl/(?:\w+/)?(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)(?:/|$)"
 """Builds have an index of their own each: https://download.pytorch.org/whl/cu128."""
 
+SEVERAL_BUILDS = "several indexes"
+"""Stands for the index of a torch that extras or platforms choose between builds for."""
+
 _CUDA_WHEELS = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 """Distributions that follow CUDA's own numbers and that torch requires exactly."""
 
@@ -31,10 +34,12 @@ PUBLIC_WHEELS = "torch-public-cuda"
 def with_build(environment: Environment) -> Environment:
     """Add what torch is built for and the components it loads, as far as releases and their origins tell.
 
-    What a collector has already read stands; an environment whose torch is not pinned gains nothing.
+    What a collector has already read stands; a torch of any release tells only by the index it comes from.
     """
     torch = environment.packages.get("torch")
-    if torch is None or torch.version is None or "runtime.torch_build" in environment.facts:
+    if torch is None or "runtime.torch_build" in environment.facts:
+        return environment
+    if torch.version is None and read_index(torch.details.get("index", "")) is None:
         return environment
     build = _read_build(torch, environment)
     if build.build is None:
@@ -66,7 +71,7 @@ def _read_build(torch: Package, environment: Environment) -> TorchBuild:
             return TorchBuild("cuda", f"{parts[0]}.{parts[1]}", wheel.source)
     if any(name in environment.packages for name in _OTHER_DEVICES):
         return TorchBuild(None, None, torch.source)
-    if environment.complete or torch.details.get("direct_url"):
+    if environment.complete or torch.details.get("direct_url") or torch.details.get("index") == SEVERAL_BUILDS:
         return TorchBuild(None, None, torch.source)  # a lock without CUDA's wheels is not one of the public wheel
     cuda = _public_cuda(torch.version or "")
     source = torch.source._replace(key=f"public wheel of torch {torch.version}")
