@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.base_images import read_image_name
 from compatcheck.collectors.dockerfile_text import (
+    MAX_VARIABLES,
     Instruction,
     Text,
     read_assignments,
@@ -68,6 +69,7 @@ _INDEX_VARIABLES = (
     "UV_DEFAULT_INDEX",
 )
 """Variables that pip and uv take an index from."""
+MAX_STAGES = 500
 _PARENTS = 3
 """How many directories above the Dockerfile are tried as the build context."""
 
@@ -108,6 +110,9 @@ def read_dockerfile(path: str, *, stage: str | None = None) -> Environment:
     text = decode_utf8(read_bytes(path, limit=LIMIT_BYTES), path)
     reader = _Reader(path)
     for instruction in read_instructions(text):
+        if len(reader.stages) >= MAX_STAGES and instruction.name == "FROM":
+            message = f"has more than {MAX_STAGES} stages"
+            raise InputError(message, source=Source(path, "FROM", instruction.line), hint="name a Dockerfile")
         reader.read(instruction)
     if not reader.stages:
         message = "has no FROM: it is not a Dockerfile"
@@ -211,7 +216,7 @@ class _Reader:
     def set_variables(self, instruction: Instruction) -> None:
         stage = self.stages[-1]
         for name, raw in read_assignments(instruction.text.content):
-            known = substitute(raw, stage.value)
+            known = substitute(raw, stage.value) if len(stage.variables) < MAX_VARIABLES else None
             if known is None:
                 stage.variables.pop(name, None)
                 stage.arguments[name] = None

@@ -16,8 +16,10 @@ _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\1")
 _TAKES_HEREDOC = {"RUN", "COPY", "ADD"}
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+])([^{}$]*))?\})")
-MAX_VALUE = 65_536
-"""Longest value of a variable that is followed: each can hold those before it several times over."""
+MAX_VALUE = 4_096
+"""Most characters that variables may add to a text: each can hold those before it several times over."""
+MAX_VARIABLES = 2_000
+"""Most variables of a stage that are followed."""
 
 
 class Text(NamedTuple):
@@ -126,10 +128,15 @@ def substitute(text: str, value: Callable[[str], str | None]) -> str | None:
         The text, or None where a variable in it is not known or the result grows beyond all measure.
     """
     unknown = False
+    added = 0
 
     def replace(match: re.Match[str]) -> str:
-        nonlocal unknown
+        nonlocal unknown, added
         known = value(match[1] or match[2])
+        added += len(known or "")
+        if added > MAX_VALUE:
+            unknown = True
+            return ""
         kind, word = match[3], match[4] or ""
         if kind in {":-", "-"}:
             return known if known or (known is not None and kind == "-") else word
@@ -139,7 +146,7 @@ def substitute(text: str, value: Callable[[str], str | None]) -> str | None:
         return known or ""
 
     replaced = _VARIABLE.sub(replace, text)
-    if unknown or len(replaced) > MAX_VALUE or "$" in replaced.replace("\\$", ""):
+    if unknown or "$" in replaced.replace("\\$", ""):
         return None
     return replaced
 

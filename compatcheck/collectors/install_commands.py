@@ -124,6 +124,8 @@ _WITH_VALUE = frozenset(
 _PACKERS = {"pip": "pip", "pip3": "pip", "conda": "conda", "mamba": "conda", "micromamba": "conda", "uv": "uv"}
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch"}
 """Packages of conda that are a distribution of another name; their own name is the distribution's else."""
+_DESCRIPTOR = 2
+"""Most digits of a file descriptor in front of a redirection."""
 MAX_WORDS = 100_000
 
 
@@ -173,7 +175,7 @@ def read_commands(text: str, value: Callable[[str], str | None]) -> Iterator[Com
         value: returns what a variable holds, None where that is not known.
     """
     words: list[Word] = []
-    blocks: list[bool | None] = []  # whether the condition of each block that is open holds, as far as that is known
+    blocks = _Blocks()
     fallback = tested = False
     local: dict[str, str | None] = {}
 
@@ -186,9 +188,9 @@ def read_commands(text: str, value: Callable[[str], str | None]) -> Iterator[Com
             continue
         if words:
             first = words[0].raw
-            _enter_or_leave(first, words, blocks)
-            certain = all(blocks) and not fallback and not tested
-            if False not in blocks:
+            blocks.follow(first, words)
+            certain = blocks.run is True and not fallback and not tested
+            if blocks.run is not False:
                 for known, raw in _assignments(words):
                     local[known] = substitute(raw, look_up) if certain else None
                 yield Command(tuple(words), certain)
@@ -197,16 +199,34 @@ def read_commands(text: str, value: Callable[[str], str | None]) -> Iterator[Com
         fallback = operator == "||"
 
 
-def _enter_or_leave(first: str, words: list[Word], blocks: list[bool | None]) -> None:
-    """Follow a word that opens, turns or closes a block."""
-    if first in _OPENING:
-        blocks.append(_judge(words[1:]) if first == "if" else None)
-    elif first == "elif" and blocks:
-        blocks[-1] = _judge(words[1:]) if blocks[-1] is False else False if blocks[-1] else None
-    elif first == "else" and blocks:
-        blocks[-1] = None if blocks[-1] is None else not blocks[-1]
-    elif first in _CLOSING and blocks:
-        blocks.pop()
+class _Blocks:
+    """The conditions and loops that are open."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[bool | None, bool | None, bool | None]] = []
+        """Whether this branch of each runs, as far as that is known; whether what is around it runs; and whether an earlier
+        branch or this one does."""
+
+    @property
+    def run(self) -> bool | None:
+        """Tell whether what stands here runs, None where that is not known."""
+        if not self.open:
+            return True
+        own, around, _ = self.open[-1]
+        return False if own is False or around is False else None if own is None else around
+
+    def follow(self, first: str, words: list[Word]) -> None:
+        """Follow a word that opens, turns or closes a block."""
+        if first in _OPENING:
+            own = _judge(words[1:]) if first == "if" else None
+            self.open.append((own, self.run, own))
+        elif first in _CLOSING and self.open:
+            self.open.pop()
+        elif first in {"elif", "else"} and self.open:
+            _, around, taken = self.open.pop()
+            holds = True if first == "else" else _judge(words[1:])
+            own = False if taken else holds if taken is False else None if holds is not False else False
+            self.open.append((own, around, True if taken or own else None if None in {taken, own} else False))
 
 
 def _judge(words: list[Word]) -> bool | None:
@@ -281,12 +301,9 @@ def _end_of_word(text: str, at: int) -> int:
     start = at
     while at < len(text):
         character = text[at]
-        if (
-            character in "<>"
-            and not text[start:at].rstrip("<>&").replace("-", "").isdigit()
-            and text[start:at].strip("<>&")
-        ):
-            return at
+        if character in "<>" and at > start and text[at - 1] not in "<>&":
+            if at - start > _DESCRIPTOR or not text[start:at].isdigit():
+                return at
         if character == "\\":
             if text[at + 1 : at + 2] == "\n":
                 return at
