@@ -301,9 +301,9 @@ def _end_of_word(text: str, at: int) -> int:
     start = at
     while at < len(text):
         character = text[at]
-        if character in "<>" and at > start and text[at - 1] not in "<>&":
-            if at - start > _DESCRIPTOR or not text[start:at].isdigit():
-                return at
+        ends = character in "<>" and at > start and text[at - 1] not in "<>&"
+        if ends and (at - start > _DESCRIPTOR or not text[start:at].isdigit()):
+            return at
         if character == "\\":
             if text[at + 1 : at + 2] == "\n":
                 return at

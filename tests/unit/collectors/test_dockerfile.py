@@ -53,7 +53,8 @@ def test_base_image_pins_and_variables(tmp_path: Path) -> None:
 
 def test_the_last_stage_counts_with_what_it_takes_over(tmp_path: Path) -> None:
     text = (
-        "FROM python:3.11-slim AS build\nRUN pip install --prefix=/install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu126\n"
+        "FROM python:3.11-slim AS build\n"
+        "RUN pip install --prefix=/install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu126\n"
         "FROM build AS other\nRUN pip install vllm==0.8.5\n"
         "FROM nvidia/cuda:12.6.3-base-ubuntu22.04\nCOPY --from=build /install /usr/local\nRUN pip install trl==0.15.0\n"
     )
@@ -131,7 +132,8 @@ def test_wheels_tell_what_they_were_built_for(tmp_path: Path) -> None:
 
 
 def test_conda_says_its_cuda_apart(tmp_path: Path) -> None:
-    text = "FROM continuumio/miniconda3\nRUN conda create -n e python=3.10 && conda install pytorch==2.4.1 pytorch-cuda=12.1 -c pytorch\n"
+    commands = "conda create -n e python=3.10 && conda install pytorch==2.4.1 pytorch-cuda=12.1 -c pytorch"
+    text = f"FROM continuumio/miniconda3\nRUN {commands}\n"
     environment = _read(tmp_path, text)
     assert (_versions(environment), environment.python) == ({"torch": "2.4.1"}, "3.10")
     assert _cuda(environment) == "12.1"
@@ -173,7 +175,7 @@ def test_a_file_without_from_is_refused(tmp_path: Path) -> None:
         ("mydockerfile", False),
     ],
 )
-def test_names_of_dockerfiles(tmp_path: Path, name: str, known: bool) -> None:
+def test_names_of_dockerfiles(tmp_path: Path, name: str, *, known: bool) -> None:
     (tmp_path / name).write_text("FROM ubuntu:22.04\n")
     assert (recognise(str(tmp_path / name)) == "dockerfile") is known
 

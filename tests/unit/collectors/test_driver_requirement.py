@@ -26,7 +26,7 @@ def _starts(requirement: str, driver: str) -> bool:
     ("driver", "starts"),
     [("550.54.15", True), ("545.23.08", False), ("535.230.02", True), ("525.147.05", True), ("510.47.03", False)],
 )
-def test_image_of_cuda_12_4(driver: str, starts: bool) -> None:
+def test_image_of_cuda_12_4(driver: str, *, starts: bool) -> None:
     assert _starts(CUDA_124, driver) is starts
 
 

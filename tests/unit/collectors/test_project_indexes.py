@@ -13,6 +13,7 @@ from compatcheck.core.toml import parse_toml
 
 CU118 = 'url = "https://download.pytorch.org/whl/cu118"'
 CPU = 'url = "https://download.pytorch.org/whl/cpu"'
+POETRY = f'[[poetry.source]]\nname = "p"\n{CU118}\npriority = "explicit"\n'
 UV = f'[[uv.index]]\nname = "cu"\n{CU118}\nexplicit = true\n[[uv.index]]\nname = "cpu"\n{CPU}\nexplicit = true\n'
 
 
@@ -28,11 +29,8 @@ UV = f'[[uv.index]]\nname = "cu"\n{CU118}\nexplicit = true\n[[uv.index]]\nname =
             SEVERAL_BUILDS,
         ),
         (UV.replace("explicit = true\n", "", 1), "cu118"),
-        (
-            f'[[poetry.source]]\nname = "p"\n{CU118}\npriority = "explicit"\n[poetry.dependencies]\ntorch = {{ version = "*", source = "p" }}',
-            "cu118",
-        ),
-        (f'[[poetry.source]]\nname = "p"\n{CU118}\npriority = "explicit"\n', None),
+        (POETRY + '[poetry.dependencies]\ntorch = { version = "*", source = "p" }\n', "cu118"),
+        (POETRY, None),
         (f'[[pdm.source]]\nname = "p"\n{CU118}\n', "cu118"),
         ('[uv.sources]\ntorch = { git = "https://github.com/pytorch/pytorch" }\n', SEVERAL_BUILDS),
         ("[uv]\nindex = 3\nsources = 4\n", None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def _install(folder: Path, name: str, version: str, more: str = "", url: str | N
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}\n")
     if url is not None:
-        (info / "direct_url.json").write_text('{"archive_info": {}, "url": "%s"}' % url)
+        (info / "direct_url.json").write_text(json.dumps({"archive_info": {}, "url": url}))
 
 
 def test_an_installed_wheel_tells_by_where_it_came_from(tmp_path: Path) -> None:
