@@ -294,9 +294,13 @@ def _site_packages(prefix: str, library: str | None, files: Files, *, virtual: b
         return [os.path.join(prefix, "Lib", "site-packages")]
     major = f"python{_library_key(library)[0]}"
     folders = []
-    if not virtual and files.is_directory(os.path.join(prefix, "lib", major, "dist-packages")):
+    local = os.path.join(prefix, "local", "lib", library, "dist-packages")
+    # Either may be there alone: pip's own, or that of Debian's packages.
+    if not virtual and (
+        files.is_directory(os.path.join(prefix, "lib", major, "dist-packages")) or files.is_directory(local)
+    ):
         folders += [
-            os.path.join(prefix, "local", "lib", library, "dist-packages"),
+            local,
             os.path.join(prefix, "lib", major, "dist-packages"),
             os.path.join(prefix, "lib", library, "dist-packages"),
         ]

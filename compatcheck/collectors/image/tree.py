@@ -68,9 +68,17 @@ class ImageTree:
             raise _error(errno.ENOTDIR, folder)
         return list(node.children)
 
+    def exists(self, path: str) -> bool:
+        """See `Files`."""
+        return self._node_or_none(path) is not None
+
     def is_file(self, path: str) -> bool:
         """See `Files`."""
         return isinstance(self._node_or_none(path), File)
+
+    def is_program(self, path: str) -> bool:
+        """See `Files`; the contents of programs are not kept."""
+        return self.is_file(path)
 
     def is_directory(self, path: str) -> bool:
         """See `Files`."""
@@ -90,6 +98,11 @@ class ImageTree:
         """See `Files`."""
         return self._node(path).modified
 
+    def identify(self, path: str) -> object:
+        """See `Files`."""
+        self._node(path)
+        return self.resolve(path)
+
     def resolve(self, path: str) -> str:
         """See `Files`."""
         try:
@@ -98,10 +111,6 @@ class ImageTree:
             return os.path.normpath(path)
 
     # --- further questions about an image ---
-
-    def exists(self, path: str) -> bool:
-        """Tell whether something that was kept is at a path, links followed."""
-        return self._node_or_none(path) is not None
 
     def read_bytes(self, path: str, limit: int | None = None) -> bytes:
         """Return the first bytes of what was kept of a file.
