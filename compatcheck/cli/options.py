@@ -61,6 +61,20 @@ environment_options = apply_options(
     ],
 )
 
+image_options = apply_options(
+    [
+        grouped_option(
+            INPUTS,
+            "--environment",
+            "image_environments",
+            metavar="PREFIX",
+            multiple=True,
+            help="Environment inside the image, /opt/venv; repeatable. Default: all, the one the image starts decides.",
+        ),
+        grouped_option(INPUTS, "--no-cache", is_flag=True, help="Read every layer of the image again."),
+    ],
+)
+
 input_options = apply_options(
     [
         grouped_option(

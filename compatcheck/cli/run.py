@@ -196,7 +196,12 @@ def build_report(
             findings = list(measured)
             skipped.extend(unread)
     skipped = list(place_skipped(skipped))
-    findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
+    findings = [
+        finding
+        if finding.subject in gathered.aside
+        else mark_failing(finding, gathered.subjects, threshold, strict=checks.strict)
+        for finding in findings
+    ]
     code = judge(findings, skipped, gathered.subjects, strict=checks.strict)
     return Report(
         version=__version__,

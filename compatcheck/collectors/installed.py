@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from compatcheck.collectors.interpreter import Layout
 
 _REINSTALL = "reinstall it: pip install --force-reinstall --no-deps"
-_ASK_OWNER = "run as a user who may read it"
+ASK_OWNER = "run as a user who may read it"
+"""What can be done about a file of this machine that may not be read."""
 _PTH_CHARACTERS = 1 << 20
 _EDITABLE = r'"editable"\s*:\s*true'
 _URL = r'"url"\s*:\s*"([^"\\]*)"'
@@ -106,7 +107,7 @@ class _Scan:
             self._skip(folder, "is an archive and was not looked into", None)
             return
         except OSError as error:
-            self._skip(folder, f"could not be listed: {error.strerror}", _ASK_OWNER)
+            self._skip(folder, f"could not be listed: {error.strerror}", ASK_OWNER)
             return
         found: dict[str, list[Package]] = {}
         broken: list[tuple[str, str]] = []
@@ -149,7 +150,7 @@ class _Scan:
         except FileNotFoundError:
             reason = "it has no METADATA"
         except OSError as error:
-            reason, hint = f"its METADATA could not be read: {error.strerror}", _ASK_OWNER
+            reason, hint = f"its METADATA could not be read: {error.strerror}", ASK_OWNER
         if reason is not None or parts is None:
             guess = canonical_name((parts or split_stem(name[:-10]) or (name[:-10].partition("-")[0],))[0])
             self._skip(
@@ -240,7 +241,7 @@ class _Scan:
         try:
             lines = self.files.read_text(path, _PTH_CHARACTERS).removeprefix("\ufeff").splitlines()
         except OSError as error:
-            self._skip(path, f"could not be read: {error.strerror}", _ASK_OWNER)
+            self._skip(path, f"could not be read: {error.strerror}", ASK_OWNER)
             return
         runs_code = False
         for line in lines:
@@ -287,7 +288,7 @@ class _Scan:
             try:
                 conda = {**read_conda_meta(folder, self.files), **conda}
             except OSError as error:
-                self._skip(folder, f"could not be listed: {error.strerror}", _ASK_OWNER, lost=False)
+                self._skip(folder, f"could not be listed: {error.strerror}", ASK_OWNER, lost=False)
         return conda
 
     def check_version_files(self) -> dict[str, VersionFile]:
@@ -344,7 +345,7 @@ class _Scan:
             return read_version_file(name, folder, package, self.files)
         except OSError as error:
             path = os.path.join(folder, *VERSION_FILES[name][0].split("/"))
-            self._skip(path, f"could not be read: {error.strerror}", _ASK_OWNER, lost=False)
+            self._skip(path, f"could not be read: {error.strerror}", ASK_OWNER, lost=False)
             return None
 
     def _age(self, package: Package) -> float:
