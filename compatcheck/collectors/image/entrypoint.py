@@ -24,6 +24,9 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MAX_STEPS = 40
 """Programs looked through before giving up: scripts may start each other in a circle."""
 
+_MAX_LOST = 3
+"""Programs that could not be followed, as many as are said."""
+
 _PYTHON = r"(?:python|pypy)[\d.]*t?"
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _WRAPPERS = {
@@ -109,7 +112,7 @@ def find_start(config: ImageConfig, files: ImageTree) -> Start:
     said = _shorten(words)
     if executable is not None:
         return Start(executable, f"{said} starts it", from_command=True, doubts=tuple(walk.doubts))
-    doubts = tuple(walk.doubts)
+    doubts = (*walk.doubts, *dict.fromkeys(walk.lost[:_MAX_LOST]))
     path = walk.initial["PATH"]
     for folder in path.split(":"):
         for name in ("python", "python3"):
@@ -140,6 +143,8 @@ class _Walk:
         self.variables = dict(self.initial)
         self.folder = config.working_dir or "/"
         self.doubts: list[str] = []
+        self.lost: list[str] = []
+        """Programs that could not be followed; of no interest once another one starts an interpreter."""
         self.steps = 0
 
     def run(self, words: list[str]) -> str | None:
@@ -240,7 +245,7 @@ class _Walk:
                 continue
             value = expand(word, self.variables)
             if value is None and not expanded:
-                self._doubt(f"{word} is known only when the container runs")
+                self.lost.append(f"{word} is known only when the container runs")
                 return None
             expanded.append(word if value is None else value)
         if not expanded:
@@ -344,7 +349,7 @@ class _Walk:
     def _run_file(self, words: list[str]) -> str | None:
         path = self._find(words[0])
         if path is None:
-            self._doubt(f"{words[0]} was not found in the image")
+            self.lost.append(f"{words[0]} is not in the image, or is no script of Python")
             return None
         return self._run_script(path, words)
 
@@ -364,7 +369,7 @@ class _Walk:
             beside = posixpath.join(posixpath.dirname(path), "python")
             if not first and self.files.is_file(beside) and _is_console_script(posixpath.basename(path)):
                 return beside
-            self._doubt(f"{path} is a program, or was not read")
+            self.lost.append(f"{path} is a program, or was not read")
             return None
         if posixpath.basename(interpreter[0]) in _SHELLS:
             self.variables["0"] = path
@@ -384,7 +389,7 @@ class _Walk:
     def _find_interpreter(self, name: str) -> str | None:
         path = self._find(name)
         if path is None:
-            self._doubt(f"{name} was not found in the image")
+            self.lost.append(f"{name} is not in the image")
         return path
 
     def _place(self, path: str) -> str:
