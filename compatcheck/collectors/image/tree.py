@@ -7,11 +7,20 @@ import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from compatcheck.collectors.image.layers import HASH_BYTES, LimitError, hash_path
+from compatcheck.collectors.image.tar import DIRECTORY, LINK
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from compatcheck.collectors.image.layers import Kept, LayerRecord
+
 MAX_LINKS = 40
 """Symbolic links followed in one path before it counts as a loop, as Linux has it (path_resolution(7))."""
+MAX_STEPS = 5_000_000
+"""Directories entered while the layers of one image are laid over each other (a large image: some 100,000)."""
+MAX_NODES = 200_000
+"""Files, links and directories of one tree; the directories above what is kept count too."""
 
 
 class File:
@@ -19,7 +28,7 @@ class File:
 
     __slots__ = ("content", "modified", "size_bytes")
 
-    def __init__(self, size_bytes: int, modified: float, content: bytes | None) -> None:
+    def __init__(self, size_bytes: int | None, modified: float, content: bytes | None) -> None:
         self.size_bytes = size_bytes
         self.modified = modified
         self.content = content
@@ -58,6 +67,109 @@ class ImageTree:
 
     def __init__(self) -> None:
         self.root = Directory(0.0)
+        self._index: dict[bytes, tuple[Directory, str]] = {}
+        """`hash_path` → the directory and the name there, of all that was ever added."""
+        self._parents: dict[str, tuple[Directory, str]] = {}
+        """Directories of the layer that is being applied, with their real path, by their path as it is written there."""
+        self._steps = 0
+
+    # --- layers ---
+
+    def apply(self, layer: LayerRecord) -> list[str]:
+        """Lay the next layer over the tree.
+
+        Parents are resolved inside the image, links included, as containerd does it; an entry takes the place of
+        whatever had its name, except that a directory leaves a directory as it is.
+
+        Returns:
+            What could not be applied, in words.
+        """
+        self._parents = {}
+        self._steps = 0
+        problems = []
+        for path in layer.removed:
+            self._remove(path)
+        for path in layer.opaque:
+            node = self._node_or_none(path)
+            if isinstance(node, Directory):
+                node.children.clear()
+        if self._index:
+            self._hide(layer.hidden, directories=True)
+            self._hide(layer.hidden_by_directories, directories=False)
+        try:
+            for kept in layer.kept:
+                try:
+                    self._add(kept)
+                except OSError as error:
+                    problems.append(f"{kept.path}: {error.strerror}")
+        except LimitError as error:
+            problems.append(str(error))
+        self._parents = {}
+        return problems
+
+    def _remove(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        parent = self._node_or_none(folder)
+        if isinstance(parent, Directory):
+            parent.children.pop(name, None)
+
+    def _hide(self, hashes: bytes, *, directories: bool) -> None:
+        """Remove what has the path of an entry that was not kept."""
+        for start in range(0, len(hashes), HASH_BYTES):
+            found = self._index.get(hashes[start : start + HASH_BYTES])
+            if found is not None:
+                parent, name = found
+                if directories or not isinstance(parent.children.get(name), Directory):
+                    parent.children.pop(name, None)
+
+    def _add(self, kept: Kept) -> None:
+        folder, _, name = kept.path.rpartition("/")
+        known = self._parents.get(folder)
+        if known is None:
+            known = self._parents[folder] = self._make_directory(folder)
+        parent, real = known
+        old = parent.children.get(name)
+        if kept.kind == DIRECTORY:
+            if isinstance(old, Directory):
+                old.modified = kept.modified
+                return
+            new: Node = Directory(kept.modified)
+        elif kept.kind == LINK:
+            new = Link(kept.target, kept.modified)
+        else:
+            new = File(kept.size_bytes, kept.modified, kept.content)
+        if isinstance(new, Link) or isinstance(old, Link | Directory):
+            self._parents = {}
+        self._put(parent, name, new, f"{real}/{name}" if real else name)
+
+    def _make_directory(self, path: str) -> tuple[Directory, str]:
+        """Return the directory at a path, made with those above it where it is missing, and its real path.
+
+        Raises:
+            OSError: ELOOP.
+        """
+        real = self._walk("/" + path, follow=True)[0]
+        self._steps += real.count("/") + 1
+        node = self.root
+        made = ""
+        for name in real.split("/"):
+            if not name:
+                continue
+            made = f"{made}/{name}" if made else name
+            child = node.children.get(name)
+            if not isinstance(child, Directory):
+                child = Directory(0.0)
+                self._put(node, name, child, made)
+            node = child
+        return node, made
+
+    def _put(self, parent: Directory, name: str, node: Node, path: str) -> None:
+        if self._steps > MAX_STEPS:
+            raise LimitError("has links that lead in circles or directories too deep; the rest was left out")
+        if len(self._index) >= MAX_NODES:
+            raise LimitError(f"has more than {MAX_NODES:,} files and directories to be kept; the rest was left out")
+        parent.children[name] = node
+        self._index[hash_path(path.encode("utf-8", "surrogateescape"))] = parent, name
 
     # --- Files ---
 
@@ -92,7 +204,11 @@ class ImageTree:
     def size_bytes(self, path: str) -> int:
         """See `Files`; the true size, also where less of the content was kept."""
         node = self._node(path)
-        return node.size_bytes if isinstance(node, File) else 0
+        if isinstance(node, Directory):
+            return 0
+        if node.size_bytes is None:
+            raise _error(errno.ENODATA, path)
+        return node.size_bytes
 
     def modified(self, path: str) -> float:
         """See `Files`."""
@@ -206,6 +322,7 @@ class ImageTree:
         nodes: list[Node | None] = [self.root]
         links = 0
         while waiting:
+            self._steps += 1
             name = waiting.pop()
             if name == "..":
                 if names:
