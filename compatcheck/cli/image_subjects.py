@@ -31,7 +31,8 @@ def gather_image(request: Request, shared: Shared) -> Gathered:
     skipped = list(shared.skipped)
     aside = set()
     for image, reading in read_images(request, shared):
-        skipped += reading.skipped
+        # The person named the image: what of it could not be read must not pass as checked.
+        skipped += (entry._replace(named=True) for entry in reading.skipped)
         chosen = choose(reading, image, request)
         left = [entry for entry in reading.environments if entry not in chosen and entry.is_empty]
         notes = (*reading.notes, *(f"{entry.name} holds nothing but {_packages_of(entry)}" for entry in left))

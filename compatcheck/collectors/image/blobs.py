@@ -16,7 +16,15 @@ from compatcheck.collectors.image.compression import (
     decompress,
     recognise_compression,
 )
-from compatcheck.collectors.image.layers import Budget, LayerRecord, LayerScan, LimitError, decode, normalise, scan_layer
+from compatcheck.collectors.image.layers import (
+    Budget,
+    LayerRecord,
+    LayerScan,
+    LimitError,
+    decode,
+    normalise,
+    scan_layer,
+)
 from compatcheck.collectors.image.stream import FileStream, Hashed, Peeked
 from compatcheck.collectors.image.tar import BLOCK, FILE, HARD_LINK, LINK, TarError, TarReader, looks_like_tar
 from compatcheck.core.units import MIB
@@ -35,7 +43,9 @@ MAX_DOCUMENTS_BYTES = 32 * MIB
 _MAX_LINKS = 40
 _HEX = r"[0-9a-f]{32,128}"
 _BLOB = re.compile(rf"(?:^|/)blobs/(sha(?:256|512))/({_HEX})$")
-_MEMBER = re.compile(rf"(?:[^/]+/){{0,3}}(?:[^/]+\.(?:tar|tar\.gz|tgz|tar\.zst|json)|(?:sha256:)?{_HEX}|json|layer|oci-layout)")
+_MEMBER = re.compile(
+    rf"(?:[^/]+/){{0,3}}(?:[^/]+\.(?:tar|tar\.gz|tgz|tar\.zst|json)|(?:sha256:)?{_HEX}|json|layer|oci-layout)"
+)
 """Names that a document or layer of an image archive has, whatever program wrote it; a root directory has few such."""
 
 
@@ -77,7 +87,9 @@ class Blobs(Protocol):
         """Return the names of what may be a document or a layer."""
 
 
-def read_layer_stream(stream: Stream, size: int | None, digest: str | None, identity: str | None, job: Job) -> LayerRead:
+def read_layer_stream(
+    stream: Stream, size: int | None, digest: str | None, identity: str | None, job: Job
+) -> LayerRead:
     """Read one layer, or find it in the cache.
 
     Args:
@@ -112,7 +124,9 @@ def read_layer_stream(stream: Stream, size: int | None, digest: str | None, iden
             hint = UnavailableError.hint if compression == "zstd" else None
             return LayerRead(LayerRecord((), problems=(str(error),)), size, compression, hint=hint)
         if hashed is not None and not record.problems and hashed.finish() != stated:
-            problem = f"what it holds does not have the digest that is stated ({digest}): the archive is damaged or forged"
+            problem = (
+                f"what it holds does not have the digest that is stated ({digest}): the archive is damaged or forged"
+            )
             record = record._replace(problems=(problem,))
         key = keys[0] if keys else None
     if job.cache is not None and key is not None:

@@ -233,4 +233,6 @@ def _open_zstd(stream: Stream, expansion: Expansion) -> Stream:
     try:
         return _Zstandard(stream, expansion, import_module("zstandard"))
     except ImportError:
-        raise UnavailableError("is compressed with zstd, which this Python cannot read without another package") from None
+        raise UnavailableError(
+            "is compressed with zstd, which this Python cannot read without another package"
+        ) from None

@@ -15,7 +15,7 @@ from compatcheck.collectors.image.shell_text import expand, split_assignment, sp
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from compatcheck.collectors.image.archive import ImageConfig
+    from compatcheck.collectors.image.manifest import ImageConfig
     from compatcheck.collectors.image.tree import ImageTree
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -106,6 +106,8 @@ class Start(NamedTuple):
 
 def find_start(config: ImageConfig, files: ImageTree) -> Start:
     """Find the interpreter an image starts."""
+    if not (config.env or config.entrypoint or config.cmd):
+        return Start(None, "nothing says what it starts", from_command=False)
     walk = _Walk(config, files)
     words = [*config.entrypoint, *config.cmd]
     executable = walk.run(words) if words else None

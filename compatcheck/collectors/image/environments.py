@@ -71,9 +71,6 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
     found = find_places(files, config)
     start = find_start(config, files)
     started = find_place(start.executable, found.places, environ, files) if start.executable else None
-    if started is None and len(found.places) == 1:
-        start = start._replace(reason=f"the only one of the image; {start.reason}")
-        started = found.places[0]
     system = read_system(files, dict(config.env))
     environments = [
         ImageEnvironment(
@@ -84,6 +81,12 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
         )
         for place in sorted(found.places, key=lambda place: place is not started)
     ]
+    if started is None:
+        filled = [index for index, entry in enumerate(environments) if not entry.is_empty]
+        if len(filled) == 1:
+            start = start._replace(reason=f"the only one that holds packages; {start.reason}")
+            entry = environments.pop(filled[0])
+            environments.insert(0, entry._replace(is_started=True))
     notes = (*image.notes, *found.notes, *system.notes, *_describe_driver(system, dict(config.env)))
     skipped = tuple(_inside(entry, image.name) for entry in system.skipped)
     return ImageReading(tuple(environments), start, notes, (*image.skipped, *skipped))
@@ -100,6 +103,8 @@ def _read_place(place: Place, image: Image, names: tuple[str, ...], system: Syst
     origin = f"{CONFIGURATION} and --env-file" if declared else CONFIGURATION
     variables = collect_variables(dict(image.config.env), Source(origin))
     environment = environment._replace(components=components, notes=(*environment.notes, *notes))
+    if image.skipped:  # what was in them is unknown, not absent
+        environment = environment._replace(complete=False)
     # What the image leaves unset whoever starts it may set: `docker run --env`, a manifest.
     return rename(attach(environment, variables, complete=declared), image.name)
 

@@ -249,7 +249,9 @@ class LayerScan:
         content: bytes | None = None
         if interest.whole and entry.size > interest.limit:
             limit = format_bytes(interest.limit)
-            self.problems.append(f"{decode(path)} is {format_bytes(entry.size)} large, of which at most {limit} is read")
+            self.problems.append(
+                f"{decode(path)} is {format_bytes(entry.size)} large, of which at most {limit} is read"
+            )
         elif interest.limit and not entry.sparse:
             content = reader.read(min(interest.limit, entry.size))
             if interest.reduce is not None:

@@ -17,7 +17,7 @@ from compatcheck.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from compatcheck.collectors.image.archive import ImageConfig
+    from compatcheck.collectors.image.manifest import ImageConfig
     from compatcheck.collectors.image.tree import ImageTree
 
 CHOSEN = "image"

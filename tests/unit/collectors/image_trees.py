@@ -1,6 +1,7 @@
 """Files of images made in memory, and what usually lies in them."""
 
-from compatcheck.collectors.image.archive import Image, ImageConfig
+from compatcheck.collectors.image.archive import Image
+from compatcheck.collectors.image.manifest import ImageConfig
 from compatcheck.collectors.image.tree import Directory, File, ImageTree, Link
 
 PROGRAM = None

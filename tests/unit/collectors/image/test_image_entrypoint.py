@@ -1,7 +1,7 @@
 import pytest
 from image_trees import PROGRAM, conda, debian, make_image, python, venv
 
-from compatcheck.collectors.image.entrypoint import find_start
+from compatcheck.collectors.image.entrypoint import Start, find_start
 
 FILES = {
     **debian(),
@@ -80,6 +80,10 @@ def test_shell_finds_the_first_python_on_path():
     found = start("/bin/bash", env={"PATH": "/opt/venv/bin:/usr/bin"})
     assert (found.executable, found.from_command) == (VENV, False)
     assert found.reason == "first on PATH; /bin/bash starts no Python itself"
+
+
+def test_root_directory_says_nothing():
+    assert start() == Start(None, "nothing says what it starts", from_command=False)
 
 
 def test_default_path_is_dockers():

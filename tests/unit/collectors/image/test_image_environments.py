@@ -1,6 +1,7 @@
 from image_trees import PROGRAM, To, conda, debian, dist, make_image, python, site, torch, venv
 
 from compatcheck.collectors.image.environments import read_image
+from compatcheck.core.source import Skipped, Source
 
 DIST = "/usr/lib/python3/dist-packages"
 LOCAL = "/usr/local/lib/python3.11/dist-packages"
@@ -53,7 +54,7 @@ def test_every_environment_is_told_apart_by_its_prefix():
     assert kinds["/opt/conda/envs/train"] == "conda"
     assert kinds["/usr"] == "system"
     assert {entry.name for entry in reading.environments if entry.is_empty} == {"train:1:/usr/local"}
-    assert reading.environments[0].environment.origin.startswith("/usr/local")  # the first on the default PATH
+    assert started(reading) == []  # neither a command nor variables
 
 
 def test_debians_python_sees_what_pip_put_into_usr_local():
@@ -204,7 +205,16 @@ def test_declared_variables_lie_over_those_of_the_image():
     assert environment.variables_complete is True
 
 
-def test_only_environment_is_the_started_one():
-    reading = read({**python("/opt/odd"), **dist(site("/opt/odd"), "peft", "0.14.0")}, env={"PATH": "/bin"})
+def test_only_environment_with_packages_is_the_started_one():
+    files = {**debian(), **python("/opt/odd"), **dist(site("/opt/odd"), "peft", "0.14.0")}
+    reading = read(files, env={"PATH": "/bin"})
     assert started(reading) == ["/opt/odd"]
-    assert reading.start.reason.startswith("the only one of the image")
+    assert reading.start.reason == "the only one that holds packages; no Python on its PATH"
+    assert [entry.place.name for entry in reading.environments] == ["/opt/odd", "/usr"]
+
+
+def test_unread_layer_makes_absent_packages_unknown():
+    image = make_image({**python("/usr/local"), **dist(site("/usr/local"), "peft", "0.14.0")})
+    assert only(read_image(image, ())).complete is True
+    damaged = image._replace(skipped=(Skipped(Source("train.tar"), "is not in the archive"),))
+    assert only(read_image(damaged, ())).complete is False
