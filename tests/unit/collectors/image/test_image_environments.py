@@ -1,6 +1,7 @@
 from image_trees import PROGRAM, To, conda, debian, dist, make_image, python, site, torch, venv
 
 from compatcheck.collectors.image.environments import read_image
+from compatcheck.core.redaction import REDACTED
 from compatcheck.core.source import Skipped, Source
 
 DIST = "/usr/lib/python3/dist-packages"
@@ -187,7 +188,7 @@ def test_variables_of_the_image_are_facts_and_secrets_are_hidden():
     )
     environment = only(read_image(image, ()))
     assert environment.facts["allocator.expandable_segments"][0] is True
-    assert environment.variables["HF_TOKEN"] == "[redacted]"
+    assert environment.variables["HF_TOKEN"] == REDACTED
     assert "FOO" not in environment.variables
     assert environment.variables_source.path == "image configuration"
     assert environment.variables_complete is False
