@@ -13,7 +13,7 @@ from compatcheck.cli.run import FORMATS, execute
 
 @click.command("image", cls=options.GroupedCommand, short_help="Check a container image.")
 @click.argument("image", metavar="TAR|DIR|-")
-@options.image_options
+@options.inside_image_options
 @options.input_options
 @options.check_options
 @options.grouped_option(
@@ -32,4 +32,4 @@ def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     findings in the one that the entry point starts decide the exit code. The image's variables take part, this machine's
     devices do not: give --gpu.
     """
-    return execute(*split({**given, "here": False}, files=False))
+    return execute(*split({**given, "here": False, "every_environment": True}, files=False))

@@ -30,24 +30,25 @@ def gather_image(request: Request, shared: Shared) -> Gathered:
     subjects = []
     skipped = list(shared.skipped)
     aside = set()
+    reasons = {}
     for image, reading in read_images(request, shared):
         # The person named the image: what of it could not be read must not pass as checked.
         skipped += (entry._replace(named=True) for entry in reading.skipped)
         chosen = choose(reading, image, request)
-        left = [entry for entry in reading.environments if entry not in chosen and entry.is_empty]
-        notes = (*reading.notes, *(f"{entry.name} holds nothing but {_packages_of(entry)}" for entry in left))
-        several = sum(not entry.is_empty for entry in reading.environments) > 1
-        if several and not request.image_environments:
+        empty = [entry for entry in reading.environments if entry not in chosen and entry.is_empty]
+        notes = (*reading.notes, *(f"{entry.name} holds nothing but {_packages_of(entry)}" for entry in empty))
+        if sum(not entry.is_empty for entry in reading.environments) > 1 and not request.image_environments:
             skipped += _doubts(image, reading)
         starts = any(entry.is_started for entry in chosen)
         for entry in chosen:
-            environment = entry.environment._replace(origin=f"{entry.name} ({_describe(entry, reading)})")
+            environment = entry.environment
             if entry is chosen[0]:
                 environment = environment._replace(notes=(*environment.notes, *notes))
+            reasons[entry.name] = _describe(entry, reading)
             subjects.append(build_subject(entry.name, environment, shared.documents, shared))
             if starts and not entry.is_started and not (request.all_environments or request.image_environments):
                 aside.add(entry.name)
-    return Gathered(tuple(subjects), tuple(skipped), aside=frozenset(aside))
+    return Gathered(tuple(subjects), tuple(skipped), aside=frozenset(aside), reasons=reasons)
 
 
 def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageReading]]:
@@ -66,6 +67,7 @@ def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageRead
     for image in images:
         platform = f"{image.config.os}/{image.config.architecture}"
         label = f"{image.name} ({platform})" if names[image.name] > 1 else image.name
+        label = label.removeprefix("docker.io/").removeprefix("library/")
         named = image._replace(name=label)
         readings.append((named, read_image(named, shared.rules.packages, shared.variables)))
     if not any(reading.environments for _, reading in readings):
@@ -85,13 +87,13 @@ def choose(reading: ImageReading, image: Image, request: Request) -> list[ImageE
     """
     if not request.image_environments:
         kept = [entry for entry in reading.environments if entry.is_started or not entry.is_empty]
+        if not request.every_environment:
+            kept = [entry for entry in kept if entry.is_started] or kept
         return kept or list(reading.environments)
     chosen = []
     for name in request.image_environments:
-        wanted = posixpath.normpath(f"/{name}")
-        found = [
-            entry for entry in reading.environments if wanted in {f"/{entry.place.name}"[1:], entry.place.layout.prefix}
-        ]
+        wanted = "/" + posixpath.normpath(name).strip("/")
+        found = [entry for entry in reading.environments if wanted in {entry.place.name, entry.place.layout.prefix}]
         if not found:
             there = ", ".join(entry.place.name for entry in reading.environments)
             msg = f"{image.name} holds no environment {name}"
@@ -100,27 +102,23 @@ def choose(reading: ImageReading, image: Image, request: Request) -> list[ImageE
     return chosen
 
 
-def started(request: Request, shared: Shared) -> tuple[str, Environment, tuple[Skipped, ...]]:
+def find_started(request: Request, shared: Shared) -> tuple[Environment, tuple[Skipped, ...]]:
     """Return the one environment of an image that a run would be in: the one named, else the one it starts.
 
     Raises:
         UsageError: that cannot be told.
     """
-    readings = read_images(request, shared)
-    candidates = [
+    found = [
         (entry, reading)
-        for image, reading in readings
-        for entry in choose(reading, image, request)
-        if request.image_environments or entry.is_started
+        for image, reading in read_images(request, shared)
+        for entry in choose(reading, image, request._replace(every_environment=False))
     ]
-    if not candidates:
-        candidates = [(entry, reading) for _, reading in readings for entry in reading.environments]
-    if len(candidates) > 1:
-        names = ", ".join(entry.name for entry, _ in candidates)
-        msg = f"{request.image} holds {len(candidates)} environments"
+    if len(found) > 1:
+        names = ", ".join(entry.name for entry, _ in found)
+        msg = f"{request.image} holds {len(found)} environments and does not say which one it starts"
         raise UsageError(msg, hint=f"name one with --environment: {names}")
-    entry, reading = candidates[0]
-    return entry.name, entry.environment, reading.skipped
+    entry, reading = found[0]
+    return entry.environment, tuple(skipped._replace(named=True) for skipped in reading.skipped)
 
 
 def _describe(entry: ImageEnvironment, reading: ImageReading) -> str:

@@ -37,7 +37,9 @@ class Request(NamedTuple):
     image: str | None = None
     """Container image: archive, layout or root directory, ``-`` for standard input."""
     image_environments: tuple[str, ...] = ()
-    """Prefixes inside the image; empty for all of them."""
+    """Prefixes inside the image; empty for the one it starts, or all of them."""
+    every_environment: bool = False
+    """Whether all environments of the image are subjects where none is named, not only the one it starts."""
     all_environments: bool = False
     """Whether findings count in environments that the image does not start, too."""
     no_cache: bool = False
@@ -57,6 +59,8 @@ class Gathered(NamedTuple):
     """How the environment came to be the one inspected."""
     aside: frozenset[str] = frozenset()
     """Subjects whose findings are shown and do not fail the run."""
+    reasons: Mapping[str, str] = {}
+    """How each subject came to be inspected, where that differs between them."""
 
 
 class Shared(NamedTuple):

@@ -61,7 +61,7 @@ environment_options = apply_options(
     ],
 )
 
-image_options = apply_options(
+inside_image_options = apply_options(
     [
         grouped_option(
             INPUTS,
@@ -69,10 +69,21 @@ image_options = apply_options(
             "image_environments",
             metavar="PREFIX",
             multiple=True,
-            help="Environment inside the image, /opt/venv; repeatable. Default: all, the one the image starts decides.",
+            help="Environment inside the image, /opt/venv; repeatable. Default: the one the image starts.",
         ),
         grouped_option(INPUTS, "--no-cache", is_flag=True, help="Read every layer of the image again."),
     ],
+)
+image_options = apply_options(
+    [
+        grouped_option(
+            INPUTS,
+            "--image",
+            metavar="TAR|DIR|-",
+            help="Container image whose environment is checked: archive, layout or root directory.",
+        ),
+        inside_image_options,
+    ]
 )
 
 input_options = apply_options(

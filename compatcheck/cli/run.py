@@ -185,7 +185,9 @@ def build_report(
         findings.extend(outcome.findings if waivers is None else waivers.apply(outcome.findings, subject))
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
-        subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
+        chosen = gathered.reasons.get(subject.id, gathered.chosen)
+        described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
+        subjects.append(described._replace(aside=subject.id in gathered.aside))
     if findings:
         findings = [add_lines(finding) for finding in findings]
         path = store_path(os.environ)

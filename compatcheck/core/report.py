@@ -111,6 +111,8 @@ class SubjectReport(NamedTuple):
     """Environment variables that matter, credentials hidden; None when not known."""
     variables_complete: bool = False
     """Whether a variable that is not listed is known to be unset."""
+    aside: bool = False
+    """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
 
 
 class Report(NamedTuple):

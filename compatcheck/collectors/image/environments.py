@@ -153,6 +153,7 @@ def _describe_driver(system: System, environ: Mapping[str, str]) -> list[str]:
 def rename(environment: Environment, image: str) -> Environment:
     """Write the image in front of every place in an environment."""
     return environment._replace(
+        origin=f"{image}:{environment.origin}",
         packages={name: _package(package, image) for name, package in environment.packages.items()},
         components={name: _package(package, image) for name, package in environment.components.items()},
         facts={name: (value, _source(source, image)) for name, (value, source) in environment.facts.items()},
