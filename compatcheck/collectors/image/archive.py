@@ -135,7 +135,9 @@ def _open(path: str) -> int:
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         os.close(descriptor)
         what = "a terminal or a device" if stat.S_ISCHR(mode) else "no file and no pipe"
-        raise InputError(f"is {what}, not an image", source=source, hint="send one: docker save IMAGE | compatcheck image -")
+        raise InputError(
+            f"is {what}, not an image", source=source, hint="send one: docker save IMAGE | compatcheck image -"
+        )
     return descriptor
 
 
@@ -154,10 +156,11 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
         what = "is empty" if not head.head else "is not an image archive: it does not begin as a tar archive does"
         raise InputError(what, source=Source(path), hint=_SAVE)
     if compression not in {NONE, GZIP, ZSTD}:
+        program = "unzip -p" if compression == "zip" else f"{compression} -dc"
         raise InputError(
             f"is compressed with {compression}, which is not read",
             source=Source(path),
-            hint=f"send it decompressed: {'unzip -p' if compression == 'zip' else compression + ' -dc'} FILE | compatcheck image -",
+            hint=f"send it decompressed: {program} FILE | compatcheck image -",
         )
     blobs: FileBlobs | StreamBlobs
     if regular and compression == NONE:
@@ -168,10 +171,10 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
         except UnavailableError as error:
             raise InputError(str(error), source=Source(path), hint=UnavailableError.hint) from None
         blobs = StreamBlobs(source, job)
-    return _read_images(blobs, path, job)
+    return _read_images(blobs, path)
 
 
-def _read_images(blobs: FileBlobs | StreamBlobs, path: str, job: Job) -> tuple[Image, ...]:
+def _read_images(blobs: FileBlobs | StreamBlobs, path: str) -> tuple[Image, ...]:
     documents = read_documents(blobs)
     cut = (Skipped(Source(path), blobs.problem),) if blobs.problem is not None else ()
     said = cut + tuple(Skipped(Source(path), problem) for problem in documents.problems)
@@ -203,7 +206,9 @@ def _read_directory(path: str, job: Job) -> tuple[Image, ...]:
             return _assemble(blobs, documents.images, path, said)
         if "oci-layout" in names:
             reasons = "; ".join(documents.problems) or "its index names no image"
-            raise InputError(f"is an OCI layout without an image that can be read: {reasons}", source=Source(path), hint=_SAVE)
+            raise InputError(
+                f"is an OCI layout without an image that can be read: {reasons}", source=Source(path), hint=_SAVE
+            )
     record = scan_directory(path, job.budget)
     if not record.kept and _ROOT_FOLDERS.isdisjoint(names):
         hint = f"name the root of an unpacked image, an OCI layout, or an archive; {_SAVE}"
@@ -220,7 +225,9 @@ def _root_image(read: LayerRead, path: str, compression: str, said: tuple[Skippe
     return Image(path, ImageConfig(), tree, (layer,), tuple(dict.fromkeys(skipped)), notes, path)
 
 
-def _assemble(blobs: Blobs, described: tuple[Described, ...], path: str, said: tuple[Skipped, ...]) -> tuple[Image, ...]:
+def _assemble(
+    blobs: Blobs, described: tuple[Described, ...], path: str, said: tuple[Skipped, ...]
+) -> tuple[Image, ...]:
     images = []
     missing: list[Skipped] = []
     read: dict[str, LayerRead | None] = {}
@@ -239,9 +246,7 @@ def _assemble(blobs: Blobs, described: tuple[Described, ...], path: str, said: t
     return tuple(images)
 
 
-def _build(
-    blobs: Blobs, image: Described, path: str, label: str | None, known: dict[str, LayerRead | None]
-) -> Image:
+def _build(blobs: Blobs, image: Described, path: str, label: str | None, known: dict[str, LayerRead | None]) -> Image:
     tree = ImageTree()
     layers = []
     place = path if label is None else f"{path} ({label})"
@@ -261,7 +266,9 @@ def _build(
         problems = [*read.record.problems, *tree.apply(read.record)]
         skipped += [Skipped(source, problem, read.hint) for problem in problems]
         layers.append(
-            Layer(layer.digest or layer.diff_id, read.size_bytes, read.compression, read.record.entries, read.from_cache)
+            Layer(
+                layer.digest or layer.diff_id, read.size_bytes, read.compression, read.record.entries, read.from_cache
+            )
         )
     return Image(image.name or path, image.config, tree, tuple(layers), tuple(skipped), (), place)
 

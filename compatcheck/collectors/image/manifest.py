@@ -135,7 +135,7 @@ class _Found:
                 continue
             digest = descriptor["digest"]
             annotations = _mapping(descriptor.get("annotations"))
-            name = next((annotations[key] for key in _NAMES if isinstance(annotations.get(key), str)), name)
+            name = next((text for key in _NAMES if (text := _text(annotations.get(key)))), name)
             platform = _platform(_mapping(descriptor.get("platform")))
             # Provenance and SBOMs that buildkit attaches have the platform unknown/unknown.
             if digest in seen or "vnd.docker.reference.type" in annotations or platform == "unknown/unknown":
@@ -146,7 +146,9 @@ class _Found:
             seen.add(digest)
             document = self._load(*blob_names(digest))
             if document is None:
-                self.problems.append(f"{platform or 'an image'} ({digest[:80]}) is in the index, but not in the archive")
+                self.problems.append(
+                    f"{platform or 'an image'} ({digest[:80]}) is in the index, but not in the archive"
+                )
             elif isinstance(document, dict) and isinstance(document.get("manifests"), list):
                 waiting += [(below, name) for below in reversed(_manifests(document))]
             elif isinstance(document, dict):
@@ -188,7 +190,9 @@ class _Found:
 
     def _add(self, image: Described) -> None:
         if len(image.layers) == MAX_LAYERS:
-            image = image._replace(problems=(*image.problems, f"has more than {MAX_LAYERS:,} layers; the rest was left out"))
+            image = image._replace(
+                problems=(*image.problems, f"has more than {MAX_LAYERS:,} layers; the rest was left out")
+            )
         key = tuple(layer.diff_id or layer.label for layer in image.layers)
         if key in self._known and image.layers:
             return
@@ -201,7 +205,7 @@ class _Found:
             if data is None:
                 continue
             try:
-                return json.loads(data)  # type: ignore[no-any-return]
+                return json.loads(data)
             except (ValueError, RecursionError):
                 self.problems.append(f"{name[:80]} is not JSON")
                 return None

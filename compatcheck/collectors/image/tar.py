@@ -23,11 +23,30 @@ MAX_EXTENSION_BYTES = MIB
 FILE, HARD_LINK, LINK, DIRECTORY, OTHER = "file", "hard link", "link", "directory", "other"
 """Kinds of entry; `OTHER` are devices and pipes."""
 
-_KINDS = {0x30: FILE, 0: FILE, 0x37: FILE, 0x31: HARD_LINK, 0x32: LINK, 0x33: OTHER, 0x34: OTHER, 0x35: DIRECTORY, 0x36: OTHER}
+_KINDS = {
+    0x30: FILE,
+    0: FILE,
+    0x37: FILE,
+    0x31: HARD_LINK,
+    0x32: LINK,
+    0x33: OTHER,
+    0x34: OTHER,
+    0x35: DIRECTORY,
+    0x36: OTHER,
+}
 _PAX, _PAX_GLOBAL, _LONG_NAME, _LONG_LINK, _SPARSE, _VOLUME = 0x78, 0x67, 0x4C, 0x4B, 0x53, 0x56
 _ZEROS = bytes(BLOCK)
 _PAX_KEYS = frozenset(
-    {b"path", b"linkpath", b"size", b"mtime", b"GNU.sparse.name", b"GNU.sparse.realsize", b"GNU.sparse.size", b"GNU.sparse.major"}
+    {
+        b"path",
+        b"linkpath",
+        b"size",
+        b"mtime",
+        b"GNU.sparse.name",
+        b"GNU.sparse.realsize",
+        b"GNU.sparse.size",
+        b"GNU.sparse.major",
+    }
 )
 
 
