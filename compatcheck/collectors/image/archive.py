@@ -156,10 +156,11 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
         what = "is empty" if not head.head else "is not an image archive: it does not begin as a tar archive does"
         raise InputError(what, source=Source(path), hint=_SAVE)
     if compression not in {NONE, GZIP, ZSTD}:
+        program = "unzip -p" if compression == "zip" else f"{compression} -dc"
         raise InputError(
             f"is compressed with {compression}, which is not read",
             source=Source(path),
-            hint=f"send it decompressed: {'unzip -p' if compression == 'zip' else compression + ' -dc'} FILE | compatcheck image -",
+            hint=f"send it decompressed: {program} FILE | compatcheck image -",
         )
     blobs: FileBlobs | StreamBlobs
     if regular and compression == NONE:
@@ -170,10 +171,10 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
         except UnavailableError as error:
             raise InputError(str(error), source=Source(path), hint=UnavailableError.hint) from None
         blobs = StreamBlobs(source, job)
-    return _read_images(blobs, path, job)
+    return _read_images(blobs, path)
 
 
-def _read_images(blobs: FileBlobs | StreamBlobs, path: str, job: Job) -> tuple[Image, ...]:
+def _read_images(blobs: FileBlobs | StreamBlobs, path: str) -> tuple[Image, ...]:
     documents = read_documents(blobs)
     cut = (Skipped(Source(path), blobs.problem),) if blobs.problem is not None else ()
     said = cut + tuple(Skipped(Source(path), problem) for problem in documents.problems)

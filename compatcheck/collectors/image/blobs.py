@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from compatcheck.collectors.image.cache import LayerCache, identify_file
 from compatcheck.collectors.image.compression import (
     NONE,
+    ZSTD,
     Expansion,
     UnavailableError,
     decompress,
@@ -105,33 +106,40 @@ def read_layer_stream(
     verifiable = compression != NONE and algorithm in {"sha256", "sha512"}
     keys = [f"digest {digest}"] if verifiable else []
     keys += [f"file {identity}"] if identity is not None else []
-    for key in keys if job.cache is not None else ():
-        record = job.cache.find(key) if job.cache is not None else None
+    record = _find(keys, job)
+    if record is not None:
+        return LayerRead(record, size, compression, from_cache=True)
+    hashed = None
+    try:
+        if compression == NONE:
+            record = scan_layer(head, job.budget)
+        else:
+            hashed = Hashed(head, algorithm) if verifiable else None
+            record = scan_layer(decompress(hashed or head, compression, job.expansion), job.budget)
+    except UnavailableError as error:
+        hint = UnavailableError.hint if compression == ZSTD else None
+        return LayerRead(LayerRecord((), problems=(str(error),)), size, compression, hint=hint)
+    if hashed is not None and not record.problems and hashed.finish() != stated:
+        problem = f"what it holds does not have the digest that is stated ({digest}): the archive is damaged or forged"
+        record = record._replace(problems=(problem,))
+    if job.cache is not None and keys:
+        job.cache.store(keys[0], record)
+    return LayerRead(record, size, compression)
+
+
+def _find(keys: list[str], job: Job) -> LayerRecord | None:
+    """Return what the cache has of a layer, if it has it and there is room for it."""
+    if job.cache is None:
+        return None
+    for key in keys:
+        record = job.cache.find(key)
         if record is not None:
             try:
                 job.budget.charge(record)
             except LimitError as error:
-                record = LayerRecord((), problems=(str(error),))
-            return LayerRead(record, size, compression, from_cache=True)
-    if compression == NONE:
-        record = scan_layer(head, job.budget)
-        key = keys[0] if keys else None
-    else:
-        hashed = Hashed(head, algorithm) if verifiable else None
-        try:
-            record = scan_layer(decompress(hashed or head, compression, job.expansion), job.budget)
-        except UnavailableError as error:
-            hint = UnavailableError.hint if compression == "zstd" else None
-            return LayerRead(LayerRecord((), problems=(str(error),)), size, compression, hint=hint)
-        if hashed is not None and not record.problems and hashed.finish() != stated:
-            problem = (
-                f"what it holds does not have the digest that is stated ({digest}): the archive is damaged or forged"
-            )
-            record = record._replace(problems=(problem,))
-        key = keys[0] if keys else None
-    if job.cache is not None and key is not None:
-        job.cache.store(key, record)
-    return LayerRead(record, size, compression)
+                return LayerRecord((), problems=(str(error),))
+            return record
+    return None
 
 
 class FileBlobs:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.image.layers import Kept, LayerRecord
@@ -73,10 +74,8 @@ class LayerCache:
             record = _decode(data)
         except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError, MemoryError):
             return None
-        try:
+        with suppress(OSError):
             os.utime(path)
-        except OSError:
-            pass
         return record
 
     def store(self, key: str, record: LayerRecord) -> None:

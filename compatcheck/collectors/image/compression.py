@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.image.layers import LimitError
 from compatcheck.collectors.image.tar import TarError
-from compatcheck.core.units import GIB, KIB, MIB, format_bytes
+from compatcheck.core.units import GIB, KIB, format_bytes
 
 if TYPE_CHECKING:
     from compatcheck.collectors.image.stream import Stream
@@ -179,7 +180,7 @@ class _Zstd(_Decoded):
         super().__init__(source, expansion)
         self._error: type[Exception] = module.ZstdError
         options = {module.DecompressionParameter.window_log_max: MAX_ZSTD_WINDOW}
-        self._make = lambda: module.ZstdDecompressor(options=options)
+        self._make = partial(module.ZstdDecompressor, options=options)
         self._frame: Any = None
         self._waiting = b""
 

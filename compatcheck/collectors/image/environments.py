@@ -72,15 +72,11 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
     start = find_start(config, files)
     started = find_place(start.executable, found.places, environ, files) if start.executable else None
     system = read_system(files, dict(config.env))
-    environments = [
-        ImageEnvironment(
-            f"{image.name}:{place.name}",
-            place,
-            _read_place(place, image, names, system, declared=declared is not None),
-            place is started,
-        )
-        for place in sorted(found.places, key=lambda place: place is not started)
-    ]
+    environments = []
+    for place in sorted(found.places, key=lambda place: place is not started):
+        name = f"{image.name}:{place.name}"
+        environment = _read_place(place, image, names, system, declared=declared is not None)
+        environments.append(ImageEnvironment(name, place, environment._replace(origin=name), place is started))
     if started is None:
         filled = [index for index, entry in enumerate(environments) if not entry.is_empty]
         if len(filled) == 1:
@@ -153,7 +149,6 @@ def _describe_driver(system: System, environ: Mapping[str, str]) -> list[str]:
 def rename(environment: Environment, image: str) -> Environment:
     """Write the image in front of every place in an environment."""
     return environment._replace(
-        origin=f"{image}:{environment.origin}",
         packages={name: _package(package, image) for name, package in environment.packages.items()},
         components={name: _package(package, image) for name, package in environment.components.items()},
         facts={name: (value, _source(source, image)) for name, (value, source) in environment.facts.items()},

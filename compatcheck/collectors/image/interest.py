@@ -13,7 +13,7 @@ from compatcheck.collectors.version_files import VERSION_FILES
 from compatcheck.core.units import KIB, MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 class Interest(NamedTuple):
@@ -25,8 +25,8 @@ class Interest(NamedTuple):
     """What is kept of those bytes; None in place of bytes drops the file altogether."""
     whole: bool = False
     """Whether a part of the content is worth nothing: a larger file is kept by name, and said to be too large."""
-    drops: bool = False
-    """Whether the content decides if the file is kept."""
+    script: bool = False
+    """Whether it is kept only when it begins with ``#!``."""
 
 
 METADATA_BYTES = 64 * KIB
@@ -39,10 +39,9 @@ DPKG_BYTES = 16 * MIB
 """Of dpkg's status file (a development image: 1 to 3 MB)."""
 RPM_BYTES = 64 * MIB
 """Of an rpm database, which has every file of every package (a base image: about 20 MB)."""
-SHEBANG_BYTES = 256
-"""Longest ``#!`` line of Linux (BINPRM_BUF_SIZE)."""
+SCRIPT_BYTES = 16 * KIB
+"""Of scripts that an image may start."""
 
-_SUFFIXED = (b"-info", b".pth", b".egg-link", b".json", b".egg", b".txt", b".cfg", b".py", b".conf", b".cmake", b".h")
 _SITE = frozenset({b"site-packages", b"dist-packages"})
 _FOLDERS = frozenset({b"site-packages", b"dist-packages", b"conda-meta"})
 _METADATA_FOLDERS = (b".dist-info", b".egg-info")
@@ -52,6 +51,9 @@ _RPM_FILES = frozenset({b"Packages", b"Packages.db", b"rpmdb.sqlite", b"rpmdb.sq
 _NO_LINKS = (b"usr/share/", b"etc/ssl/", b"usr/lib/ssl/", b"etc/alternatives/", b"proc/", b"sys/", b"dev/")
 """Where links lead nowhere that is looked at; Debian's alternatives are kept when their name is."""
 _ALTERNATIVES = (b"etc/alternatives/cuda", b"etc/alternatives/python")
+_SYSTEM_PROGRAMS = frozenset({b"bin", b"sbin", b"usr/bin", b"usr/sbin"})
+_START_SCRIPT_DEPTH = 4
+_NO_START_SCRIPTS = (b"usr/lib/", b"usr/share/", b"etc/", b"lib/", b"var/", b"proc/", b"sys/")
 _LIBRARY = rb"lib(?:cudart|cudnn|nccl|cublas|cuda)\.so(?:\.[0-9.]*)?\Z"
 _PYTHON = rb"(?:python|pypy)[0-9]*(?:\.[0-9]+)?t?(?:\.exe)?\Z"
 _PYTHON_FOLDER = rb"(?:python|pypy)[0-9]\.?[0-9]*t?\Z"
@@ -70,56 +72,77 @@ def judge_file(path: bytes) -> Interest | None:
     Args:
         path: inside the layer, without a leading slash.
     """
+    known = _PATHS.get(path)
+    if known is not None:
+        return known
     folder, _, name = path.rpartition(b"/")
-    if name.endswith(_SUFFIXED):
-        return _judge_suffixed(path, folder, name)
+    judge = _BY_SUFFIX.get(name[name.rfind(b".") :], _judge_program)
+    return judge(path, folder, name)
+
+
+def _judge_program(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    """Judge what has no suffix, or a number for one: programs, libraries, databases."""
     parent = folder[folder.rfind(b"/") + 1 :]
     if parent.endswith(_METADATA_FOLDERS):
         return _IN_METADATA.get(name)
-    if parent == b"bin" or parent == b"sbin":
-        return _NAME if re.match(_PYTHON, name) else _SCRIPT
+    if parent in {b"bin", b"sbin"}:
+        if re.match(_PYTHON, name):
+            return _NAME
+        return _SYSTEM_SCRIPT if folder in _SYSTEM_PROGRAMS else _SCRIPT
     if b".so" in name:
         return _NAME if re.match(_LIBRARY, name) else None
-    if b"entrypoint" in name:
-        return _ENTRYPOINT
-    if name == b"os-release":
-        return _TEXT if folder in {b"etc", b"usr/lib"} else None
-    if name == b"status":
-        return _DPKG if folder == b"var/lib/dpkg" else None
     if folder == b"var/lib/dpkg/status.d":
-        return _METADATA
-    if name in _RPM_FILES:
-        return _RPM if folder in _RPM_FOLDERS else None
-    return None
-
-
-def _judge_suffixed(path: bytes, folder: bytes, name: bytes) -> Interest | None:
-    """Judge files by the end of their name; most Python files end here."""
-    parent = folder[folder.rfind(b"/") + 1 :]
-    if name.endswith(b".py"):
-        if name == b"os.py":
-            return _NAME if re.match(_PYTHON_FOLDER, parent) else None
-        return _TEXT if path.endswith(_VERSION_FILES) and (b"/" + path).endswith(_VERSION_PATHS) else None
-    if name.endswith((b".txt", b".json", b".conf", b".cfg")):
-        if parent == b"conda-meta":
-            return _RECORD if name.endswith(b".json") else None
-        if parent.endswith(b".dist-info"):
-            return _IN_METADATA.get(name)
-        if name in {b"version.json", b"version.txt"}:
-            return _METADATA_TEXT if parent.startswith(b"cuda") else None
-        if name == b"pyvenv.cfg":
-            return _TEXT
-        return _TEXT if path == b"etc/ld.so.conf" or folder == b"etc/ld.so.conf.d" else None
-    if name.endswith((b".pth", b".egg-link")):
-        # .pth is also what people call the weights of a model.
-        return _METADATA_TEXT if parent in _SITE else None
-    if name.endswith((b".egg-info", b".dist-info")):
-        return _METADATA
-    if name.endswith(b".egg"):
+        return None if name.endswith(b".md5sums") else _METADATA
+    if folder in _RPM_FOLDERS:
+        return _RPM if name in _RPM_FILES else None
+    if name == b"CACHEDIR.TAG":
         return _NAME
-    if name.endswith(b".cmake"):
-        return _METADATA_TEXT if path.endswith(b"torch/share/cmake/Torch/TorchConfig.cmake") else None
+    # What an image starts is named by its configuration, which may come after its layers.
+    return _SCRIPT if b"entrypoint" in name or (b"." not in name and path.count(b"/") <= 1) else None
+
+
+def _judge_python(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    if name == b"os.py":
+        return _NAME if re.match(_PYTHON_FOLDER, folder[folder.rfind(b"/") + 1 :]) else None
+    return _TEXT if name in _VERSION_NAMES and (b"/" + path).endswith(_VERSION_PATHS) else None
+
+
+def _judge_text(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    del path
+    parent = folder[folder.rfind(b"/") + 1 :]
+    if parent == b"conda-meta":
+        return _RECORD if name.endswith(b".json") else None
+    if parent.endswith(b".dist-info"):
+        return _IN_METADATA.get(name)
+    if name in {b"version.json", b"version.txt"}:
+        return _LONG_TEXT if parent.startswith(b"cuda") else None
+    return _TEXT if name == b"pyvenv.cfg" or folder == b"etc/ld.so.conf.d" else None
+
+
+def _judge_path_file(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    """Judge ``.pth``, which is also what people call the weights of a model."""
+    del path, name
+    return _LONG_TEXT if folder[folder.rfind(b"/") + 1 :] in _SITE else None
+
+
+def _judge_egg(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    del path, folder
+    return _NAME if name.endswith(b".egg") else _METADATA
+
+
+def _judge_cmake(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    del folder, name
+    return _LONG_TEXT if path.endswith(b"torch/share/cmake/Torch/TorchConfig.cmake") else None
+
+
+def _judge_header(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    del path, folder
     return _TEXT if re.match(_HEADER, name) else None
+
+
+def _judge_start_script(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    del folder, name
+    return _TEXT if path.count(b"/") <= _START_SCRIPT_DEPTH and not path.startswith(_NO_START_SCRIPTS) else None
 
 
 def judge_directory(path: bytes) -> bool:
@@ -145,17 +168,16 @@ def keep_headers(data: bytes) -> bytes:
     return data if end < 0 else data[: end + 1]
 
 
+def keep_script(data: bytes) -> bytes:
+    """Return the text of a script that says what runs it: of one that Python runs, the first line."""
+    line = data.partition(b"\n")[0]
+    return line + b"\n" if b"python" in line or b"pypy" in line else data
+
+
 def keep_python_script(data: bytes) -> bytes | None:
-    """Return the first line of a script that Python runs, or None for anything else."""
-    if not data.startswith(b"#!"):
-        return None
+    """Return the first line of a script that Python runs, or None for anything else: the programs of a distribution."""
     line = data.partition(b"\n")[0]
     return line + b"\n" if b"python" in line or b"pypy" in line else None
-
-
-def keep_script(data: bytes) -> bytes | None:
-    """Return the text of a script that says what runs it, or None for anything else."""
-    return data if data.startswith(b"#!") else None
 
 
 def keep_dpkg_fields(data: bytes) -> bytes:
@@ -183,10 +205,10 @@ def keep_record(data: bytes) -> bytes:
 
 _NAME = Interest(0)
 _TEXT = Interest(TEXT_BYTES)
-_METADATA_TEXT = Interest(METADATA_BYTES)
+_LONG_TEXT = Interest(METADATA_BYTES)
 _METADATA = Interest(METADATA_BYTES, keep_headers)
-_SCRIPT = Interest(SHEBANG_BYTES, keep_python_script, drops=True)
-_ENTRYPOINT = Interest(TEXT_BYTES, keep_script, drops=True)
+_SCRIPT = Interest(SCRIPT_BYTES, keep_script, script=True)
+_SYSTEM_SCRIPT = Interest(SCRIPT_BYTES, keep_python_script, script=True)
 _RECORD = Interest(RECORD_BYTES, keep_record)
 _DPKG = Interest(DPKG_BYTES, keep_dpkg_fields)
 _RPM = Interest(RPM_BYTES, whole=True)
@@ -194,8 +216,32 @@ _IN_METADATA = {
     b"METADATA": _METADATA,
     b"PKG-INFO": _METADATA,
     b"INSTALLER": Interest(64),
-    b"direct_url.json": _METADATA_TEXT,
+    b"direct_url.json": _LONG_TEXT,
     b"RECORD": _NAME,
 }
 _VERSION_PATHS = tuple(b"/" + path.encode() for path, _ in VERSION_FILES.values())
-_VERSION_FILES = tuple(path.rpartition(b"/")[2] for path in _VERSION_PATHS)
+_VERSION_NAMES = frozenset(path.rpartition(b"/")[2] for path in _VERSION_PATHS)
+_PATHS = {
+    b"etc/os-release": _TEXT,
+    b"usr/lib/os-release": _TEXT,
+    b"etc/ld.so.conf": _TEXT,
+    b"var/lib/dpkg/status": _DPKG,
+}
+_BY_SUFFIX: Mapping[bytes, Callable[[bytes, bytes, bytes], Interest | None]] = {
+    b".py": _judge_python,
+    b".txt": _judge_text,
+    b".json": _judge_text,
+    b".conf": _judge_text,
+    b".cfg": _judge_text,
+    b".pth": _judge_path_file,
+    b".egg-link": _judge_path_file,
+    b".egg-info": _judge_egg,
+    b".dist-info": _judge_egg,
+    b".egg": _judge_egg,
+    b".cmake": _judge_cmake,
+    b".h": _judge_header,
+    b".sh": _judge_start_script,
+    b".sqlite": _judge_program,
+    b".db": _judge_program,
+}
+"""Suffix of a file's name → what judges it; other names are those of programs."""

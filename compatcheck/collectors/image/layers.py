@@ -36,6 +36,7 @@ _WHITEOUT = b".wh."
 _OPAQUE = b".wh..wh..opq"
 _AUFS = b".wh..wh."
 """Bookkeeping of aufs in very old images."""
+_SCRIPT = b"#!"
 _EXAMPLES = 3
 _REST = "the rest was not read"
 
@@ -253,7 +254,10 @@ class LayerScan:
                 f"{decode(path)} is {format_bytes(entry.size)} large, of which at most {limit} is read"
             )
         elif interest.limit and not entry.sparse:
-            content = reader.read(min(interest.limit, entry.size))
+            content = reader.read(min(len(_SCRIPT), entry.size)) if interest.script else b""
+            if interest.script and content != _SCRIPT:
+                return False
+            content += reader.read(min(interest.limit, entry.size) - len(content))
             if interest.reduce is not None:
                 content = interest.reduce(content)
                 if content is None:
@@ -270,7 +274,7 @@ class LayerScan:
         if other is not None:
             self._keep(other._replace(path=decode(path)))
             return True
-        if interest.drops:
+        if interest.script:
             return False
         # The file it is another name of was not kept, so neither its size nor its content is known.
         self._keep(Kept(decode(path), FILE, None, entry.modified, None))

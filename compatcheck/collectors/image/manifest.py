@@ -135,7 +135,7 @@ class _Found:
                 continue
             digest = descriptor["digest"]
             annotations = _mapping(descriptor.get("annotations"))
-            name = next((annotations[key] for key in _NAMES if isinstance(annotations.get(key), str)), name)
+            name = next((text for key in _NAMES if (text := _text(annotations.get(key)))), name)
             platform = _platform(_mapping(descriptor.get("platform")))
             # Provenance and SBOMs that buildkit attaches have the platform unknown/unknown.
             if digest in seen or "vnd.docker.reference.type" in annotations or platform == "unknown/unknown":
@@ -205,7 +205,7 @@ class _Found:
             if data is None:
                 continue
             try:
-                return json.loads(data)  # type: ignore[no-any-return]
+                return json.loads(data)
             except (ValueError, RecursionError):
                 self.problems.append(f"{name[:80]} is not JSON")
                 return None

@@ -44,7 +44,7 @@ class FileStream:
         """See `Stream`."""
         begin = self.position - self._window_start
         end = begin + count
-        if 0 <= begin and end <= len(self._window):
+        if begin >= 0 and end <= len(self._window):
             self.position += count
             return self._window[begin:end]
         available = max(0, min(count, self._size - self.position))
