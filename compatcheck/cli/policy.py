@@ -226,12 +226,16 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
             skipped.append(_skipped_run(error, request, plan))
             continue
         renamed = tuple(subject._replace(id=_name_subject(request, subject.id)) for subject in part.subjects)
-        gathered.append(part._replace(subjects=renamed))
+        aside = frozenset(_name_subject(request, name) for name in part.aside)
+        reasons = {_name_subject(request, name): reason for name, reason in part.reasons.items()}
+        gathered.append(part._replace(subjects=renamed, aside=aside, reasons=reasons))
     unread = dict.fromkeys(entry for part in gathered for entry in part.skipped)
     return Gathered(
         tuple(subject for part in gathered for subject in part.subjects),
         (*skipped, *unread),
         next((part.chosen for part in gathered if part.chosen), None),
+        frozenset().union(*(part.aside for part in gathered)),
+        {name: reason for part in gathered for name, reason in part.reasons.items()},
     )
 
 

@@ -191,8 +191,9 @@ def build_report(
         findings.extend(found)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
-        described = describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting)
-        subjects.append(described._replace(estimate=estimate))
+        chosen = gathered.reasons.get(subject.id, gathered.chosen)
+        described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
+        subjects.append(described._replace(estimate=estimate, aside=subject.id in gathered.aside))
     if findings:
         findings = [add_lines(finding) for finding in findings]
         path = store_path(os.environ)
@@ -203,7 +204,12 @@ def build_report(
             findings = list(measured)
             skipped.extend(unread)
     skipped = list(place_skipped(skipped))
-    findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
+    findings = [
+        finding
+        if finding.subject in gathered.aside
+        else mark_failing(finding, gathered.subjects, threshold, strict=checks.strict)
+        for finding in findings
+    ]
     code = judge(findings, skipped, gathered.subjects, strict=checks.strict)
     return Report(
         version=__version__,

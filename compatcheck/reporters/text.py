@@ -59,7 +59,8 @@ class _Writer:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def lines(self, report: Report) -> Iterator[str]:
-        fold = len(report.subjects) > MAX_SUBJECTS and not self.verbose and not self.quiet
+        main = sum(not subject.aside for subject in report.subjects)
+        fold = main > MAX_SUBJECTS and not self.verbose and not self.quiet
         if fold:
             yield from self.folded(report)
         for subject in report.subjects if not fold else ():
@@ -68,11 +69,11 @@ class _Writer:
                 yield from (self.one_line(finding) for finding in findings)
                 continue
             self.base = shared_directory(source for finding in findings for source in finding.locations)
-            yield self.paint(
-                subject.origin if subject.origin.startswith(subject.id) else subject.id,
-                "1",
+            title = subject.origin if subject.origin.startswith(subject.id) else subject.id
+            yield from (self.paint(line, "1") for line in fill(title, self.width))
+            yield from (
+                self.aside(subject, findings) if subject.aside and not self.verbose else self.subject(subject, findings)
             )
-            yield from self.subject(subject, findings)
         if not self.quiet:
             yield from self.skipped(report)
             for note in report.waiver_notes:
@@ -126,6 +127,23 @@ class _Writer:
         if not findings:
             yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
         yield from self.remarks(subject)
+        yield ""
+
+    def aside(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
+        """Report a subject whose findings do not count: a line for each that is certain."""
+        shown = [finding for finding in findings if finding.suppressed is None]
+        certain = [finding for finding in shown if finding.status == "affected"]
+        for finding in certain:
+            parts = (f"{finding.severity} {finding.rule_id}", size_text(finding.impact))
+            yield from (f"  {line}" for line in fill(" ".join(filter(None, parts)), self.width - 2))
+        possible = len(shown) - len(certain)
+        if possible:
+            text = (
+                f"{possible} possible finding{'s' if possible > 1 else ''}; -v shows {'them' if possible > 1 else 'it'}"
+            )
+            yield from (f"  {line}" for line in fill(text, self.width - 2))
+        if not shown:
+            yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
         yield ""
 
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
