@@ -137,6 +137,33 @@ def with_variables(
     return attach(environment, collect_variables(variables, source), complete=complete)
 
 
+def move(gathered: Gathered, request: Request, rules: RuleSet) -> Gathered:
+    """Resolve what has been read once more, on another machine; nothing is read again.
+
+    Args:
+        gathered: what a request gave that differs from this one in devices, nodes, driver and target only.
+        request: names the machine.
+        rules: the rule database.
+    """
+    from compatcheck.resolution.resolve import resolve  # noqa: PLC0415 (beside its use)
+
+    settings = {**parse_settings(request.run_settings, request.sources), **parse_settings(request.settings)}
+    declared = _declared_hardware(request)
+    subjects = []
+    for subject in gathered.subjects:
+        own = None if subject.environment is None else subject.environment.hardware
+        moved = resolve(
+            subject.id,
+            rules=rules,
+            environment=subject.environment,
+            documents=subject.documents,
+            hardware=declared if own is None else (*declared, (own, False)),
+            settings=settings,
+        )
+        subjects.append(moved)
+    return gathered._replace(subjects=tuple(subjects))
+
+
 def _measure_hardware(environ: Mapping[str, str]) -> Hardware:
     from compatcheck.collectors.driver import collect_hardware  # noqa: PLC0415 (not for files)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.cli.inputs import Gathered, Request, gather
+from compatcheck.cli.inputs import Gathered, Request, gather, move
 from compatcheck.core.errors import CompatcheckError, InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 
@@ -208,7 +208,7 @@ def lay_over(request: Request, run: NamedRun, *, files: bool) -> Request:
 
 
 def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
-    """Read the inputs of every run; one that cannot be read does not lose the others.
+    """Read the inputs of every run, once for all its targets; one that cannot be read does not lose the others.
 
     Raises:
         CompatcheckError: an option or policy makes no sense, or there is but one request and nothing in it.
@@ -216,10 +216,15 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
     if len(plan.requests) == 1 and plan.requests[0].run is None and plan.requests[0].target is None:
         return gather(plan.requests[0], rules, environ)
     gathered: list[Gathered] = []
+    done: list[tuple[Request, Gathered]] = []
     skipped: list[Skipped] = []
     for request in plan.requests:
         try:
-            part = gather(request, rules, environ)
+            inputs = request._replace(gpu=None, nodes=None, driver=None, target=None, sources={})
+            measures = request.gpu is None and request.here and not request.paths and request.image is None
+            read = None if measures else next((part for known, part in done if known == inputs), None)
+            part = gather(request, rules, environ) if read is None else move(read, request, rules)
+            done.append((inputs, part))
         except (InputError, NothingToCheckError) as error:
             if len(plan.requests) == 1:
                 raise

@@ -117,3 +117,22 @@ def test_diff_asks_which_of_several_targets_is_meant(project: Path) -> None:
     assert ran.code == 2
     assert "--target" in ran.err
     assert run("diff", "requirements.txt", "requirements.txt", "--target", "new").code == 0
+
+
+def test_what_is_read_is_read_once_for_all_targets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from compatcheck.collectors import requirements
+
+    (project / "compatcheck.toml").write_text(FLEET)
+    (project / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    read, counted = requirements.read_requirements, []
+
+    def count(path: str, **options: Any) -> Any:
+        counted.append(path)
+        return read(path, **options)
+
+    monkeypatch.setattr(requirements, "read_requirements", count)
+    data = _report("check", "requirements.txt", "ds.json")
+    assert counted == ["requirements.txt"]
+    first, second = ({fact["name"]: fact["value"] for fact in subject["facts"]} for subject in data["subjects"])
+    assert (first["hardware.world_size"], second["hardware.world_size"]) == (8, 16)
+    assert first["training.zero_stage"] == second["training.zero_stage"] == 3
