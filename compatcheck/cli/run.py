@@ -305,6 +305,7 @@ def describe_subject(
         waiting=waiting,
         variables=None if environment is None else environment.variables,
         variables_complete=environment is not None and environment.variables_complete,
+        target=subject.target,
     )
 
 

@@ -120,6 +120,8 @@ class SubjectReport(NamedTuple):
     """What one device of the run needs, without the findings; None where no run is described."""
     aside: bool = False
     """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
+    target: str | None = None
+    """Machine of the policy it is checked for, where there are several."""
 
 
 class Report(NamedTuple):

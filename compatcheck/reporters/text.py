@@ -19,7 +19,7 @@ from compatcheck.core.summary import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from compatcheck.core.report import Finding, Report, SubjectReport
 
@@ -63,6 +63,7 @@ class _Writer:
         fold = main > MAX_SUBJECTS and not self.verbose and not self.quiet
         if fold:
             yield from self.folded(report)
+        told: dict[tuple[object, ...], str] = {}
         for subject in report.subjects if not fold else ():
             findings = [finding for finding in report.findings if finding.subject == subject.id]
             if self.quiet:
@@ -72,7 +73,9 @@ class _Writer:
             title = subject.origin if subject.origin.startswith(subject.id) else subject.id
             yield from (self.paint(line, "1") for line in fill(title, self.width))
             yield from (
-                self.aside(subject, findings) if subject.aside and not self.verbose else self.subject(subject, findings)
+                self.aside(subject, findings)
+                if subject.aside and not self.verbose
+                else self.subject(subject, findings, self.repeated(subject, findings, told))
             )
         if not self.quiet:
             yield from self.skipped(report)
@@ -86,8 +89,25 @@ class _Writer:
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
         yield from closing_lines(report, self.width)
 
-    def subject(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
-        shown = [finding for finding in findings if finding.suppressed is None]
+    def repeated(
+        self, subject: SubjectReport, findings: list[Finding], told: dict[tuple[object, ...], str]
+    ) -> dict[str, list[Finding]]:
+        """Return, by target, the findings that another target of the same subject has alike: the machine has no part in them."""
+        again: dict[str, list[Finding]] = {}
+        for finding in findings if subject.target is not None and not self.verbose else ():
+            facts = tuple((fact.name, fact.value) for fact in finding.facts)
+            words = (finding.rule_id, finding.role, finding.status, finding.severity, finding.impact, finding.needs)
+            key = (subject.id.removesuffix(f" (on {subject.target})"), *words, facts)
+            first = told.setdefault(key, str(subject.target))
+            if first != subject.target and finding.suppressed is None:
+                again.setdefault(first, []).append(finding)
+        return again
+
+    def subject(
+        self, subject: SubjectReport, findings: list[Finding], repeated: Mapping[str, list[Finding]]
+    ) -> Iterator[str]:
+        said = [finding for found in repeated.values() for finding in found]
+        shown = [finding for finding in findings if finding.suppressed is None and finding not in said]
         certain = [finding for finding in shown if finding.status == "affected"]
         possible = [finding for finding in shown if finding.status == "possible"]
         for finding in certain:
@@ -124,6 +144,12 @@ class _Writer:
                 end = finding.suppressed.expires or finding.suppressed.until
                 until = f" (until {end})" if end else ""
                 yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
+        for target, found in repeated.items():
+            yield ""
+            certain_ones = list(dict.fromkeys(finding.rule_id for finding in found if finding.status == "affected"))
+            possible_ones = len(found) - sum(finding.status == "affected" for finding in found)
+            parts = [*certain_ones, *([f"{possible_ones} possible"] if possible_ones else [])]
+            yield from self.wrapped("same", f"as on {target}: {', '.join(parts)}")
         if not findings:
             yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
         yield from self.remarks(subject)
