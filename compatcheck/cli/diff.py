@@ -56,7 +56,7 @@ class Side(NamedTuple):
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @options.input_options
-@options.check_options
+@options.rule_check_options
 @options.output_options(FORMATS)
 @options.grouped_option(
     "Estimate",
