@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @click.command("serve", cls=options.GroupedCommand, short_help="Serve rules to pip-audit and uv audit.")
 @options.selection_options
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at; only this machine by default.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen at; only this machine by default."
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; a free one by default.")
 @click.option("--all", "conditional", is_flag=True, help="Serve rules that depend on a configuration too.")
 def command(conditional: bool, host: str, port: int, **given: Any) -> int:  # noqa: FBT001, ANN401 (click's signature)

@@ -106,5 +106,6 @@ def fold_unaudited(unaudited: tuple[Unaudited, ...]) -> tuple[tuple[str, tuple[U
     for entry in unaudited:
         groups.setdefault(entry.reason, []).append(entry)
     return tuple(
-        (reason, tuple(entries)) for reason, entries in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+        (reason, tuple(entries))
+        for reason, entries in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     )

@@ -1,4 +1,7 @@
-"""The identity of a finding or advisory from one run to the next; apart because hashing is imported only by formats that print it."""
+"""The identity of a finding or advisory from one run to the next.
+
+Apart because hashing is imported only by formats that print it.
+"""
 
 from __future__ import annotations
 

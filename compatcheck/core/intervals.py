@@ -77,14 +77,15 @@ def _spans(clause: Sequence[str]) -> list[_Span]:
         raise UnorderedRangeError(msg)
     if comparison == "!=*":
         return [(None, before), (_Cut(Version(clause[2]), behind=False), None)]
-    return {
+    found: dict[str, list[_Span]] = {
         ">=": [(before, None)],
         ">": [(behind, None)],
         "<": [(None, before)],
         "<=": [(None, behind)],
         "==": [(before, behind)],
         "!=": [(None, before), (behind, None)],
-    }[comparison]
+    }
+    return found[comparison]
 
 
 def _meet(left: _Span, right: _Span) -> _Span | None:

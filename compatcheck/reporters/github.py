@@ -56,7 +56,8 @@ def _lines(report: Report, root: str) -> Iterator[str]:
 
 def _audit_lines(audit: Audit, root: str, room: int) -> Iterator[str]:
     """Annotate as many advisories as there is room for; list the others, and what was not audited."""
-    from compatcheck.core.advisory import audit_text, fix_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (see there)
+    from compatcheck.core.advisory import audit_text, fix_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (with --security)
+    from compatcheck.core.folding import shorten  # noqa: PLC0415 (with --security)
 
     for advisory, subjects in fold_advisories(audit.advisories):
         about = f"{advisory.id} {advisory.package} {advisory.version}"
@@ -70,7 +71,10 @@ def _audit_lines(audit: Audit, root: str, room: int) -> Iterator[str]:
         else:
             yield _plain(f"advisory {about}: {fix_text(advisory)}", ", ".join(subjects))
     if audit.unaudited:
-        reasons = "; ".join(f"{reason} ({len(entries)})" for reason, entries in fold_unaudited(audit.unaudited))
+        reasons = "; ".join(
+            f"{reason}: {shorten(f'{entry.package} {entry.version or str()}'.strip() for entry in entries)}"
+            for reason, entries in fold_unaudited(audit.unaudited)
+        )
         level = "warning" if audit.failure is None else "error"
         yield _command(level, f"{audit_text(audit)}: {reasons}", "not audited", None)
     else:

@@ -206,7 +206,13 @@ def _advisory_rule(advisory: Advisory) -> dict[str, Any]:
 
 
 def _advisory_markdown(advisory: Advisory) -> str:
-    lines = [f"## {advisory.id}", "", advisory.description or advisory.id, "", f"{advisory.package}: {fix_text(advisory)}"]
+    lines = [
+        f"## {advisory.id}",
+        "",
+        advisory.description or advisory.id,
+        "",
+        f"{advisory.package}: {fix_text(advisory)}",
+    ]
     if advisory.url is not None:
         lines += ["", f"<{advisory.url}>"]
     return "\n".join(lines) + "\n"

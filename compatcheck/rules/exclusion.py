@@ -10,7 +10,6 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.intervals import Interval, find_intervals
@@ -18,6 +17,8 @@ from compatcheck.core.versions import all_ordered, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+
+    from packaging.version import Version
 
     from compatcheck.core.versions import Bounds
     from compatcheck.rules.database import RuleSet
@@ -92,7 +93,9 @@ def _specifier(package: str, bounds: Bounds, rules: RuleSet, names: Collection[s
     good = sorted(set(known) - set(bad))
     intervals = find_intervals(bounds)
     if known and not any(not version.is_prerelease for version in good):
-        listed = ", ".join(list(names)[:_MAX_NAMES]) + (f" and {more} more" if (more := len(names) - _MAX_NAMES) > 0 else "")
+        listed = ", ".join(list(names)[:_MAX_NAMES]) + (
+            f" and {more} more" if (more := len(names) - _MAX_NAMES) > 0 else ""
+        )
         msg = f"no known release of {package} is free of {listed}"
         raise UsageError(msg, hint="choose fewer rules with --select")
     clauses: list[str] = []
@@ -153,7 +156,11 @@ def format_renovate(exclusions: Iterable[Exclusion], title: str) -> str:
         }
         for exclusion in exclusions
     ]
-    data = {"$schema": "https://docs.renovatebot.com/renovate-schema.json", "description": [title], "packageRules": rules}
+    data = {
+        "$schema": "https://docs.renovatebot.com/renovate-schema.json",
+        "description": [title],
+        "packageRules": rules,
+    }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 

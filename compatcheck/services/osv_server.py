@@ -286,13 +286,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer ``/v1/query`` and ``/v1/querybatch``."""
         answers = self.server.answers
+        known = {"/v1/query": answers.query, "/v1/querybatch": answers.query_batch}
+        answer = known.get(self.path.partition("?")[0])
         try:
-            answer = {"/v1/query": answers.query, "/v1/querybatch": answers.query_batch}.get(self.path.partition("?")[0])
             body = self._read()
             if answer is None:
-                msg = "Not Found"
-                raise QueryError(msg, 404, _NOT_FOUND)
-            self._send(200, answer(body))
+                self._send(404, {"code": _NOT_FOUND, "message": "Not Found"})
+            else:
+                self._send(200, answer(body))
         except QueryError as error:
             self._send(error.status, error.body)
 

@@ -72,9 +72,7 @@ def find_command() -> list[str]:
     return [os.path.abspath(program)]
 
 
-def audit(
-    environments: Iterable[tuple[str, Environment]], command: Sequence[str], service: str | None = None
-) -> Audit:
+def audit(environments: Iterable[tuple[str, Environment]], command: Sequence[str], service: str | None = None) -> Audit:
     """Look up every pinned package of these environments.
 
     Args:
@@ -105,7 +103,9 @@ def audit(
         for pin in batch:
             answer = answers.get(pin.package.name, failure or _FAILED)
             if isinstance(answer, str):
-                unaudited.append(Unaudited(pin.package.name, pin.package.version, pin.subject, pin.package.source, answer))
+                unaudited.append(
+                    Unaudited(pin.package.name, pin.package.version, pin.subject, pin.package.source, answer)
+                )
                 continue
             audited += 1
             advisories += _advisories(pin, answer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -41,8 +43,10 @@ def test_intervals_are_ordered_and_apart(text: str) -> None:
     intervals = find_intervals(compile_specifier(text))
     for interval in intervals:
         if interval.start is not None and interval.end is not None:
-            assert Version(interval.start) < Version(interval.end) or (interval.closed and interval.start == interval.end)
-    for left, right in zip(intervals, intervals[1:], strict=False):
+            assert Version(interval.start) < Version(interval.end) or (
+                interval.closed and interval.start == interval.end
+            )
+    for left, right in pairwise(intervals):
         assert left.end is not None
         assert right.start is not None
         assert Version(left.end) < Version(right.start)

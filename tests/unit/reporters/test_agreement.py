@@ -117,10 +117,14 @@ def check_audit(report: Report) -> None:
         assert "\n### Security\n" not in pages["markdown"]
         return
     wanted = sorted((item.id, item.package, item.subject, item.fails) for item in report.audit.advisories)
-    assert sorted((item["id"], item["package"], item["subject"], item["fails"]) for item in data["advisories"]) == wanted
+    assert (
+        sorted((item["id"], item["package"], item["subject"], item["fails"]) for item in data["advisories"]) == wanted
+    )
     places = (item["properties"] | {"id": item["ruleId"]} for item in shown)
     assert sorted((item["id"], item["package"], item["subject"], item["fails"]) for item in places) == wanted
-    ids = [case.get("name", "").split()[0] for case in suites[0].iter("testcase") if case.get("classname") != "not audited"]
+    ids = [
+        case.get("name", "").split()[0] for case in suites[0].iter("testcase") if case.get("classname") != "not audited"
+    ]
     assert sorted(ids) == [item[0] for item in wanted] or not wanted
     for name in {item.id for item in report.audit.advisories}:
         assert all(name in page for page in pages.values()), name

@@ -84,7 +84,9 @@ def test_one_clause_is_enough_at_the_ends(rules, records) -> None:
 
 def test_releases_that_are_all_bad_are_said(rules, records) -> None:
     pair = [records[MIDDLE], records["deepspeed/zero3-params-kept-after-no-grad-forward"]]
-    with pytest.raises(UsageError, match="no known release of deepspeed is free of deepspeed/zero3-params-kept-in-backward"):
+    with pytest.raises(
+        UsageError, match="no known release of deepspeed is free of deepspeed/zero3-params-kept-in-backward"
+    ):
         exclude(pair, rules)
 
 
@@ -123,7 +125,9 @@ def make_index(folder: Path, package: str, releases: tuple[str, ...]) -> None:
     for release in releases:
         name = f"{stem}-{Version(release)}"
         with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{name}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {release}\n")
+            wheel.writestr(
+                f"{name}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {release}\n"
+            )
             wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             wheel.writestr(f"{name}.dist-info/RECORD", "")
 
@@ -157,7 +161,17 @@ def test_uv_takes_exactly_the_good_releases(rules, records, tmp_path, rule_id, f
         folder = tmp_path / release
         folder.mkdir()
         make_index(folder / "index", package, (release,))
-        command = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-index", "--no-cache", "--prerelease", "allow"]
+        command = [
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-header",
+            "--no-index",
+            "--no-cache",
+            "--prerelease",
+            "allow",
+        ]
         command += ["--find-links", "index"]
         if form == "constraints":
             (folder / "constraints.txt").write_text(format_constraints([exclusion], "title"))
@@ -192,5 +206,6 @@ def test_pip_takes_only_good_releases(rules, records, tmp_path) -> None:
         if "No module named pip" in done.stderr:
             pytest.skip("this interpreter has no pip")
         outcomes[release] = done.returncode == 0
-        assert done.returncode == 0 or "No matching distribution" in done.stderr, done.stderr
+        refusals = ("No matching distribution", "ResolutionImpossible")
+        assert done.returncode == 0 or any(text in done.stderr for text in refusals), done.stderr
     assert outcomes == {"0.15.4": True, "0.16.0": False, "0.16.7": False, "0.16.8": True}

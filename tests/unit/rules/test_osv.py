@@ -187,7 +187,7 @@ def test_what_a_record_cannot_say_is_left_out(write) -> None:
         component=('{cudnn: ">=9"}', ""),
         either=('[{demo: ">=1,<2"}, {demo: ">=3", torch: ">=2"}]', ""),
         literal=('{demo: "===1.0"}', ""),
-        absence=('{demo: absent}', ""),
+        absence=("{demo: absent}", ""),
     )
     described = describe_rules(rules, lambda _: True)
     assert [record.rule_id for record in described.records] == ["demo/either"]
@@ -206,7 +206,7 @@ def test_what_a_record_cannot_say_is_left_out(write) -> None:
 def test_rule_without_condition_needs_none(write) -> None:
     rules = write(
         plain=('{demo: ">=1,<1.5"}', "former_ids: [demo/older]"),
-        open=('{demo: present}', "when: training.zero_stage == 3"),
+        open=("{demo: present}", "when: training.zero_stage == 3"),
         one=('{demo: "==1.2 || >=1.3,<1.4"}', "unless: training.zero_stage == 3"),
         own=('[{demo: "<1"}, {demo: ">=2", when: "training.zero_stage == 2"}]', ""),
         releases={"demo": ["0.9", "1.2", "1.3rc1", "1.5"]},
