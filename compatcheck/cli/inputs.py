@@ -34,6 +34,16 @@ class Request(NamedTuple):
     """Whether the run is on this machine: then its devices and environment variables take part."""
     run: str | None = None
     """Named run of the policy that fills what the command line leaves open."""
+    image: str | None = None
+    """Container image: archive, layout or root directory, ``-`` for standard input."""
+    image_environments: tuple[str, ...] = ()
+    """Prefixes inside the image; empty for the one it starts, or all of them."""
+    every_environment: bool = False
+    """Whether all environments of the image are subjects where none is named, not only the one it starts."""
+    all_environments: bool = False
+    """Whether findings count in environments that the image does not start, too."""
+    no_cache: bool = False
+    """Whether to read every layer of an image again."""
     run_settings: tuple[str, ...] = ()
     """The run's own ``NAME=VALUE``; ``settings`` win over them."""
     sources: Mapping[str, Source] = {}
@@ -47,6 +57,10 @@ class Gathered(NamedTuple):
     skipped: tuple[Skipped, ...]
     chosen: str | None = None
     """How the environment came to be the one inspected."""
+    aside: frozenset[str] = frozenset()
+    """Subjects whose findings are shown and do not fail the run."""
+    reasons: Mapping[str, str] = {}
+    """How each subject came to be inspected, where that differs between them."""
 
 
 class Shared(NamedTuple):
@@ -78,6 +92,10 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
         from compatcheck.cli.paths import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
         return gather_touched(request, shared) if request.hook else gather_paths(request, shared)
+    if request.image is not None:
+        from compatcheck.cli.image_subjects import gather_image  # noqa: PLC0415 (only for images)
+
+        return gather_image(request, shared)
     return _gather_environment(request, shared)
 
 

@@ -61,6 +61,31 @@ environment_options = apply_options(
     ],
 )
 
+inside_image_options = apply_options(
+    [
+        grouped_option(
+            INPUTS,
+            "--environment",
+            "image_environments",
+            metavar="PREFIX",
+            multiple=True,
+            help="Environment inside the image, /opt/venv; repeatable. Default: the one the image starts.",
+        ),
+        grouped_option(INPUTS, "--no-cache", is_flag=True, help="Read every layer of the image again."),
+    ],
+)
+image_options = apply_options(
+    [
+        grouped_option(
+            INPUTS,
+            "--image",
+            metavar="TAR|DIR|-",
+            help="Container image whose environment is checked: archive, layout or root directory.",
+        ),
+        inside_image_options,
+    ]
+)
+
 input_options = apply_options(
     [
         grouped_option(

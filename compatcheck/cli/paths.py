@@ -118,7 +118,13 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
                 together=True,
             ),
         )
-    if request.python is not None or request.prefix is not None:
+    if request.image is not None:
+        from compatcheck.cli.image_subjects import find_started  # noqa: PLC0415 (only with --image)
+
+        installed, unread = find_started(request, shared)
+        skipped += unread
+        subjects = [_over(installed, subject, shared) for subject in subjects]
+    elif request.python is not None or request.prefix is not None:
         subjects = [_over_installed(subject, request, shared) for subject in subjects]
     if not subjects and (shared.documents or shared.model):
         subjects.append(build_subject("command line", None, shared.documents, shared))
@@ -177,6 +183,10 @@ def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subje
 
     layout = locate(request.python, request.prefix, shared.environ)
     installed = check_records(collect_installed(layout), shared.rules.packages)
+    return _over(installed, subject, shared)
+
+
+def _over(installed: Environment, subject: Subject, shared: Shared) -> Subject:
     environment = installed if subject.environment is None else merge_environments(installed, subject.environment)
     return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))
 

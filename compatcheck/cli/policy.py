@@ -173,11 +173,15 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
             skipped.append(_skipped_run(error, request, plan))
             continue
         renamed = tuple(subject._replace(id=f"{request.run}: {subject.id}") for subject in part.subjects)
-        gathered.append(part._replace(subjects=renamed))
+        aside = frozenset(f"{request.run}: {name}" for name in part.aside)
+        reasons = {f"{request.run}: {name}": reason for name, reason in part.reasons.items()}
+        gathered.append(part._replace(subjects=renamed, aside=aside, reasons=reasons))
     return Gathered(
         tuple(subject for part in gathered for subject in part.subjects),
         (*skipped, *(entry for part in gathered for entry in part.skipped)),
         next((part.chosen for part in gathered if part.chosen), None),
+        frozenset().union(*(part.aside for part in gathered)),
+        {name: reason for part in gathered for name, reason in part.reasons.items()},
     )
 
 

@@ -218,8 +218,9 @@ def build_report(
         findings.extend(found)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
-        described = describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting)
-        subjects.append(described._replace(estimate=estimate))
+        chosen = gathered.reasons.get(subject.id, gathered.chosen)
+        described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
+        subjects.append(described._replace(estimate=estimate, aside=subject.id in gathered.aside))
     if findings:
         findings = [add_lines(finding) for finding in findings]
         path = store_path(os.environ)
@@ -230,9 +231,14 @@ def build_report(
             findings = list(measured)
             skipped.extend(unread)
     skipped = list(place_skipped(skipped))
-    findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
+    findings = [
+        finding
+        if finding.subject in gathered.aside
+        else mark_failing(finding, gathered.subjects, threshold, strict=checks.strict)
+        for finding in findings
+    ]
     if audit is not None:
-        audit = rate_advisories(audit, gathered.subjects, threshold, waivers)
+        audit = rate_advisories(audit, gathered, threshold, waivers)
     code = judge(findings, skipped, gathered.subjects, strict=checks.strict, audit=audit)
     return Report(
         version=__version__,
@@ -265,17 +271,16 @@ def mark_failing(finding: Finding, subjects: Sequence[Subject], threshold: Thres
     return finding._replace(fails=True) if fails else finding
 
 
-def rate_advisories(
-    audit: Audit, subjects: Sequence[Subject], threshold: Threshold, waivers: Waivers | None = None
-) -> Audit:
+def rate_advisories(audit: Audit, gathered: Gathered, threshold: Threshold, waivers: Waivers | None = None) -> Audit:
     """Lay the waivers over the advisories; each that is left fails the run, as none states a size or severity."""
-    by_id = {subject.id: subject for subject in subjects}
+    by_id = {subject.id: subject for subject in gathered.subjects}
     if waivers is not None:
         waivers.audited = audit.failure is None and not audit.unaudited
     rated = []
     for advisory in audit.advisories:
         found = advisory if waivers is None else waivers.apply_to_advisory(advisory, by_id[advisory.subject])
-        rated.append(found._replace(fails=found.suppressed is None and threshold.text != "never"))
+        counts = found.suppressed is None and found.subject not in gathered.aside
+        rated.append(found._replace(fails=counts and threshold.text != "never"))
     return audit._replace(advisories=tuple(rated))
 
 

@@ -119,6 +119,8 @@ class SubjectReport(NamedTuple):
     """Whether a variable that is not listed is known to be unset."""
     estimate: "Estimate | None" = None
     """What one device of the run needs, without the findings; None where no run is described."""
+    aside: bool = False
+    """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
 
 
 class Report(NamedTuple):

@@ -54,6 +54,13 @@ def closing_line(report: Report) -> str:
     if checked_anything(report):
         count = f"{summary.affected} finding{'' if summary.affected == 1 else 's'}"
         parts = [count + (f" ({levels})" if levels else "")]
+        aside = {subject.id for subject in report.subjects if subject.aside}
+        if aside:
+            certain = (
+                finding for finding in report.findings if finding.status == "affected" and not finding.suppressed
+            )
+            left = sum(finding.subject in aside for finding in certain)
+            parts += [f"{left} of them not counted"] if left else []
         if summary.possible:
             parts.append(f"{summary.possible} possible")
         parts += [f"{summary.waived} waived", f"{summary.not_checked} not checked"]
@@ -116,6 +123,18 @@ def size_text(impact: FindingImpact | None) -> str:
         text = f"{format_bytes(impact.low_bytes)} … {format_bytes(impact.high_bytes)}"
     where = "" if impact.memory == "device" else f" {impact.memory}"
     return f"{text}{where} per {impact.scope}"
+
+
+def fit_text(subject: SubjectReport) -> str | None:
+    """Say that a run is estimated not to fit, or hardly, whatever was found; None where it fits or nobody can tell."""
+    estimate = subject.estimate
+    if estimate is None or estimate.verdict.limit_bytes is None:
+        return None
+    words = {"does_not_fit": "not to fit", "marginal": "to fit at best"}.get(estimate.verdict.outcome)
+    if words is None:
+        return None
+    needed, limit = format_bytes(estimate.needed.expected), format_bytes(estimate.verdict.limit_bytes)
+    return f"the run is estimated {words}: it needs {needed} of {limit} a device, findings apart (see `compatcheck estimate`)"
 
 
 def clean_text(subject: SubjectReport) -> str:

@@ -61,6 +61,7 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
     return {
         "id": subject.id,
         "origin": subject.origin,
+        "aside": subject.aside,
         "environment": {
             "python": subject.python,
             "complete": subject.complete,

@@ -136,7 +136,7 @@ def _audit_cases(audit: Audit) -> Iterator[_Case]:
         elif advisory.suppressed is not None:
             yield _Case(name, advisory.subject, "skipped", message=f"waived: {advisory.suppressed.reason}", body=body)
         else:
-            yield _Case(name, advisory.subject, "skipped", message=f"--fail-on never: {title}", body=body)
+            yield _Case(name, advisory.subject, "skipped", message=f"does not fail the run: {title}", body=body)
     outcome = "skipped" if audit.failure is None else "error"
     for reason, entries in fold_unaudited(audit.unaudited):
         names = [f"{entry.package} {entry.version or ''}".strip() for entry in entries]

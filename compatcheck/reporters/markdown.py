@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.summary import closing_line, fact_text, measured_text, needs_text, size_text, worst_first
+from compatcheck.core.summary import (
+    closing_line,
+    fact_text,
+    fit_text,
+    measured_text,
+    needs_text,
+    size_text,
+    worst_first,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +61,13 @@ def _head(report: Report) -> Iterator[str]:
     ):
         if chosen:
             yield from _table(title, chosen, several=len(report.subjects) > 1)
+    fits = [(subject, text) for subject in report.subjects if (text := fit_text(subject)) is not None]
+    if fits:
+        yield "### Estimate"
+        yield ""
+        several = len(report.subjects) > 1
+        yield from (f"- {escape(f'{subject.id}: {text}' if several else text)}" for subject, text in fits)
+        yield ""
     if report.audit is not None:
         yield from _security(report.audit, several=len(report.subjects) > 1)
     if report.skipped:

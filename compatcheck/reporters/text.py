@@ -8,6 +8,7 @@ from compatcheck.core.summary import (
     clean_text,
     closing_lines,
     fact_text,
+    fit_text,
     measured_text,
     needs_text,
     place_text,
@@ -57,7 +58,8 @@ class _Writer:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def lines(self, report: Report) -> Iterator[str]:
-        fold = len(report.subjects) > MAX_SUBJECTS and not self.verbose and not self.quiet
+        main = sum(not subject.aside for subject in report.subjects)
+        fold = main > MAX_SUBJECTS and not self.verbose and not self.quiet
         if fold:
             yield from self.folded(report)
         for subject in report.subjects if not fold else ():
@@ -66,11 +68,11 @@ class _Writer:
                 yield from (self.one_line(finding) for finding in findings)
                 continue
             self.base = shared_directory(source for finding in findings for source in finding.locations)
-            yield self.paint(
-                subject.origin if subject.origin.startswith(subject.id) else subject.id,
-                "1",
+            title = subject.origin if subject.origin.startswith(subject.id) else subject.id
+            yield from (self.paint(line, "1") for line in fill(title, self.width))
+            yield from (
+                self.aside(subject, findings) if subject.aside and not self.verbose else self.subject(subject, findings)
             )
-            yield from self.subject(subject, findings)
         if report.audit is not None:
             yield from self.audit(report)
         if not self.quiet:
@@ -128,8 +130,28 @@ class _Writer:
         yield from self.remarks(subject)
         yield ""
 
+    def aside(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
+        """Report a subject whose findings do not count: a line for each that is certain."""
+        shown = [finding for finding in findings if finding.suppressed is None]
+        certain = [finding for finding in shown if finding.status == "affected"]
+        for finding in certain:
+            parts = (f"{finding.severity} {finding.rule_id}", size_text(finding.impact))
+            yield from (f"  {line}" for line in fill(" ".join(filter(None, parts)), self.width - 2))
+        possible = len(shown) - len(certain)
+        if possible:
+            text = (
+                f"{possible} possible finding{'s' if possible > 1 else ''}; -v shows {'them' if possible > 1 else 'it'}"
+            )
+            yield from (f"  {line}" for line in fill(text, self.width - 2))
+        if not shown:
+            yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
+        yield ""
+
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
-        """Say what could not be decided, filled in or read of a subject."""
+        """Say whether the run fits, and what could not be decided, filled in or read of a subject."""
+        fit = fit_text(subject)
+        if fit is not None:
+            yield from self.wrapped("estimate", fit, "33")
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
