@@ -134,9 +134,7 @@ def _question(package: Package) -> tuple[str | None, str]:
 
 def _origin(package: Package) -> str | None:
     """Say why a package is no release of an index: editable, a directory, a repository; None when it may be one."""
-    details = dict(package.details)
-    if not details and package.source.path.endswith(".dist-info"):
-        details = _read_direct_url(package.source.path)
+    details = package.details
     if "editable" in details:
         return "editable: it need not be the release of that number"
     if "vcs" in details or details.get("direct_url", "").startswith(("git+", "hg+", "svn+", "bzr+")):
@@ -144,23 +142,6 @@ def _origin(package: Package) -> str | None:
     if details.get("source") == "directory":
         return "from a directory: it need not be the release of that number"
     return None
-
-
-def _read_direct_url(directory: str) -> dict[str, str]:
-    """Read where an installed distribution came from (https://packaging.python.org/en/latest/specifications/direct-url/)."""
-    try:
-        with open(os.path.join(directory, "direct_url.json"), encoding="utf-8", errors="replace") as file:
-            data = json.loads(file.read(65536))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(data, dict):
-        return {}
-    found = {}
-    if isinstance(data.get("vcs_info"), dict):
-        found["vcs"] = str(data["vcs_info"].get("vcs", ""))
-    if isinstance(data.get("dir_info"), dict):
-        found["editable" if data["dir_info"].get("editable") is True else "source"] = "directory"
-    return found
 
 
 def _batches(pins: Iterable[_Pin]) -> Iterator[list[_Pin]]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.collectors.installed import collect_installed
+from compatcheck.collectors.interpreter import locate
 from compatcheck.core.advisory import advisory_url, audit_text
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
@@ -219,11 +221,12 @@ def test_wheel_from_an_address_is_asked_about(auditor) -> None:
     ],
 )
 def test_origin_of_an_installed_distribution_is_read(auditor, tmp_path, text, asked) -> None:
-    folder = tmp_path / "torch-2.9.0.dist-info"
-    folder.mkdir()
+    folder = tmp_path / "prefix" / "torch-2.9.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0\n")
     (folder / "direct_url.json").write_text(text)
-    installed = Package("torch", "2.9.0", Source(str(folder)))
-    audit, calls = auditor(("a", environment(installed)))
+    installed = collect_installed(locate(None, str(folder.parent), {}))
+    audit, calls = auditor(("a", installed))
     assert bool(calls) is asked
     assert bool(audit.unaudited) is not asked
 
