@@ -44,6 +44,13 @@ PIP_AUDIT = (
 )
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch) -> None:
+    """Reach servers on this machine directly."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
 @contextmanager
 def serving(*arguments: object, stop: signal.Signals = signal.SIGTERM):
     """Run the command until the block ends; then it must stop by itself, with code 0."""

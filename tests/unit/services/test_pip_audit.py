@@ -41,6 +41,13 @@ CLEAN = 'write({"dependencies": [{"name": n, "version": v, "vulns": []} for n, v
 REAL = importlib.util.find_spec("pip_audit") is not None or shutil.which("pip-audit") is not None
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch) -> None:
+    """Reach servers on this machine directly."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
 def environment(*packages: Package) -> Environment:
     return Environment("test", {package.name: package for package in packages}, complete=True)
 
