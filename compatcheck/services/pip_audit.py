@@ -233,15 +233,19 @@ def _advisories(pin: _Pin, answer: Iterable[Mapping[str, Any]]) -> Iterator[Advi
             description = description[: MAX_DESCRIPTION_CHARACTERS - 1].rstrip() + "…"
         yield Advisory(
             id=identifier,
-            aliases=tuple(sorted(map(str, entry.get("aliases") or ()))),
+            aliases=tuple(sorted(_texts(entry.get("aliases")))),
             package=pin.package.name,
             version=pin.package.version or pin.asked,
-            fixed_versions=tuple(map(str, entry.get("fix_versions") or ())),
+            fixed_versions=_texts(entry.get("fix_versions")),
             description=description,
             url=advisory_url(identifier),
             subject=pin.subject,
             source=_place(pin.package.source),
         )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _place(source: Source) -> Source:

@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compatcheck.collectors.installed import collect_installed
 from compatcheck.collectors.interpreter import locate
 from compatcheck.core.advisory import advisory_url, audit_text
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
+from compatcheck.core.process import Completed
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier
 from compatcheck.rules.osv import Affected, Record
@@ -182,6 +185,51 @@ def test_no_answer_is_no_clean_bill(auditor, behaviour, reason) -> None:
     assert reason in audit.failure
     assert "secret" not in audit.failure
     assert [entry.reason for entry in audit.unaudited] == [audit.failure]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["dependencies", "name", "version", "vulns", "id", "aliases", "fix_versions", "skip_reason"]
+            ),
+            inner | st.sampled_from(["torch", "numpy"]),
+            max_size=5,
+        )
+    ),
+    max_leaves=14,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    json_values
+    | json_values.map(lambda value: {"dependencies": [value, {"name": "torch", "vulns": []}]})
+    | json_values.map(
+        lambda value: {
+            "dependencies": [
+                {
+                    "name": "torch",
+                    "vulns": [{"id": value or "X", "aliases": value, "fix_versions": value, "description": value}],
+                }
+            ]
+        }
+    )
+)
+def test_any_report_is_read_or_refused(data) -> None:
+    def write(command, **_):
+        Path(command[command.index("--output") + 1]).write_text(json.dumps(data))
+        return Completed("", 0, None)
+
+    packages = environment(package("torch", "2.9"), package("numpy", "2.0"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pip_audit, "run", write)
+        audit = pip_audit.audit([("a", packages)], ["pip-audit"])
+    assert audit.audited + len(audit.unaudited) == 2
+    assert all(item.id for item in audit.advisories)
+    json.dumps(audit)
 
 
 def test_a_program_that_hangs_is_stopped(auditor, monkeypatch) -> None:
