@@ -195,9 +195,8 @@ def _entries(files):
     """Return a tar without its end."""
     buffer = io.BytesIO()
     for name, content in files.items():
-        info, data = member(name, content)
-        content = data.read()
-        buffer.write(info.tobuf() + content + bytes(-len(content) % 512))
+        info, file = member(name, content)
+        buffer.write(info.tobuf() + file.read() + bytes(-info.size % 512))
     return buffer.getvalue()
 
 
