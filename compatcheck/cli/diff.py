@@ -57,7 +57,7 @@ class Side(NamedTuple):
 @click.argument("after", metavar="B")
 @options.inside_image_options
 @options.input_options
-@options.check_options
+@options.rule_check_options
 @options.output_options(FORMATS)
 @options.grouped_option(
     "Estimate",

@@ -7,6 +7,7 @@ from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
+    from compatcheck.core.advisory import Audit
     from compatcheck.core.estimate import Estimate
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
@@ -145,6 +146,8 @@ class Report(NamedTuple):
     """Time from reading the options to the finished report."""
     policy: str | None = None
     """Policy file that took part."""
+    audit: "Audit | None" = None
+    """Security advisories about the same packages; None without ``--security``."""
 
 
 def severity_rank(severity: str) -> int:

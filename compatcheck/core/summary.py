@@ -22,11 +22,16 @@ class Summary(NamedTuple):
     """Findings that count against ``--fail-on``."""
     severities: tuple[tuple[str, int], ...]
     """Affected findings by severity, worst first, empty ones left out."""
+    advisories: int | None
+    """Security advisories, waived ones left out; None without an audit."""
+    not_audited: int | None
+    """Packages no answer was given about; None without an audit."""
 
 
 def summarise(report: Report) -> Summary:
     """Count the findings of a report."""
     open_findings = [finding for finding in report.findings if finding.suppressed is None]
+    audit = report.audit
     affected = [finding for finding in open_findings if finding.status == "affected"]
     counts = ((level, sum(finding.severity == level for finding in affected)) for level in reversed(SEVERITIES))
     return Summary(
@@ -37,6 +42,8 @@ def summarise(report: Report) -> Summary:
         not_checked=len(report.skipped),
         failing=sum(finding.fails for finding in open_findings),
         severities=tuple((level, count) for level, count in counts if count),
+        advisories=None if audit is None else sum(advisory.suppressed is None for advisory in audit.advisories),
+        not_audited=None if audit is None else len(audit.unaudited),
     )
 
 
@@ -59,6 +66,9 @@ def closing_line(report: Report) -> str:
         parts += [f"{summary.waived} waived", f"{summary.not_checked} not checked"]
     else:
         parts = ["nothing was checked", *([f"{summary.not_checked} not read"] if report.skipped else [])]
+    if summary.advisories is not None:
+        parts.append(f"{summary.advisories} {'advisory' if summary.advisories == 1 else 'advisories'}")
+        parts += [f"{summary.not_audited} not audited"] if summary.not_audited else []
     database = f"db {report.database_date} ({report.database_rules} rules, {report.database_id})"
     policy = f" · policy {report.policy}" if report.policy else ""
     return f"compatcheck: {', '.join(parts)} · {database}{policy} · {report.seconds:.2f} s"

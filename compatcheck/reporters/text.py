@@ -77,6 +77,8 @@ class _Writer:
                 if subject.aside and not self.verbose
                 else self.subject(subject, findings, self.repeated(subject, findings, told))
             )
+        if report.audit is not None:
+            yield from self.audit(report)
         if not self.quiet:
             yield from self.skipped(report)
             for note in report.waiver_notes:
@@ -261,6 +263,59 @@ class _Writer:
         far = sum(guess is None for _, guess in unread)
         if far:
             yield from self.wrapped("unread", f"{far} key{'s' if far > 1 else ''} no reader knows; -v lists them")
+        yield ""
+
+    def audit(self, report: Report) -> Iterator[str]:
+        """Report security advisories, and apart from them what could not be audited."""
+        from compatcheck.core.advisory import (  # noqa: PLC0415 (only with --security)
+            audit_text,
+            fix_text,
+            fold_advisories,
+            fold_unaudited,
+        )
+        from compatcheck.core.folding import shorten  # noqa: PLC0415 (see above)
+
+        audit = report.audit
+        assert audit is not None  # noqa: S101 (the caller looked)
+        if self.quiet:
+            for advisory, subjects in fold_advisories(audit.advisories):
+                label = self.paint("ADVISORY", "31") if advisory.suppressed is None else "WAIVED"
+                yield f"{label} {advisory.id} {advisory.package} {advisory.version} {shorten(subjects)}"
+            if audit.unaudited:
+                yield f"NOT AUDITED {audit_text(audit)}"
+            return
+        yield from (self.paint(line, "1") for line in fill(f"security: {audit_text(audit)}", self.width))
+        for advisory, subjects in fold_advisories(audit.advisories):
+            if advisory.suppressed is not None:
+                yield from self.wrapped("waived", f"{advisory.id} ({advisory.package}): {advisory.suppressed.reason}")
+                continue
+            yield ""
+            yield (
+                f"{self.paint('ADVISORY', '31')} {self.paint(advisory.id, '1')} {advisory.package} {advisory.version}"
+            )
+            yield from self.wrapped("what", advisory.description)
+            yield from self.wrapped("fix", fix_text(advisory), "32")
+            if advisory.aliases:
+                yield from self.wrapped("also", ", ".join(advisory.aliases))
+            if len(report.subjects) > 1:
+                yield from self.wrapped("in", shorten(subjects))
+            if advisory.url is not None:
+                yield f"  {'see':<{_LABEL}}{advisory.url}"
+        if any(advisory.suppressed is None for advisory in audit.advisories) and audit.unaudited:
+            yield ""
+        for reason, entries in fold_unaudited(audit.unaudited):
+            if reason == audit.failure:
+                reason = "the same"  # noqa: PLW2901 (said above)
+            names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
+            listed = ", ".join(names) if self.verbose else shorten(names)
+            yield from self.wrapped("no audit", f"{reason}: {listed}", "33")
+        if self.verbose:
+            for note in audit.notes:
+                yield from self.wrapped("note", note)
+        elif audit.notes:
+            count = len(audit.notes)
+            text = f"{count} version{'s were' if count > 1 else ' was'} looked up without a local label; -v lists them"
+            yield from self.wrapped("note", text)
         yield ""
 
     def skipped(self, report: Report) -> Iterator[str]:
