@@ -30,6 +30,7 @@ PLAIN_LISTS = {
     "--ignore": "ignore",
     "--rules": "rule_directories",
     "--run": "run",
+    "--target": "target",
 }
 """Options of `env` that take one text and may be repeated."""
 

@@ -74,6 +74,10 @@ def command(before: str, after: str, trace: bool, **given: Any) -> int:  # noqa:
     part; give --gpu.
     """
     plan, checks, output = split({**given, "paths": (before,), "hook": False}, files=True)
+    if len({request.target for request in plan.requests}) > 1:
+        names = ", ".join(str(request.target) for request in plan.requests)
+        msg = f"the policy has several targets: {names}"
+        raise UsageError(msg, hint="compare on one of them, with --target")
     if len(plan.requests) > 1:
         msg = "--run is given more than once"
         raise UsageError(msg, hint="compare one run at a time")

@@ -133,6 +133,13 @@ input_options = apply_options(
         ),
         grouped_option(
             INPUTS,
+            "--target",
+            metavar="NAME",
+            multiple=True,
+            help="Machine of the policy to check for; all of them by default.",
+        ),
+        grouped_option(
+            INPUTS,
             "--policy",
             metavar="FILE",
             help="Policy file. Default: the nearest compatcheck.toml or pyproject.toml with [tool.compatcheck].",

@@ -174,7 +174,7 @@ class _Scan:
         if match is not None:
             if "editable" in text and re.search(_EDITABLE, text) is not None:
                 more["editable"] = _path_of(match[1])
-            elif self.details:
+            else:
                 more["direct_url"] = redact(match[1])
             if (vcs := re.search(_VCS, text)) is not None:
                 more["vcs"] = vcs[1]

@@ -150,6 +150,27 @@ def clean_text(subject: SubjectReport) -> str:
     return f"no known problem among the rules about {count} package{'' if count == 1 else 's'} and {facts}"
 
 
+def target_text(facts: Iterable[tuple[str, Fact]]) -> str | None:
+    """Say which machine a policy declares, for facts that come from no device here; None where it declares none."""
+    stated = {}
+    for _, fact in facts:
+        declared = [place for place in fact.sources if place.key and ".target" in f".{place.key}"]
+        if fact.origin == "declared" and declared:
+            stated[fact.name] = (fact.value, declared[0])
+    if not stated:
+        return None
+    values = {name: value for name, (value, _) in stated.items()}
+    gpus, gpu = values.get("hardware.gpus_per_node"), values.get("hardware.gpu")
+    nodes, driver = values.get("hardware.nodes"), values.get("hardware.driver")
+    words = [
+        f"{f'{gpus}x' if gpus else ''}{gpu}" if gpu else None,
+        f"{nodes} nodes" if isinstance(nodes, int) and nodes > 1 else None,
+        f"driver {driver}" if driver else None,
+    ]
+    place = next(iter(stated.values()))[1]
+    return f"{', '.join(filter(None, words))}: declared at {place}, not measured"
+
+
 def needs_text(needs: tuple[str, ...]) -> str:
     """Say what would decide a possible finding: the ``--set`` of each fact, then the rest in words."""
     facts = [need for need in needs if "." in need and " " not in need and "[" not in need]

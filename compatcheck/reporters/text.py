@@ -14,6 +14,7 @@ from compatcheck.core.summary import (
     place_text,
     shared_directory,
     size_text,
+    target_text,
     value_text,
 )
 
@@ -149,10 +150,13 @@ class _Writer:
         yield ""
 
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
-        """Say whether the run fits, and what could not be decided, filled in or read of a subject."""
+        """Say whether the run fits, which machine is declared, and what could not be decided, filled in or read of a subject."""
         fit = fit_text(subject)
         if fit is not None:
             yield from self.wrapped("estimate", fit, "33")
+        target = target_text(subject.facts)
+        if target is not None:
+            yield from self.wrapped("target", target)
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
