@@ -45,9 +45,9 @@ _MAX_LINKS = 40
 _HEX = r"[0-9a-f]{32,128}"
 _BLOB = re.compile(rf"(?:^|/)blobs/(sha(?:256|512))/({_HEX})$")
 _MEMBER = re.compile(
-    rf"(?:[^/]+/){{0,3}}(?:[^/]+\.(?:tar|tar\.gz|tgz|tar\.zst|json)|(?:sha256:)?{_HEX}|json|layer|oci-layout)"
+    rf"(?:[^/]+/)?[^/]+\.(?:tar|tar\.gz|tgz|tar\.zst)|[^/]+\.json|(?:sha256:)?{_HEX}|blobs/sha(?:256|512)/{_HEX}|oci-layout"
 )
-"""Names that a document or layer of an image archive has, whatever program wrote it; a root directory has few such."""
+"""Names that a document or layer of an archive has, whatever program wrote it; a root directory has none that matter."""
 
 
 class LayerRead(NamedTuple):
@@ -159,13 +159,13 @@ class FileBlobs:
         self.problem: str | None = None
         """Why the archive could not be read to its end."""
         stream = FileStream(descriptor, 0, size)
+        members = Budget()
         try:
             for entry in TarReader(stream):
-                job.budget.take_entry()
+                members.take_entry()
                 self._take(entry, stream.position)
         except (TarError, LimitError) as error:
             self.problem = str(error)
-        job.budget.entries = Budget().entries  # members of the archive are not entries of its layers
 
     def _take(self, entry: Entry, position: int) -> None:
         named = name_member(entry)
