@@ -26,7 +26,7 @@ from compatcheck.collectors.image.layers import (
     normalise,
     scan_layer,
 )
-from compatcheck.collectors.image.stream import FileStream, Hashed, Peeked
+from compatcheck.collectors.image.stream import FileStream, Hashed, Peeked, peek
 from compatcheck.collectors.image.tar import BLOCK, FILE, HARD_LINK, LINK, TarError, TarReader, looks_like_tar
 from compatcheck.core.units import MIB
 
@@ -104,8 +104,8 @@ def read_layer_stream(
         identity: what tells the file and the place it lies in from all others (`identify_file`).
         job: limits and cache.
     """
-    head = Peeked(stream, BLOCK)
-    compression = recognise_compression(head.head)
+    head, stream = peek(stream, BLOCK)
+    compression = recognise_compression(head)
     algorithm, _, stated = (digest or "").partition(":")
     verifiable = compression != NONE and algorithm in {"sha256", "sha512"}
     keys = [f"digest {digest}"] if verifiable else []
@@ -116,10 +116,10 @@ def read_layer_stream(
     hashed = None
     try:
         if compression == NONE:
-            record = scan_layer(head, job.budget)
+            record = scan_layer(stream, job.budget)
         else:
-            hashed = Hashed(head, algorithm) if verifiable else None
-            record = scan_layer(decompress(hashed or head, compression, job.expansion), job.budget)
+            hashed = Hashed(stream, algorithm) if verifiable else None
+            record = scan_layer(decompress(hashed or stream, compression, job.expansion), job.budget)
     except UnavailableError as error:
         hint = UnavailableError.hint if compression == ZSTD else None
         return LayerRead(LayerRecord((), problems=(str(error),)), size, compression, hint=hint)
