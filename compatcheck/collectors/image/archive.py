@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.image.blobs import DirectoryBlobs, FileBlobs, Job, LayerRead, StreamBlobs
@@ -19,7 +20,7 @@ from compatcheck.collectors.image.compression import (
 from compatcheck.collectors.image.manifest import ImageConfig, read_documents
 from compatcheck.collectors.image.rootfs import scan_directory
 from compatcheck.collectors.image.stream import FileStream, Peeked, PipeStream
-from compatcheck.collectors.image.tar import BLOCK, looks_like_tar
+from compatcheck.collectors.image.tar import BLOCK, TarError, looks_like_tar
 from compatcheck.collectors.image.tree import ImageTree
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
@@ -166,12 +167,27 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
     if regular and compression == NONE:
         blobs = FileBlobs(descriptor, size, job)
     else:
-        try:
-            source = head if compression == NONE else decompress(head, compression, job.expansion)
-        except UnavailableError as error:
-            raise InputError(str(error), source=Source(path), hint=UnavailableError.hint) from None
+        source = head if compression == NONE else _expand(head, compression, path, job)
         blobs = StreamBlobs(source, job)
     return _read_images(blobs, path)
+
+
+def _expand(stream: Stream, compression: str, path: str, job: Job) -> Stream:
+    """Return the archive that a compressed file holds.
+
+    Raises:
+        InputError: it holds something else, or cannot be expanded.
+    """
+    try:
+        expanded = Peeked(decompress(stream, compression, job.expansion), BLOCK)
+    except UnavailableError as error:
+        raise InputError(str(error), source=Source(path), hint=UnavailableError.hint) from None
+    except TarError as error:
+        raise InputError(str(error), source=Source(path), hint=_SAVE) from None
+    if not looks_like_tar(expanded.head):
+        message = f"is {compression} data, but what it expands to is not an image archive"
+        raise InputError(message, source=Source(path), hint=_SAVE)
+    return expanded
 
 
 def _read_images(blobs: FileBlobs | StreamBlobs, path: str) -> tuple[Image, ...]:
@@ -231,8 +247,10 @@ def _assemble(
     images = []
     missing: list[Skipped] = []
     read: dict[str, LayerRead | None] = {}
+    names = Counter(image.name for image in described)
     for number, image in enumerate(described, 1):
-        label = image.name or image.platform or f"image {number}"
+        words = [image.name, image.platform if names[image.name] > 1 else None]
+        label = ", ".join(word for word in words if word) or f"image {number}"
         built = _build(blobs, image, path, label if len(described) > 1 else None, read)
         if image.layers and not built.layers:
             missing.append(Skipped(Source(path, label), "none of its layers is in the archive"))

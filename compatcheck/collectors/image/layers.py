@@ -271,11 +271,11 @@ class LayerScan:
             return False
         target = normalise(entry.target)
         other = self._files.get(decode(target)) if target else None
-        if other is not None:
-            self._keep(other._replace(path=decode(path)))
-            return True
-        if interest.script:
+        if interest.script and (other is None or not (other.content or b"").startswith(_SCRIPT)):
             return False
+        if other is not None:
+            self._keep(other._replace(path=decode(path), content=other.content if interest.limit else None))
+            return True
         # The file it is another name of was not kept, so neither its size nor its content is known.
         self._keep(Kept(decode(path), FILE, None, entry.modified, None))
         return True
