@@ -85,6 +85,8 @@ class Finding(NamedTuple):
     suppressed: Suppression | None = None
     fails: bool = False
     """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
+    aside: bool = False
+    """Whether its subject's findings are shown and never fail the run."""
 
 
 class SubjectReport(NamedTuple):

@@ -47,7 +47,10 @@ def draw_layer(draw, below):
         if kind < 5:
             add(name, draw.choice(("home = /usr\n", "x", "")))
         elif kind == 5:
-            add(f"{folder}/{draw.choice(('link', 'a', 'pyvenv.cfg'))}", To(draw.choice(("b", "/opt/b", "../lib", "../../..", "link"))))
+            add(
+                f"{folder}/{draw.choice(('link', 'a', 'pyvenv.cfg'))}",
+                To(draw.choice(("b", "/opt/b", "../lib", "../../..", "link"))),
+            )
         elif kind == 6 and name not in made:
             files = [
                 other
@@ -143,7 +146,14 @@ def test_an_archive_written_here_is_one_that_skopeo_reads(tmp_path):
     skopeo = tool("skopeo")
     for form in ("blobs", "legacy", "podman"):
         path = docker_archive(tmp_path / f"{form}.tar", [TWO_LAYERS[0], *TWO_LAYERS], form=form)
-        command = [skopeo, "--insecure-policy", "copy", "--quiet", f"docker-archive:{path}", f"oci:{tmp_path}/{form}:one"]
+        command = [
+            skopeo,
+            "--insecure-policy",
+            "copy",
+            "--quiet",
+            f"docker-archive:{path}",
+            f"oci:{tmp_path}/{form}:one",
+        ]
         subprocess.run(command, check=True, capture_output=True)
         (ours,), (theirs,) = open_images(path, cache=None), open_images(f"{tmp_path}/{form}", cache=None)
         assert listing(ours.files) == listing(theirs.files)
@@ -160,7 +170,9 @@ def test_distributions_are_those_syft_finds(stored, tmp_path):
     ]
     path = docker_archive(tmp_path / "image.tar", layers, stored=stored and [stored(layer) for layer in layers])
     output = subprocess.run(
-        [syft, f"docker-archive:{path}", "-o", "json", "-q", "--select-catalogers", "python"], check=True, capture_output=True
+        [syft, f"docker-archive:{path}", "-o", "json", "-q", "--select-catalogers", "python"],
+        check=True,
+        capture_output=True,
     ).stdout
     found = {(one["name"], one["version"]) for one in json.loads(output)["artifacts"]}
     (image,) = open_images(path, cache=None)

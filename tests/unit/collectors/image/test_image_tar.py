@@ -80,7 +80,8 @@ NAMES = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.tuples(NAMES, st.one_of(st.binary(max_size=1200), NAMES.map(To), NAMES.map(Same), st.just(Device()))), max_size=6
+        st.tuples(NAMES, st.one_of(st.binary(max_size=1200), NAMES.map(To), NAMES.map(Same), st.just(Device()))),
+        max_size=6,
     ),
     st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
 )
@@ -129,7 +130,11 @@ def test_sizes_beyond_eight_gigabytes_are_read():
 def test_a_global_header_holds_until_it_is_overridden():
     text = b"16 path=common\n"
     common = header(b"pax", b"%011o" % (len(text) + 1), b"g") + b"16 path=commons\n" + bytes(BLOCK - 16)
-    assert names(common + header(b"a") + pax(b"12 path=own\n") + header(b"b") + header(b"c")) == ["commons", "own", "commons"]
+    assert names(common + header(b"a") + pax(b"12 path=own\n") + header(b"b") + header(b"c")) == [
+        "commons",
+        "own",
+        "commons",
+    ]
 
 
 def test_devices_and_links_have_no_content_whatever_they_state():
@@ -145,7 +150,9 @@ def test_sparse_files_are_known_by_their_real_size_and_passed_over():
     (first, _), (second, _) = read(data)
     assert (first.size, first.sparse, second.name) == (0o100000, True, b"next")
     text = record(b"GNU.sparse.major=1") + record(b"GNU.sparse.name=real.name") + record(b"GNU.sparse.realsize=1000000")
-    (first, _), (second, _) = read(pax(text) + header(b"GNUSparseFile/x", b"00000001000") + bytes(512) + header(b"next"))
+    (first, _), (second, _) = read(
+        pax(text) + header(b"GNUSparseFile/x", b"00000001000") + bytes(512) + header(b"next")
+    )
     assert (first.name, first.size, first.sparse, second.name) == (b"real.name", 1_000_000, True, b"next")
 
 

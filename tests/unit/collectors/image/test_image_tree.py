@@ -55,7 +55,9 @@ def test_a_later_layer_overwrites_and_removes():
 def test_a_whiteout_removes_a_whole_directory_and_only_of_lower_layers():
     assert distributions(build(OLD, {"opt/lib/.wh.python3.11": ""})) == []
     # Spec: whiteouts apply to lower layers, wherever they stand in their own.
-    assert distributions(build(OLD, [*NEW.items(), (f"{SITE}/.wh.torch-2.5.0.dist-info", "")])) == ["torch-2.6.0.dist-info"]
+    assert distributions(build(OLD, [*NEW.items(), (f"{SITE}/.wh.torch-2.5.0.dist-info", "")])) == [
+        "torch-2.6.0.dist-info"
+    ]
     assert distributions(build(OLD, [("opt/.wh.lib", ""), *OLD.items()])) == ["torch-2.5.0.dist-info"]
 
 
@@ -66,7 +68,10 @@ def test_an_opaque_directory_hides_what_lower_layers_have_in_it():
 
 
 def test_bookkeeping_of_aufs_and_impossible_whiteouts_remove_nothing():
-    tree = build(OLD, {f"{SITE}/.wh..wh.plnk": "", ".wh..wh.aufs": "", f"{SITE}/.wh.": "", f"{SITE}/.wh...": "", "opt/.wh...": ""})
+    tree = build(
+        OLD,
+        {f"{SITE}/.wh..wh.plnk": "", ".wh..wh.aufs": "", f"{SITE}/.wh.": "", f"{SITE}/.wh...": "", "opt/.wh...": ""},
+    )
     assert distributions(tree) == ["torch-2.5.0.dist-info"]
 
 
@@ -130,7 +135,9 @@ def test_links_are_followed_inside_the_image(way):
     assert LINKS.resolve(f"/{way}") == "/opt/venv"
 
 
-@pytest.mark.parametrize(("path", "code"), [("self", errno.ELOOP), ("one", errno.ELOOP), ("dangling", errno.ENOENT), ("host", errno.ENOENT)])
+@pytest.mark.parametrize(
+    ("path", "code"), [("self", errno.ELOOP), ("one", errno.ELOOP), ("dangling", errno.ENOENT), ("host", errno.ENOENT)]
+)
 def test_links_that_lead_nowhere_are_errors_of_the_kernel(path, code):
     assert code_of(LINKS.read_text, f"/{path}") == code
     assert not LINKS.exists(f"/{path}")
