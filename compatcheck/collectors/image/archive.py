@@ -169,7 +169,7 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
     else:
         source = head if compression == NONE else _expand(head, compression, path, job)
         blobs = StreamBlobs(source, job)
-    return _read_images(blobs, path)
+    return _read_images(blobs, path, job)
 
 
 def _expand(stream: Stream, compression: str, path: str, job: Job) -> Stream:
@@ -190,7 +190,7 @@ def _expand(stream: Stream, compression: str, path: str, job: Job) -> Stream:
     return expanded
 
 
-def _read_images(blobs: FileBlobs | StreamBlobs, path: str) -> tuple[Image, ...]:
+def _read_images(blobs: FileBlobs | StreamBlobs, path: str, job: Job) -> tuple[Image, ...]:
     documents = read_documents(blobs)
     cut = (Skipped(Source(path), blobs.problem),) if blobs.problem is not None else ()
     said = cut + tuple(Skipped(Source(path), problem) for problem in documents.problems)
@@ -209,7 +209,7 @@ def _read_images(blobs: FileBlobs | StreamBlobs, path: str) -> tuple[Image, ...]
         else:
             message = "is a tar archive with no image in it: no manifest.json, no index.json, and no root directory"
         raise InputError(message, source=Source(path), hint=_SAVE)
-    return (_root_image(read, path, "none", cut),)
+    return (_root_image(read, path, cut, job),)
 
 
 def _read_directory(path: str, job: Job) -> tuple[Image, ...]:
@@ -229,14 +229,14 @@ def _read_directory(path: str, job: Job) -> tuple[Image, ...]:
     if not record.kept and _ROOT_FOLDERS.isdisjoint(names):
         hint = f"name the root of an unpacked image, an OCI layout, or an archive; {_SAVE}"
         raise InputError("is no image: neither an OCI layout nor a root directory", source=Source(path), hint=hint)
-    return (_root_image(LayerRead(record, None, "directory"), path, "directory", ()),)
+    return (_root_image(LayerRead(record, None, "directory"), path, (), job),)
 
 
-def _root_image(read: LayerRead, path: str, compression: str, said: tuple[Skipped, ...]) -> Image:
+def _root_image(read: LayerRead, path: str, said: tuple[Skipped, ...], job: Job) -> Image:
     tree = ImageTree()
-    problems = (*read.record.problems, *tree.apply(read.record))
+    problems = (*read.record.problems, *tree.apply(read.record, job.budget))
     skipped = said + tuple(Skipped(Source(path), problem) for problem in dict.fromkeys(problems))
-    layer = Layer(None, read.size_bytes, compression, read.record.entries, read.from_cache)
+    layer = Layer(None, read.size_bytes, read.compression, read.record.entries, read.from_cache)
     notes = ("a root directory states no environment and no entry point of its image",)
     return Image(path, ImageConfig(), tree, (layer,), tuple(dict.fromkeys(skipped)), notes, path)
 
@@ -246,12 +246,11 @@ def _assemble(
 ) -> tuple[Image, ...]:
     images = []
     missing: list[Skipped] = []
-    read: dict[str, LayerRead | None] = {}
     names = Counter(image.name for image in described)
     for number, image in enumerate(described, 1):
         words = [image.name, image.platform if names[image.name] > 1 else None]
         label = ", ".join(word for word in words if word) or f"image {number}"
-        built = _build(blobs, image, path, label if len(described) > 1 else None, read)
+        built = _build(blobs, image, path, label if len(described) > 1 else None)
         if image.layers and not built.layers:
             missing.append(Skipped(Source(path, label), "none of its layers is in the archive"))
         else:
@@ -264,9 +263,10 @@ def _assemble(
     return tuple(images)
 
 
-def _build(blobs: Blobs, image: Described, path: str, label: str | None, known: dict[str, LayerRead | None]) -> Image:
+def _build(blobs: Blobs, image: Described, path: str, label: str | None) -> Image:
     tree = ImageTree()
     layers = []
+    known = blobs.job.layers
     place = path if label is None else f"{path} ({label})"
     skipped = [Skipped(Source(place), problem) for problem in image.problems]
     for number, layer in enumerate(image.layers, 1):
@@ -281,7 +281,7 @@ def _build(blobs: Blobs, image: Described, path: str, label: str | None, known: 
         if read is None:
             skipped.append(Skipped(source, "is not in the archive", "save the image again, with all its layers"))
             continue
-        problems = [*read.record.problems, *tree.apply(read.record)]
+        problems = [*read.record.problems, *tree.apply(read.record, blobs.job.budget)]
         skipped += [Skipped(source, problem, read.hint) for problem in problems]
         layers.append(
             Layer(

@@ -68,10 +68,14 @@ class Job:
         self.budget = Budget()
         self.expansion = Expansion()
         self.cache = LayerCache(cache) if cache is not None else None
+        self.layers: dict[str, LayerRead | None] = {}
+        """Layers that were read, by digest or name: images of one archive share them."""
 
 
 class Blobs(Protocol):
     """The documents and layers of an input, by the names they have in it."""
+
+    job: Job
 
     def read_document(self, name: str) -> bytes | None:
         """Return a JSON document, or None when there is none of that name (or it is too large to be one)."""
@@ -148,7 +152,7 @@ class FileBlobs:
     def __init__(self, descriptor: int, size: int, job: Job) -> None:
         self._descriptor = descriptor
         self._size = size
-        self._job = job
+        self.job = job
         self._identity = identify_file(descriptor) if job.cache is not None else None
         self._members: dict[str, tuple[int, int]] = {}
         self._links: dict[str, str] = {}
@@ -196,12 +200,12 @@ class FileBlobs:
         identity = f"{self._identity} {start} {size}" if self._identity is not None else None
         available = max(0, min(size, self._size - start))
         stream = FileStream(self._descriptor, start, available)
-        return read_layer_stream(stream, size, digest or digest_of_name(real), identity, self._job)
+        return read_layer_stream(stream, size, digest or digest_of_name(real), identity, self.job)
 
     def read_as_root(self) -> LayerRead:
         """Read the archive itself as the files of an image, as ``docker export`` writes them."""
         stream = FileStream(self._descriptor, 0, self._size)
-        return read_layer_stream(stream, self._size, None, self._identity, self._job)
+        return read_layer_stream(stream, self._size, None, self._identity, self.job)
 
 
 class DirectoryBlobs:
@@ -209,7 +213,7 @@ class DirectoryBlobs:
 
     def __init__(self, folder: str, job: Job) -> None:
         self._folder = folder
-        self._job = job
+        self.job = job
 
     def list_names(self) -> list[str]:
         """See `Blobs`."""
@@ -237,9 +241,9 @@ class DirectoryBlobs:
             return None
         try:
             size = os.fstat(descriptor).st_size
-            identity = identify_file(descriptor) if self._job.cache is not None else None
+            identity = identify_file(descriptor) if self.job.cache is not None else None
             stream = FileStream(descriptor, 0, size)
-            return read_layer_stream(stream, size, digest or digest_of_name(name), identity, self._job)
+            return read_layer_stream(stream, size, digest or digest_of_name(name), identity, self.job)
         finally:
             os.close(descriptor)
 
@@ -263,7 +267,7 @@ class StreamBlobs:
     """A tar archive that passes by once: layers are read as they come, before the manifest that names them."""
 
     def __init__(self, stream: Stream, job: Job) -> None:
-        self._job = job
+        self.job = job
         self._documents: dict[str, bytes] = {}
         self._layers: dict[str, LayerRead] = {}
         self._links: dict[str, str] = {}
@@ -299,7 +303,7 @@ class StreamBlobs:
                 self._documents[name] = member.read(entry.size)
                 self._document_bytes += entry.size
         elif recognise_compression(head) != NONE or looks_like_tar(head):
-            self._layers[name] = read_layer_stream(member, entry.size, digest_of_name(name), None, self._job)
+            self._layers[name] = read_layer_stream(member, entry.size, digest_of_name(name), None, self.job)
 
     def list_names(self) -> list[str]:
         """See `Blobs`."""

@@ -7,6 +7,7 @@ as they lie in the archive, before links are resolved, so nothing here depends o
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.version_files import VERSION_FILES
@@ -35,7 +36,7 @@ TEXT_BYTES = 16 * KIB
 """Of small text files: ``pyvenv.cfg``, version files, os-release, headers that state a version."""
 RECORD_BYTES = 8 * MIB
 """Of a conda record, which lists every file of its package (torch: about 3 MB)."""
-DPKG_BYTES = 16 * MIB
+DPKG_BYTES = 8 * MIB
 """Of dpkg's status file (a development image: 1 to 3 MB)."""
 RPM_BYTES = 64 * MIB
 """Of an rpm database, which has every file of every package (a base image: about 20 MB)."""
@@ -58,7 +59,9 @@ _LIBRARY = rb"lib(?:cudart|cudnn|nccl|cublas|cuda)\.so(?:\.[0-9.]*)?\Z"
 _PYTHON = rb"(?:python|pypy)[0-9]*(?:\.[0-9]+)?t?(?:\.exe)?\Z"
 _PYTHON_FOLDER = rb"(?:python|pypy)[0-9]\.?[0-9]*t?\Z"
 _HEADER = rb"(?:patchlevel|cudnn_version\w*|nccl|NvInferVersion)\.h\Z"
-_DPKG_FIELD = rb"(?m)^(?:(?:Package|Status|Version|Architecture|Source):[^\n]*|[ \t]*)\n"
+_DPKG_FIELD = rb"(?m)^(?:(?:Package|Status|Version|Architecture|Source):[^\n]*\n|(?:[ \t]*\n)+)"
+_MOST_MATCHES = 2000
+"""Of each kind in one conda record; a package has some ten files of metadata."""
 _RECORD_FILE = rb'site-packages/[^/"\\\n]{1,200}\.(?:dist|egg)-info(?=[/"])'
 _RECORD_SCALAR = (
     rb'"(name|version|build|build_number|channel|url|fn|subdir|schannel|requested_spec)"\s*:\s*'
@@ -182,7 +185,8 @@ def keep_python_script(data: bytes) -> bytes | None:
 
 def keep_dpkg_fields(data: bytes) -> bytes:
     """Return a status file of dpkg with the fields that say which version of what is installed."""
-    return b"".join(match[0] for match in re.finditer(_DPKG_FIELD, data if data.endswith(b"\n") else data + b"\n"))
+    found = re.finditer(_DPKG_FIELD, data if data.endswith(b"\n") else data + b"\n")
+    return b"".join(match[0] if match[0].strip() else b"\n" for match in found)
 
 
 def keep_record(data: bytes) -> bytes:
@@ -193,13 +197,13 @@ def keep_record(data: bytes) -> bytes:
     import json  # noqa: PLC0415 (conda prefixes only)
 
     kept: dict[str, object] = {}
-    for match in re.finditer(_RECORD_SCALAR, data):
+    for match in islice(re.finditer(_RECORD_SCALAR, data), _MOST_MATCHES):
         try:
             kept.setdefault(match[1].decode(), json.loads(match[2]))
         except ValueError:
             continue
-    files = dict.fromkeys(found.decode("utf-8", "replace") + "/METADATA" for found in re.findall(_RECORD_FILE, data))
-    kept["files"] = list(files)[:256]
+    found = (match[0].decode("utf-8", "replace") for match in islice(re.finditer(_RECORD_FILE, data), _MOST_MATCHES))
+    kept["files"] = [f"{folder}/METADATA" for folder in dict.fromkeys(found)]
     return json.dumps(kept).encode()
 
 

@@ -28,6 +28,8 @@ MAX_NAME_BYTES = 16 * MIB
 """Length of their paths, together."""
 MAX_CONTENT_BYTES = 96 * MIB
 """Content kept of one image, an rpm database included."""
+MAX_STEPS = 20_000_000
+"""Directories entered and hashes looked up while layers are laid over each other (a large image: some 500,000)."""
 MAX_PATH_BYTES = 4096
 """PATH_MAX of Linux."""
 HASH_BYTES = 8
@@ -53,6 +55,17 @@ class Budget:
         self.kept = MAX_KEPT
         self.content_bytes = MAX_CONTENT_BYTES
         self.name_bytes = MAX_NAME_BYTES
+        self.steps = MAX_STEPS
+
+    def take_steps(self, count: int) -> None:
+        """Count work of laying layers over each other, which a manifest can ask for more often than there are layers.
+
+        Raises:
+            LimitError: it is too much.
+        """
+        self.steps -= count
+        if self.steps < 0:
+            raise LimitError(f"has links that lead in circles, or layers that repeat without end; {_REST}")
 
     def charge(self, record: LayerRecord) -> None:
         """Count a layer that was not read again.
@@ -184,14 +197,15 @@ class LayerScan:
         self._entries = 0
         self._outside: list[str] = []
         self._refused = 0
+        self._too_large: dict[str, str] = {}
         self.problems: list[str] = []
 
     def take(self, entry: Entry, reader: Content) -> None:
         """Look at one entry and keep of it what is of interest."""
         self._budget.take_entry()
         self._entries += 1
-        path = normalise(entry.name)
-        if path is None or len(path) > MAX_PATH_BYTES or len(entry.target) > MAX_PATH_BYTES:
+        path = normalise(entry.name) if max(len(entry.name), len(entry.target)) <= MAX_PATH_BYTES else None
+        if path is None:
             self._refused += 1
             if len(self._outside) < _EXAMPLES:
                 self._outside.append(echo(decode(entry.name[:200])))
@@ -227,6 +241,7 @@ class LayerScan:
             examples = ", ".join(self._outside)
             count = "an entry leads" if self._refused == 1 else f"{self._refused:,} entries lead"
             self.problems.append(f"{count} out of the image or have impossible names, and were passed over: {examples}")
+        self.problems += self._too_large.values()
         return LayerRecord(
             tuple(self._kept),
             tuple(self._removed),

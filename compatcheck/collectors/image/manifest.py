@@ -10,6 +10,8 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.units import MIB, format_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -19,6 +21,11 @@ MAX_DESCRIPTORS = 1000
 """Manifests and indexes that are looked at in one input."""
 MAX_LAYERS = 1000
 """Layers of one image; docker itself allows 127."""
+
+MAX_ALL_LAYERS = 20_000
+"""Layers that the images of one input name, together."""
+MAX_BYTES = 64 * MIB
+"""Documents that are parsed, those that are named again counted again."""
 
 _DIGEST = re.compile(r"(sha256|sha512):([0-9a-f]{64}|[0-9a-f]{128})")
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
@@ -97,6 +104,8 @@ class _Found:
         self.images: list[Described] = []
         self.problems: list[str] = []
         self._known: set[tuple[str, ...]] = set()
+        self._bytes_left = MAX_BYTES
+        self._layers_left = MAX_ALL_LAYERS
 
     def read_docker(self) -> None:
         """Read ``manifest.json``: a list of images in an archive of docker, or the one manifest of ``skopeo … dir:``."""
@@ -150,7 +159,8 @@ class _Found:
                     f"{platform or 'an image'} ({digest[:80]}) is in the index, but not in the archive"
                 )
             elif isinstance(document, dict) and isinstance(document.get("manifests"), list):
-                waiting += [(below, name) for below in reversed(_manifests(document))]
+                below = _manifests(document)[: max(0, MAX_DESCRIPTORS - len(waiting))]
+                waiting += [(one, name) for one in reversed(below)]
             elif isinstance(document, dict):
                 self._add_manifest(document, name, platform)
             else:
@@ -196,14 +206,26 @@ class _Found:
         key = tuple(layer.diff_id or layer.label for layer in image.layers)
         if key in self._known and image.layers:
             return
+        self._layers_left -= len(image.layers)
+        if self._layers_left < 0:
+            self._say(f"names more than {MAX_ALL_LAYERS:,} layers; the rest was not looked at")
+            return
         self._known.add(key)
         self.images.append(image)
+
+    def _say(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def _load(self, *names: str) -> object:
         for name in names:
             data = self._blobs.read_document(name)
             if data is None:
                 continue
+            self._bytes_left -= len(data)
+            if self._bytes_left < 0:
+                self._say(f"has documents of more than {format_bytes(MAX_BYTES)}; the rest was not looked at")
+                return None
             try:
                 return json.loads(data)
             except (ValueError, RecursionError):

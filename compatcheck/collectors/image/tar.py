@@ -20,6 +20,10 @@ BLOCK = 512
 MAX_EXTENSION_BYTES = MIB
 """Longest pax or GNU long name header that is understood, as in Go's archive/tar, which docker writes and reads with."""
 
+FREE_EXTENSIONS = 1_000_000
+MAX_EXTENSIONS = 16
+"""Extension headers and pax records of one archive, beyond the free ones, for each of its entries; writers use one to eight."""
+
 FILE, HARD_LINK, LINK, DIRECTORY, OTHER = "file", "hard link", "link", "directory", "other"
 """Kinds of entry; `OTHER` are devices and pipes."""
 
@@ -78,6 +82,7 @@ class TarReader:
         self._left = 0
         """Bytes of the current entry's content that have not been read."""
         self._padding = 0
+        self._extensions_left = FREE_EXTENSIONS
 
     def __iter__(self) -> Iterator[Entry]:
         """Give the entries; the content of one can be read until the next is asked for.
@@ -98,9 +103,9 @@ class TarReader:
                     break
                 size = _number(header, 124, 136)
                 if kind == _PAX:
-                    pax = {**common, **_parse_pax(self._extension(size))}
+                    pax = {**common, **self._parse_pax(self._extension(size))}
                 elif kind == _PAX_GLOBAL:
-                    common = {**common, **_parse_pax(self._extension(size))}
+                    common = {**common, **self._parse_pax(self._extension(size))}
                     pax = {**common, **pax}
                 elif kind == _LONG_NAME:
                     long_name = self._extension(size).partition(b"\0")[0]
@@ -110,6 +115,7 @@ class TarReader:
                     self._begin(size)
                 else:
                     break
+            self._extensions_left += MAX_EXTENSIONS
             yield self._entry(header, pax, long_name, long_link)
 
     def read(self, count: int) -> bytes:
@@ -209,9 +215,38 @@ class TarReader:
 
     def _extension(self, size: int) -> bytes:
         self._begin(size)
+        self._count_extension()
         if size > MAX_EXTENSION_BYTES:
             raise TarError(f"an extension header claims {size} bytes, at most {MAX_EXTENSION_BYTES} are understood")
         return self.read(size)
+
+    def _parse_pax(self, data: bytes) -> dict[bytes, bytes]:
+        """Return the records of a pax header that say something about names, sizes and times.
+
+        Raises:
+            TarError: a record does not have the form ``LENGTH KEY=VALUE``.
+        """
+        found = {}
+        position = 0
+        while position < len(data) and data[position]:
+            space = data.find(b" ", position, position + 20)
+            try:
+                end = position + int(data[position:space]) if space > 0 else 0
+            except ValueError:
+                end = 0
+            if end <= space + 1 or end > len(data) or data[end - 1] != 0x0A:
+                raise TarError("a pax header is malformed: the archive is damaged")
+            key, equals, value = data[space + 1 : end - 1].partition(b"=")
+            if equals and key in _PAX_KEYS:
+                found[key] = value
+            position = end
+            self._count_extension()
+        return found
+
+    def _count_extension(self) -> None:
+        self._extensions_left -= 1
+        if self._extensions_left < 0:
+            raise TarError("has far more extension headers than entries: the archive is damaged or hostile")
 
 
 class _Content:
@@ -267,29 +302,6 @@ def _number(header: bytes, start: int, end: int, *, signed: bool = False) -> int
     if abs(value) >= 1 << 63:
         raise TarError("an entry states a size beyond 63 bits: the archive is damaged or hostile")
     return value
-
-
-def _parse_pax(data: bytes) -> dict[bytes, bytes]:
-    """Return the records of a pax header that say something about names, sizes and times.
-
-    Raises:
-        TarError: a record does not have the form ``LENGTH KEY=VALUE``.
-    """
-    found = {}
-    position = 0
-    while position < len(data) and data[position]:
-        space = data.find(b" ", position, position + 20)
-        try:
-            end = position + int(data[position:space]) if space > 0 else 0
-        except ValueError:
-            end = 0
-        if end <= space + 1 or end > len(data) or data[end - 1] != 0x0A:
-            raise TarError("a pax header is malformed: the archive is damaged")
-        key, equals, value = data[space + 1 : end - 1].partition(b"=")
-        if equals and key in _PAX_KEYS:
-            found[key] = value
-        position = end
-    return found
 
 
 def _pax_number(text: bytes | None, otherwise: int) -> int:

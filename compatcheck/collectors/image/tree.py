@@ -7,7 +7,7 @@ import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.image.layers import HASH_BYTES, LimitError, hash_path
+from compatcheck.collectors.image.layers import HASH_BYTES, Budget, LimitError, hash_path
 from compatcheck.collectors.image.tar import DIRECTORY, LINK
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 MAX_LINKS = 40
 """Symbolic links followed in one path before it counts as a loop, as Linux has it (path_resolution(7))."""
-MAX_STEPS = 5_000_000
-"""Directories entered while the layers of one image are laid over each other (a large image: some 100,000)."""
 MAX_NODES = 200_000
 """Files, links and directories of one tree; the directories above what is kept count too."""
 
@@ -72,40 +70,55 @@ class ImageTree:
         self._parents: dict[str, tuple[Directory, str]] = {}
         """Directories of the layer that is being applied, with their real path, by their path as it is written there."""
         self._steps = 0
+        """Directories entered since they were last counted."""
 
     # --- layers ---
 
-    def apply(self, layer: LayerRecord) -> list[str]:
+    def apply(self, layer: LayerRecord, budget: Budget | None = None) -> list[str]:
         """Lay the next layer over the tree.
 
         Parents are resolved inside the image, links included, as containerd does it; an entry takes the place of
         whatever had its name, except that a directory leaves a directory as it is.
 
+        Args:
+            layer: what it keeps, removes and hides.
+            budget: what may still be spent on the images of one input.
+
         Returns:
             What could not be applied, in words.
         """
+        budget = budget or Budget()
         self._parents = {}
-        self._steps = 0
-        problems = []
-        for path in layer.removed:
-            self._remove(path)
-        for path in layer.opaque:
-            node = self._node_or_none(path)
-            if isinstance(node, Directory):
-                node.children.clear()
-        if self._index:
-            self._hide(layer.hidden, directories=True)
-            self._hide(layer.hidden_by_directories, directories=False)
+        lost: list[str] = []
         try:
+            budget.take_steps((len(layer.hidden) + len(layer.hidden_by_directories)) // HASH_BYTES)
+            for path in layer.removed:
+                self._remove(path)
+                self._spend(budget)
+            for path in layer.opaque:
+                node = self._node_or_none(path)
+                self._spend(budget)
+                if isinstance(node, Directory):
+                    node.children.clear()
+            if self._index:
+                self._hide(layer.hidden, directories=True)
+                self._hide(layer.hidden_by_directories, directories=False)
             for kept in layer.kept:
                 try:
                     self._add(kept)
                 except OSError as error:
-                    problems.append(f"{kept.path}: {error.strerror}")
+                    lost.append(f"{kept.path}: {error.strerror}")
+                self._spend(budget)
         except LimitError as error:
-            problems.append(str(error))
-        self._parents = {}
-        return problems
+            return [str(error)]
+        finally:
+            self._parents = {}
+        more = f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
+        return [f"{lost[0]}{more}"] if lost else []
+
+    def _spend(self, budget: Budget) -> None:
+        budget.take_steps(self._steps + 1)
+        self._steps = 0
 
     def _remove(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
@@ -164,8 +177,6 @@ class ImageTree:
         return node, made
 
     def _put(self, parent: Directory, name: str, node: Node, path: str) -> None:
-        if self._steps > MAX_STEPS:
-            raise LimitError("has links that lead in circles or directories too deep; the rest was left out")
         if len(self._index) >= MAX_NODES:
             raise LimitError(f"has more than {MAX_NODES:,} files and directories to be kept; the rest was left out")
         parent.children[name] = node

@@ -23,10 +23,10 @@ class Device:
     """A character device."""
 
 
-def tar(files, *, format=tarfile.PAX_FORMAT, modified=1_700_000_000):
+def tar(files, *, form=tarfile.PAX_FORMAT, modified=1_700_000_000):
     """Write a tar archive: pairs or a mapping of name → text, bytes, `To`, `Same` or `Device`; a directory ends in a slash."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=format) as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as archive:
         for name, content in files.items() if isinstance(files, dict) else files:
             archive.addfile(*member(name, content, modified))
     return buffer.getvalue()

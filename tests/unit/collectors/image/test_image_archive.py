@@ -29,7 +29,11 @@ SITE = "opt/venv/lib/python3.11/site-packages"
 LAYERS = [
     {**dist(SITE, "torch", "2.5.0"), "opt/venv/pyvenv.cfg": "home = /usr/bin\n", "opt/data.bin": "x" * 5000},
     {},
-    {f"{SITE}/.wh.torch-2.5.0.dist-info": "", **dist(SITE, "torch", "2.6.0"), "opt/venv/bin/python": To("/usr/bin/python3")},
+    {
+        f"{SITE}/.wh.torch-2.5.0.dist-info": "",
+        **dist(SITE, "torch", "2.6.0"),
+        "opt/venv/bin/python": To("/usr/bin/python3"),
+    },
 ]
 EXPECTED = ["torch-2.6.0.dist-info"]
 
@@ -59,21 +63,34 @@ def has_zstd():
     return False
 
 
-needs_zstd = pytest.mark.skipif(not has_zstd(), reason="no package that reads zstd is installed: pip install 'compatcheck[image]'")
+needs_zstd = pytest.mark.skipif(
+    not has_zstd(), reason="no package that reads zstd is installed: pip install 'compatcheck[image]'"
+)
 
 
 @pytest.mark.parametrize("form", ["blobs", "legacy", "podman"])
 @pytest.mark.parametrize("stored", [None, squeeze])
 def test_every_form_of_a_docker_archive_is_read(form, stored, tmp_path):
     layers = [as_tar(layer) for layer in (*LAYERS, LAYERS[1])]
-    run = {"Env": ["PATH=/opt/venv/bin:/usr/bin", "EMPTY=", "HF_HOME=/a=b"], "Entrypoint": ["tini", "--"], "Cmd": ["python"]}
-    more = {"run": {**run, "WorkingDir": "/app", "Labels": {"a": "b", "c": 1}}, "stored": stored and [*map(stored, layers)]}
+    run = {
+        "Env": ["PATH=/opt/venv/bin:/usr/bin", "EMPTY=", "HF_HOME=/a=b"],
+        "Entrypoint": ["tini", "--"],
+        "Cmd": ["python"],
+    }
+    more = {
+        "run": {**run, "WorkingDir": "/app", "Labels": {"a": "b", "c": 1}},
+        "stored": stored and [*map(stored, layers)],
+    }
     image = open_image(docker_archive(tmp_path / "a.tar", layers, form=form, **more), cache=None)
     assert distributions(image) == EXPECTED
     assert image.skipped == ()
     assert image.name == "train:1"
     assert image.config.env == (("PATH", "/opt/venv/bin:/usr/bin"), ("EMPTY", ""), ("HF_HOME", "/a=b"))
-    assert (image.config.entrypoint, image.config.cmd, image.config.working_dir) == (("tini", "--"), ("python",), "/app")
+    assert (image.config.entrypoint, image.config.cmd, image.config.working_dir) == (
+        ("tini", "--"),
+        ("python",),
+        "/app",
+    )
     assert (image.config.architecture, image.config.os, image.config.labels) == ("amd64", "linux", {"a": "b"})
     assert [layer.entries for layer in image.layers] == [4, 0, 4, 0]
     assert {layer.compression for layer in image.layers} == ({"gzip"} if stored else {"none"})
@@ -174,7 +191,12 @@ def test_an_index_may_hold_indexes_and_itself(tmp_path):
     inner = files["index.json"]
     name = f"sha256:{digest(inner)}"
     files[f"blobs/sha256/{digest(inner)}"] = inner
-    descriptors = [{"digest": name, "annotations": {"io.containerd.image.name": "outer:1"}}, {"digest": name}, {"size": 1}, 7]
+    descriptors = [
+        {"digest": name, "annotations": {"io.containerd.image.name": "outer:1"}},
+        {"digest": name},
+        {"size": 1},
+        7,
+    ]
     files["index.json"] = json.dumps({"manifests": descriptors}).encode()
     (image,) = open_images(write_files(tmp_path, files), cache=None)
     assert len(image.skipped) == 2
@@ -211,7 +233,13 @@ def test_a_root_directory_and_its_archive_are_read(form, tmp_path):
     os.mkfifo(root / "opt/venv/pipe.pth")
     place = root
     if form != "directory":
-        data = tar({"./": "", **{f"./{name}": text for name, text in files.items()}, "opt/venv/bin/python": To("/usr/bin/python3")})
+        data = tar(
+            {
+                "./": "",
+                **{f"./{name}": text for name, text in files.items()},
+                "opt/venv/bin/python": To("/usr/bin/python3"),
+            }
+        )
         place = tmp_path / "root.tar"
         place.write_bytes(squeeze(data) if form == "gzip" else data)
         if form == "pipe":
@@ -251,7 +279,10 @@ def test_files_of_a_root_directory_that_may_not_be_read_are_said(tmp_path, monke
 
 
 def test_an_unpacked_docker_archive_is_read(tmp_path):
-    members = {name: content if isinstance(content, bytes) else content.encode() for name, content in docker_files([as_tar(LAYERS[2])])}
+    members = {
+        name: content if isinstance(content, bytes) else content.encode()
+        for name, content in docker_files([as_tar(LAYERS[2])])
+    }
     assert distributions(open_image(write_files(tmp_path, members), cache=None)) == EXPECTED
 
 
@@ -304,7 +335,9 @@ def test_without_a_package_for_zstd_the_layer_is_skipped_with_the_remedy(tmp_pat
 
 
 def test_a_configuration_that_is_missing_is_said(tmp_path):
-    files = [file for file in docker_files([as_tar(LAYERS[0])]) if not file[0].endswith(digest(b"")) and file[1][:1] != b"{"]
+    files = [
+        file for file in docker_files([as_tar(LAYERS[0])]) if not file[0].endswith(digest(b"")) and file[1][:1] != b"{"
+    ]
     (tmp_path / "a.tar").write_bytes(tar(files))
     image = open_image(str(tmp_path / "a.tar"), cache=None)
     assert "configuration is missing" in reasons(image)[0]
@@ -328,9 +361,15 @@ def test_a_configuration_that_is_missing_is_said(tmp_path):
         (tar({"manifest.json": "{"}), "is not JSON"),
         (tar({"manifest.json": "[" * 100_000}), "is not JSON"),
         (tar({"manifest.json": "[1, {}]"}), "describes no image"),
-        (tar({"manifest.json": '[{"Config": "a.json", "Layers": ["a/layer.tar"]}]'}), "none of its layers is in the archive"),
+        (
+            tar({"manifest.json": '[{"Config": "a.json", "Layers": ["a/layer.tar"]}]'}),
+            "none of its layers is in the archive",
+        ),
         (tar({"a/layer.tar": "x", "repositories": "{}"}), "no manifest.json"),
-        (tar({"oci-layout": "{}", "index.json": '{"manifests": [{"digest": "sha256:../../etc/passwd"}]}'}), "not in the archive"),
+        (
+            tar({"oci-layout": "{}", "index.json": '{"manifests": [{"digest": "sha256:../../etc/passwd"}]}'}),
+            "not in the archive",
+        ),
         (tar({"index.json": '{"manifests": 7}'}), "names no image"),
     ],
 )
@@ -354,7 +393,13 @@ def test_a_manifest_names_nothing_outside_its_directory(tmp_path):
     outside = tmp_path / "outside.tar"
     outside.write_bytes(as_tar(LAYERS[0]))
     inside = tmp_path / "inside"
-    manifest = [{"Config": "../outside.json", "RepoTags": None, "Layers": ["../outside.tar", str(outside), "a/../../outside.tar"]}]
+    manifest = [
+        {
+            "Config": "../outside.json",
+            "RepoTags": None,
+            "Layers": ["../outside.tar", str(outside), "a/../../outside.tar"],
+        }
+    ]
     write_files(inside, {"manifest.json": json.dumps(manifest).encode()})
     assert "none of its layers" in failure(inside)
 
@@ -396,7 +441,9 @@ def test_nothing_is_written_anywhere(tmp_path, monkeypatch):
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
     opened = []
     real = os.open
-    monkeypatch.setattr(os, "open", lambda name, flags, *more, **options: (opened.append(flags), real(name, flags, *more, **options))[1])
+    monkeypatch.setattr(
+        os, "open", lambda name, flags, *more, **options: (opened.append(flags), real(name, flags, *more, **options))[1]
+    )
     monkeypatch.setattr(io, "open", None)
     open_image(path, cache=None)
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before

@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 
@@ -94,8 +95,15 @@ def test_everything_else_is_passed_over(path):
 def test_directories_and_links_that_may_lead_to_an_environment_are_kept():
     assert all(map(judge_directory, (SITE.encode(), b"opt/conda/conda-meta", b"a-1.dist-info", b"a.egg-info")))
     assert not judge_directory(b"usr/lib")
-    assert all(map(judge_link, (b"lib", b"usr/bin/python3", b"etc/alternatives/cuda", b"usr/local/cuda", b"usr/lib64/libcudnn.so.9")))
-    assert not any(map(judge_link, (b"usr/lib/libz.so.1", b"usr/share/doc/a", b"etc/ssl/certs/0.pem", b"etc/alternatives/vi")))
+    assert all(
+        map(
+            judge_link,
+            (b"lib", b"usr/bin/python3", b"etc/alternatives/cuda", b"usr/local/cuda", b"usr/lib64/libcudnn.so.9"),
+        )
+    )
+    assert not any(
+        map(judge_link, (b"usr/lib/libz.so.1", b"usr/share/doc/a", b"etc/ssl/certs/0.pem", b"etc/alternatives/vi"))
+    )
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
@@ -123,7 +131,10 @@ def test_of_a_conda_record_scalars_and_metadata_are_kept():
         "build_number": 0,
         "channel": "https://conda.example/main",
         "depends": ["python >=3.11"],
-        "files": ["lib/python3.11/site-packages/numpy-1.26.4.dist-info/METADATA", "lib/python3.11/site-packages/numpy/a.py"],
+        "files": [
+            "lib/python3.11/site-packages/numpy-1.26.4.dist-info/METADATA",
+            "lib/python3.11/site-packages/numpy/a.py",
+        ],
         "name": "numpy",
         "version": "1.26.4",
     }
@@ -134,3 +145,19 @@ def test_of_a_conda_record_scalars_and_metadata_are_kept():
             "files": ["site-packages/numpy-1.26.4.dist-info/METADATA"],
         }
     assert json.loads(keep_record(b'{"name": "cut o')) == {"files": []}
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"a", b'"', b"\n", b" ", b"site-packages/", b'"name": "', b'"name" ', b"\\", b"Package: a\n", b"#!", b"\r\n"],
+)
+def test_what_is_kept_is_found_in_linear_time(unit):
+    def spend(size):
+        data = unit * (size // len(unit))
+        start = time.process_time()
+        for reduce in (keep_record, keep_dpkg_fields, keep_headers, keep_script, keep_python_script):
+            reduce(data)
+        return time.process_time() - start
+
+    # A MiB takes up to 0.3 s here; what is quadratic takes hours.
+    assert min(spend(2**20) for _ in range(2)) < 3.0

@@ -83,7 +83,7 @@ def test_layers_leave_what_umoci_unpacks(seed, tmp_path):
             entries = draw_layer(draw, below)
             below |= {name.rstrip("/") for name, _ in entries if ".wh." not in name}
             drawn.append(entries)
-            layers.append(tar(entries, format=tarfile.GNU_FORMAT))
+            layers.append(tar(entries, form=tarfile.GNU_FORMAT))
         files = oci_files([(layers, layers, "one", "linux/amd64", True)])
         layout = write_files(folder / "layout", files)
         done = subprocess.run(

@@ -86,7 +86,7 @@ NAMES = st.lists(
     st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
 )
 def test_entries_are_those_tarfile_writes(files, form):
-    data = tar(files, format=form)
+    data = tar(files, form=form)
     kinds = {tarfile.REGTYPE: "file", tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "hard link", tarfile.CHRTYPE: "other"}
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         expected = [
@@ -108,7 +108,7 @@ def test_entries_are_those_tarfile_writes(files, form):
 
 def test_a_long_name_of_ustar_is_put_together():
     long = "a" * 90 + "/" + "b" * 90
-    assert names(tar({long: "x"}, format=tarfile.USTAR_FORMAT)) == [long]
+    assert names(tar({long: "x"}, form=tarfile.USTAR_FORMAT)) == [long]
 
 
 def test_what_precedes_posix_is_read():
