@@ -30,7 +30,7 @@ TEXT = "# x\ntorch==2.6.0\n-r base.txt\n"
         ("uv.lock", "uv_lock"),
         ("pyproject.toml", "pyproject"),
         ("base.txt", None),
-        ("poetry.lock", None),
+        ("poetry.lock", "poetry_lock"),
         ("pylock.toml.bak", None),
         ("requirements.md", None),
     ],

@@ -1,0 +1,137 @@
+"""``Pipfile``: what a project requires, as ranges.
+
+https://pipenv.pypa.io/en/latest/pipfile.html
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.environment import Environment
+from compatcheck.core.markers import LINUX, canonical_name, describe_machine
+from compatcheck.core.redaction import redact
+from compatcheck.core.requirement import Requirement, combine, read_url
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import echo
+from compatcheck.core.toml import locate_key, read_toml
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_FORM = 'write it as name = "*", name = ">=1.2" or name = {version = ">=1.2", extras = ["x"]}'
+_NO_PACKAGES = {"requires", "scripts", "pipenv", "source", "pipfile"}
+_MARKERS = (*LINUX, "python_version", "python_full_version", "implementation_version", "platform_version", "platform_release")
+"""Markers that may be keys of their own: ``sys_platform = "== 'win32'"``."""
+
+
+def read_pipfile(
+    path: str, *, marker_environment: Mapping[str, str] | None = None, groups: Iterable[str] = ()
+) -> Environment:
+    """Read the requirements of a project.
+
+    Args:
+        path: the file.
+        marker_environment: known marker variables, such as ``python_full_version``.
+        groups: sections selected beside ``packages``: ``dev-packages`` or package categories.
+
+    Raises:
+        InputError: it cannot be read or is not TOML.
+    """
+    file = read_toml(path)
+    chosen = {"packages", *groups}
+    required: list[Requirement] = []
+    skipped: list[Skipped] = []
+    sections = {name: table for name, table in file.data.items() if isinstance(table, dict) and name not in _NO_PACKAGES}
+    for section in sorted(chosen & set(sections)):
+        for name, value in sections[section].items():
+            source = Source(path, f"{section}.{name}", locate_key(file.text, section, name))
+            try:
+                required.append(_read_item(name, value, source))
+            except ValueError as error:
+                skipped.append(Skipped(source, str(error), _FORM, named=True))
+    environment = describe_machine(marker_environment, requires_python=read_python(file.data.get("requires")))
+    combined = combine(required, environment)
+    left = sorted(set(sections) - chosen)
+    notes = [f"sections not selected: {', '.join(left)}"] if left else []
+    if not combined.packages and not skipped:
+        skipped.append(Skipped(Source(path), "states no requirements", "check the lock or environment of the project"))
+    return Environment(
+        path,
+        combined.packages,
+        complete=False,
+        damage=combined.damage,
+        skipped=tuple(skipped),
+        notes=(*notes, *combined.notes),
+    )
+
+
+def _read_item(name: str, value: object, source: Source) -> Requirement:
+    stated: Mapping[str, Any]
+    if isinstance(value, dict):
+        stated = value
+    elif isinstance(value, str):
+        stated = {"version": value}
+    else:
+        message = f"{name} = {echo(str(value))} is not a requirement"
+        raise InvalidSpecifierError(message)
+    details, version = describe_origin(name, stated)
+    written = stated.get("version", "*")
+    if not isinstance(written, str):
+        message = f"the version of {name} is not a string"
+        raise InvalidSpecifierError(message)
+    specifier = "" if written.strip() == "*" else written.strip()
+    if specifier[:1].isdigit() and parse_version(specifier) is not None:
+        specifier = f"=={specifier}"
+    compile_specifier(specifier)
+    return Requirement(canonical_name(name), specifier, source, version, join_markers(stated), details)
+
+
+def read_python(requires: object) -> str | None:
+    """Read ``[requires]`` of a Pipfile or its lock as a range of Pythons."""
+    stated = requires if isinstance(requires, dict) else {}
+    full, short = stated.get("python_full_version"), stated.get("python_version")
+    for text, pattern in ((full, "=={}"), (short, "=={}.*")):
+        if isinstance(text, str) and parse_version(text) is not None and text.replace(".", "").isdigit():
+            return pattern.format(text)
+    return None
+
+
+def describe_origin(name: str, stated: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:
+    """Describe where an entry comes from, and the version that its file name tells."""
+    details: dict[str, str] = {}
+    version = None
+    for kind in ("git", "hg", "svn", "bzr"):
+        if isinstance(stated.get(kind), str):
+            reference = stated.get("ref")
+            revision = reference if isinstance(reference, str) else ""
+            details.update(source=kind, vcs=kind, direct_url=redact(stated[kind]), revision=revision)
+    for kind in ("file", "path", "url"):
+        if isinstance(stated.get(kind), str):
+            _, version, more = read_url(stated[kind], name)
+            details.update(more, source=kind)
+    if stated.get("editable") is True:
+        details["editable"] = "true"
+    if isinstance(stated.get("index"), str):
+        details["index"] = redact(stated["index"])
+    if isinstance(stated.get("extras"), list):
+        details["extras"] = ",".join(sorted(extra for extra in stated["extras"] if isinstance(extra, str)))
+    return details, version
+
+
+def join_markers(stated: Mapping[str, Any]) -> str | None:
+    """Join ``markers`` and the markers that are keys of their own.
+
+    Raises:
+        InvalidSpecifierError: one of them is not a string.
+    """
+    clauses = []
+    for key in ("markers", *_MARKERS):
+        value = stated.get(key)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            message = f"{key} is not a string"
+            raise InvalidSpecifierError(message)
+        clauses.append(f"({value})" if key == "markers" else f"({key} {value})")
+    return " and ".join(clauses) or None
