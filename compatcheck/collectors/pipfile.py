@@ -5,6 +5,7 @@ https://pipenv.pypa.io/en/latest/pipfile.html
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _FORM = 'write it as name = "*", name = ">=1.2" or name = {version = ">=1.2", extras = ["x"]}'
+_PYTHON = re.compile(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", re.ASCII)
 _NO_PACKAGES = {"requires", "scripts", "pipenv", "source", "pipfile"}
 _MARKERS = (*LINUX, "python_version", "python_full_version", "implementation_version", "platform_version", "platform_release")
 """Markers that may be keys of their own: ``sys_platform = "== 'win32'"``."""
@@ -50,7 +52,7 @@ def read_pipfile(
                 required.append(_read_item(name, value, source))
             except ValueError as error:
                 skipped.append(Skipped(source, str(error), _FORM, named=True))
-    environment = describe_machine(marker_environment, requires_python=read_python(file.data.get("requires")))
+    environment = describe_machine(read_machine(file.data.get("requires"), marker_environment))
     combined = combine(required, environment)
     left = sorted(set(sections) - chosen)
     notes = [f"sections not selected: {', '.join(left)}"] if left else []
@@ -87,14 +89,17 @@ def _read_item(name: str, value: object, source: Source) -> Requirement:
     return Requirement(canonical_name(name), specifier, source, version, join_markers(stated), details)
 
 
-def read_python(requires: object) -> str | None:
-    """Read ``[requires]`` of a Pipfile or its lock as a range of Pythons."""
+def read_machine(requires: object, marker_environment: Mapping[str, str] | None) -> dict[str, str]:
+    """Read the Python of ``[requires]`` of a Pipfile or its lock, where the caller knows none."""
+    known = dict(marker_environment or {})
+    if "python_full_version" in known or "python_version" in known:
+        return known
     stated = requires if isinstance(requires, dict) else {}
-    full, short = stated.get("python_full_version"), stated.get("python_version")
-    for text, pattern in ((full, "=={}"), (short, "=={}.*")):
-        if isinstance(text, str) and parse_version(text) is not None and text.replace(".", "").isdigit():
-            return pattern.format(text)
-    return None
+    for key in ("python_full_version", "python_version"):
+        text = stated.get(key)
+        if isinstance(text, str) and _PYTHON.fullmatch(text):
+            return {**known, key: text}
+    return known
 
 
 def describe_origin(name: str, stated: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.lock_graph import Entry, Lock, say_unselected
-from compatcheck.collectors.pipfile import describe_origin, join_markers, read_python
+from compatcheck.collectors.pipfile import describe_origin, join_markers, read_machine
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_text import locate_members, read_json
@@ -68,7 +68,7 @@ def read_pipfile_lock(
             else:
                 entries.append(entry)
                 sections.append(section)
-    environment = describe_machine(marker_environment, requires_python=read_python(meta.get("requires")))
+    environment = describe_machine(read_machine(meta.get("requires"), marker_environment))
     lock = Lock(entries, environment, _REMEDY)
     lock.select(index for index, section in enumerate(sections) if section in chosen)
     packages = lock.packages()
