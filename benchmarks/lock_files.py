@@ -205,7 +205,9 @@ def select(lines: Sequence[str], python: str) -> Pins:
     """Select what requirement lines install on one Python."""
     pins: Pins = {}
     for line in lines:
-        text = line.strip()
+        text = line.strip().removeprefix("-e ").strip()
+        if "#egg=" in text and "://" in text:
+            text = f"{text.partition('#egg=')[2].partition('&')[0]} @ {text}"
         if not text or text.startswith(("#", "-", ".", "/")):
             continue
         try:

@@ -18,7 +18,7 @@ from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, echo
+from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
@@ -89,7 +89,7 @@ def read_pdm_lock(
 def _check_version(path: str, stated: object) -> list[str]:
     version = parse_version(stated) if isinstance(stated, str) else None
     if version is None or version.major != _VERSION:
-        message = f"is of lock_version {echo(str(stated))}; version {_VERSION} is understood"
+        message = f"is of lock_version {echo_value(stated)}; version {_VERSION} is understood"
         source = Source(path, "metadata.lock_version")
         raise InputError(message, source=source, hint=f"upgrade compatcheck, or {_REMEDY}")
     newest = ".".join(map(str, _NEWEST))

@@ -16,7 +16,7 @@ from compatcheck.core.json_text import read_json
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo, read_bytes
+from compatcheck.core.textfile import echo, echo_value, read_bytes
 from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def read_pip_inspect(path: str) -> Environment:
     data = file.data if isinstance(file.data, dict) else {}
     version, installed = data.get("version"), data.get("installed")
     if version != "1" or not isinstance(installed, list):
-        message = f"is no report of pip inspect of version 1 (version {echo(str(version))})"
+        message = f"is no report of pip inspect of version 1 (version {echo_value(version)})"
         raise InputError(message, source=Source(path, "version"), hint="write it anew: pip inspect > environment.json")
     machine = data.get("environment")
     python = machine.get("python_full_version") if isinstance(machine, dict) else None

@@ -13,7 +13,7 @@ from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import Requirement, combine, read_url
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo
+from compatcheck.core.textfile import echo_value
 from compatcheck.core.toml import locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
@@ -75,7 +75,7 @@ def _read_item(name: str, value: object, source: Source) -> Requirement:
     elif isinstance(value, str):
         stated = {"version": value}
     else:
-        message = f"{name} = {echo(str(value))} is not a requirement"
+        message = f"{name} = {echo_value(value)} is not a requirement"
         raise InvalidSpecifierError(message)
     details, version = describe_origin(name, stated)
     written = stated.get("version", "*")

@@ -14,7 +14,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.json_text import locate_members, read_json
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo
+from compatcheck.core.textfile import echo, echo_value
 from compatcheck.core.versions import exact_version
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def read_pipfile_lock(
         message = "has no _meta: it is not a Pipfile.lock"
         raise InputError(message, source=Source(path, "_meta"), hint=_REMEDY)
     if meta.get("pipfile-spec") != _SPEC:
-        message = f"is of pipfile-spec {echo(str(meta.get('pipfile-spec')))}; {_SPEC} is understood"
+        message = f"is of pipfile-spec {echo_value(meta.get('pipfile-spec'))}; {_SPEC} is understood"
         source = Source(path, "_meta.pipfile-spec")
         raise InputError(message, source=source, hint=f"upgrade compatcheck, or {_REMEDY}")
     lines = locate_members(file.text)

@@ -18,7 +18,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, echo
+from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, parse_version
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _REMEDY = "make the lock anew with `poetry lock`"
 _NEWEST = (2, 1)
 """lock-version that poetry 2.5 writes."""
-_LISTED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[([^\]]*)\])?\s*(?:\(([^)]*)\))?\s*(?:;\s*(.*))?$")
-"""An item of ``[package.extras]``: ``name[extra] (>=1.0) ; marker``."""
+_LISTED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[([^\]]*)\])?")
+"""The start of an item of ``[package.extras]``: ``name[extra] (>=1.0) ; marker``."""
 
 
 def read_poetry_lock(
@@ -97,7 +97,7 @@ def read_poetry_lock(
 def _check_version(path: str, stated: object) -> Version:
     version = parse_version(stated) if isinstance(stated, str) else None
     if version is None or version.major not in {1, 2}:
-        message = f"is of lock-version {echo(str(stated))}; versions 1 and 2 are understood"
+        message = f"is of lock-version {echo_value(stated)}; versions 1 and 2 are understood"
         source = Source(path, "metadata.lock-version")
         raise InputError(message, source=source, hint=f"upgrade compatcheck, or {_REMEDY}")
     return version

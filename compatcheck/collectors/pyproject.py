@@ -19,7 +19,7 @@ from compatcheck.core.requirement import (
     read_url,
 )
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo
+from compatcheck.core.textfile import echo, echo_value
 from compatcheck.core.toml import TomlFile, locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
@@ -195,7 +195,7 @@ class _Reading:
         for index, item in enumerate(items):
             source = self._source(table, key, index, item if isinstance(item, str) else None)
             if not isinstance(item, str):
-                self._skip(source, f"{echo(str(item))} is not a requirement string", _FORM, malformed=strict)
+                self._skip(source, f"{echo_value(item)} is not a requirement string", _FORM, malformed=strict)
                 continue
             editable = None if strict else _EDITABLE.match(item)
             try:
@@ -224,7 +224,7 @@ class _Reading:
             included = item.get("include-group") if isinstance(item, dict) else None
             source = self._source("dependency-groups", written, index)
             if not isinstance(included, str):
-                self._skip(source, f"{echo(str(item))} is neither a requirement nor an include-group", _FORM)
+                self._skip(source, f"{echo_value(item)} is neither a requirement nor an include-group", _FORM)
                 continue
             target = canonical_name(included)
             if target in (*chain, name):
@@ -313,7 +313,7 @@ def _read_poetry_item(name: str, item: object, source: Source) -> Requirement:
     clauses: list[str] = []
     table = {"version": item} if isinstance(item, str) else item
     if not isinstance(table, dict):
-        message = f"{name} = {echo(str(item))} is not a poetry requirement"
+        message = f"{name} = {echo_value(item)} is not a poetry requirement"
         raise InvalidRequirementError(message)
     stated = table.get("version", "*")
     specifier = convert_poetry_range(stated if isinstance(stated, str) else str(stated))
@@ -362,7 +362,7 @@ def convert_poetry_range(text: str) -> str:
         InvalidSpecifierError: it is not a poetry constraint.
     """
     alternatives = []
-    for part in re.split(r"\s*\|\|?\s*", text.strip()):
+    for part in re.split(r"\|\|?", text):
         clauses = [_convert_clause(match) for match in _POETRY_CLAUSE.finditer(part)]
         joined = ",".join(clause for clause in clauses if clause)
         compile_specifier(joined)

@@ -37,7 +37,7 @@ SKIPPED_DIRECTORIES = frozenset(
 """Directories that are never entered: version control, caches, and packages someone else wrote."""
 
 _REQUIREMENT = re.compile(
-    rb"\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*(?:$|[<>=!~;@(#]|--)|-[rceif]\s*\S|--[a-z]|[a-z+]+://|\.{0,2}/)"
+    rb"\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\]\s*)?(?:$|[<>=!~;@(#]|--)|-[rceif]\s*\S|--[a-z]|[a-z+]+://|\.{0,2}/)"
 )
 
 

@@ -14,7 +14,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, decode_utf8, echo, read_bytes
+from compatcheck.core.textfile import STANDARD_INPUT, decode_utf8, echo_value, read_bytes
 from compatcheck.core.toml import parse_toml
 from compatcheck.core.units import MIB
 
@@ -107,7 +107,7 @@ def find_blocks(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:
 
 def _as_text(item: object) -> str:
     if not isinstance(item, str):
-        message = f"{echo(str(item))} is not a requirement string"
+        message = f"{echo_value(item)} is not a requirement string"
         raise InvalidRequirementError(message)
     return item
 

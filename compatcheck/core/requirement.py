@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
+_MOST_STATEMENTS = 64
+"""Different statements about one distribution that are combined; a project has a few."""
+_MOST_ALTERNATIVES = 64
 _LARGEST_CLASH = 3
 """Ranges on a line exclude each other in pairs; with ``!=`` it takes three."""
 
@@ -269,10 +272,13 @@ def _range_of_all(items: Iterable[Requirement]) -> str:
 
 
 def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
-    groups: dict[str, list[Requirement]] = {}
-    for requirement in requirements:
-        groups.setdefault(requirement.name, []).append(requirement)
-    return groups
+    groups: dict[str, dict[tuple[str | None, ...], Requirement]] = {}
+    for item in requirements:
+        group = groups.setdefault(item.name, {})
+        if len(group) < _MOST_STATEMENTS:
+            key = (item.specifier, item.version, item.marker, item.details.get("extras"))
+            group.setdefault(key, item)
+    return {name: list(group.values()) for name, group in groups.items()}
 
 
 def _settle(
@@ -355,6 +361,8 @@ def _join(left: str, right: str) -> str:
     if not left or not right:
         return left or right
     if "||" in left or "||" in right:  # distribute: (a || b), c  →  a,c || b,c
+        if (left.count("||") + 1) * (right.count("||") + 1) > _MOST_ALTERNATIVES:
+            return left  # alternatives multiply; the wider range is still a true one
         return " || ".join(
             _join(first.strip(), second.strip()) for first in left.split("||") for second in right.split("||")
         )
