@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _HEADER = re.compile(r"\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?")
-_KEY = re.compile(r"""\s*["']?([\w.-]+)["']?\s*=""")
+_KEY = re.compile(r"""\s*(?:([\w.-]+)|"([^"]*)"|'([^']*)')\s*=""")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'')
 _NAME = re.compile(r"""\s*name\s*=\s*["']([^"']*)["']""")
 _VERSION = re.compile(r"""\s*version\s*=\s*["']([^"']*)["']""")
@@ -119,7 +119,7 @@ def _index_strings(text: str) -> Mapping[tuple[str, str, str | None], int]:
             continue
         stated = _KEY.match(line)
         if stated:
-            key = stated.group(1).lower()
+            key = next(name for name in stated.groups() if name is not None).lower()
             lines.setdefault((table, key, None), number)
         if key:
             for match in _STRING.finditer(line, stated.end() if stated else 0):
