@@ -236,7 +236,9 @@ def ask_pipenv(paths: Sequence[Path], tools: Tools) -> Answer:
             answers[str(path)] = done.stderr.strip().rpartition("\n")[2][:150]
             continue
         meta = json.loads(path.read_bytes())["_meta"].get("requires", {})
-        pythons = [one for one in PYTHONS if one.rpartition(".")[0] == meta.get("python_version", one.rpartition(".")[0])]
+        pythons = [
+            one for one in PYTHONS if one.rpartition(".")[0] == meta.get("python_version", one.rpartition(".")[0])
+        ]
         answers[str(path)] = {python: select(done.stdout.splitlines(), python) for python in pythons}
     return answers
 
@@ -247,7 +249,16 @@ def ask_uv(paths: Sequence[Path]) -> Answer:
 
     answers: Answer = {}
     for path in paths:
-        command = ["uv", "export", "--frozen", "--no-dev", "--no-default-groups", "--no-hashes", "--no-emit-local", "-q"]
+        command = [
+            "uv",
+            "export",
+            "--frozen",
+            "--no-dev",
+            "--no-default-groups",
+            "--no-hashes",
+            "--no-emit-local",
+            "-q",
+        ]
         if path.name.endswith(".py.lock"):
             command += ["--script", path.name.removesuffix(".lock")]
         done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
@@ -277,7 +288,10 @@ def ask_packaging(paths: Sequence[Path]) -> Answer:
                 platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)]
                 platforms += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64"]
                 interpreter = f"cp{version[0]}{version[1]}"
-                known = [*tags.cpython_tags(version, platforms=platforms), *tags.compatible_tags(version, interpreter, platforms)]
+                known = [
+                    *tags.cpython_tags(version, platforms=platforms),
+                    *tags.compatible_tags(version, interpreter, platforms),
+                ]
                 chosen = lock.select(environment=machine(python), tags=known, extras=[], dependency_groups=None)
                 found[python] = {
                     one.name: None if one.version is None or one.vcs or one.directory else str(one.version)
@@ -286,7 +300,11 @@ def ask_packaging(paths: Sequence[Path]) -> Answer:
             answers[str(path)] = found
         except PylockSelectError:  # no wheel for one of the Pythons: then only the markers are compared
             for python in PYTHONS:
-                chosen_by_marker = {**machine(python), "extras": frozenset(), "dependency_groups": frozenset(lock.default_groups or ())}
+                chosen_by_marker = {
+                    **machine(python),
+                    "extras": frozenset(),
+                    "dependency_groups": frozenset(lock.default_groups or ()),
+                }
                 if lock.requires_python is None or Version(python) in lock.requires_python:
                     found[python] = {
                         one.name: None if one.version is None or one.vcs or one.directory else str(one.version)
@@ -332,7 +350,11 @@ def read(path: Path, kind: str, python: str) -> tuple[Pins, int]:
         name: None if package.details.get("source") in LOCAL or "vcs" in package.details else package.version
         for name, package in packages.items()
         # Projects of the checkout itself have no pin, and their lines are left out of what the tools say.
-        if not (kind in {"uv", "pipfile"} and package.details.get("source") in CHECKOUT and "://" not in str(package.details))
+        if not (
+            kind in {"uv", "pipfile"}
+            and package.details.get("source") in CHECKOUT
+            and "://" not in str(package.details)
+        )
     }, len(skipped)
 
 
@@ -347,7 +369,13 @@ KINDS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "compiled": ("requirements", "read_requirements", {}),
     "freeze": ("requirements", "read_requirements", {}),
 }
-FILES = {"poetry": "poetry.lock", "pdm": "pdm.lock", "pipfile": "Pipfile.lock", "uv": "*.lock", "pylock": "pylock*.toml"}
+FILES = {
+    "poetry": "poetry.lock",
+    "pdm": "pdm.lock",
+    "pipfile": "Pipfile.lock",
+    "uv": "*.lock",
+    "pylock": "pylock*.toml",
+}
 
 
 def ask_owner(kind: str, paths: Sequence[Path], tools: Tools) -> Answer:
@@ -405,7 +433,10 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=8, help="differences to print for one file")
     options = parser.parse_args()
     tools = Tools(options.poetry, options.pdm, options.pip)
-    rows = ["| kind | files | packages | comparisons | equal | differing | not answered |", "|---|---:|---:|---:|---:|---:|---:|"]
+    rows = [
+        "| kind | files | packages | comparisons | equal | differing | not answered |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
     for kind in options.only:
         paths = [
             path

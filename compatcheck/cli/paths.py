@@ -129,8 +129,8 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
-            "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, pyproject.toml, "
-            "setup.py, pip list, pip inspect, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts"
+            "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, "
+            "pyproject.toml, setup.py, pip list, pip inspect, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)

@@ -119,9 +119,7 @@ class Lock:
         candidates = self._by_name.get(dependency.name, [])
         if len(candidates) > 1 and dependency.specifier:
             candidates = [
-                index
-                for index in candidates
-                if _allows(dependency.specifier, self.entries[index].version) is not False
+                index for index in candidates if _allows(dependency.specifier, self.entries[index].version) is not False
             ] or candidates
         if len(candidates) > 1:
             fitting = [

@@ -99,14 +99,18 @@ def _check_version(path: str, stated: object) -> list[str]:
 
 def _read_targets(path: str, metadata: Mapping[str, Any], notes: list[str]) -> str | None:
     """Read the Pythons that the lock is for, and say so where it is for no Linux."""
-    targets = [target for target in metadata.get("targets", ()) if isinstance(target, dict)] if isinstance(
-        metadata.get("targets"), list
-    ) else []
+    targets = (
+        [target for target in metadata.get("targets", ()) if isinstance(target, dict)]
+        if isinstance(metadata.get("targets"), list)
+        else []
+    )
     platforms = [target["platform"] for target in targets if isinstance(target.get("platform"), str)]
     foreign = [platform for platform in platforms if not _is_linux(platform)]
     if targets and len(foreign) == len(targets):
         notes.append(f"{path} is locked for {', '.join(map(echo, foreign))} only, not for Linux")
-    ranges = [target.get("requires_python") for target in targets if not foreign or target.get("platform") not in foreign]
+    ranges = [
+        target.get("requires_python") for target in targets if not foreign or target.get("platform") not in foreign
+    ]
     texts = [text for text in ranges if isinstance(text, str)]
     if not texts or len(texts) != len(ranges):
         return None

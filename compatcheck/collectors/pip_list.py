@@ -44,10 +44,9 @@ def read_pip_list(path: str) -> Environment:
     Raises:
         InputError: it cannot be read, or is not such a list.
     """
-    data = read_bytes(path)
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[" or data[:2] in {b"\xff\xfe", b"\xfe\xff"} and b"[\0{" in data[:64]:
+    text, note = decode(read_bytes(path), path)
+    if text.lstrip()[:1] == "[":
         return _collect(path, _read_json_list(path))
-    text, note = decode(data, path)
     notes = [note] if note else []
     interpreter = _INTERPRETER.search(text)
     environment = _collect(path, _read_lines(text, path, notes))

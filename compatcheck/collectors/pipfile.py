@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 _FORM = 'write it as name = "*", name = ">=1.2" or name = {version = ">=1.2", extras = ["x"]}'
 _PYTHON = re.compile(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", re.ASCII)
 _NO_PACKAGES = {"requires", "scripts", "pipenv", "source", "pipfile"}
-_MARKERS = (*LINUX, "python_version", "python_full_version", "implementation_version", "platform_version", "platform_release")
+_MARKERS = (
+    *LINUX,
+    "python_version",
+    "python_full_version",
+    "implementation_version",
+    "platform_version",
+    "platform_release",
+)
 """Markers that may be keys of their own: ``sys_platform = "== 'win32'"``."""
 
 
@@ -44,7 +51,9 @@ def read_pipfile(
     chosen = {"packages", *groups}
     required: list[Requirement] = []
     skipped: list[Skipped] = []
-    sections = {name: table for name, table in file.data.items() if isinstance(table, dict) and name not in _NO_PACKAGES}
+    sections = {
+        name: table for name, table in file.data.items() if isinstance(table, dict) and name not in _NO_PACKAGES
+    }
     for section in sorted(chosen & set(sections)):
         for name, value in sections[section].items():
             source = Source(path, f"{section}.{name}", locate_key(file.text, section, name))

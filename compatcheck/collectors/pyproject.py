@@ -57,14 +57,14 @@ def read_pyproject(
     reading = _Reading(read_toml(path))
     stated = _read_stated(reading)
     uv = _table(_table(reading.file.data.get("tool")).get("uv"))
-    required, optional, named_groups, requires = stated
-    required = [*required]
+    optional, named_groups, requires = stated.optional, stated.groups, stated.requires_python
+    required = [*stated.required]
     wanted_extras, wanted_groups = set(map(canonical_name, extras)), set(map(canonical_name, groups))
     environment = describe_machine(marker_environment, requires_python=requires, extras=wanted_extras)
     for name in sorted(wanted_extras):
-        required += optional.get(name, [])
+        required += optional.get(name, ())
     for name in sorted(wanted_groups):
-        required += named_groups.get(name, [])
+        required += named_groups.get(name, ())
     unknown = sorted((wanted_extras - set(optional)) | (wanted_groups - set(named_groups)))
     if unknown:
         reading.notes.append(f"{path} has no extra or group named {', '.join(unknown)}")
@@ -142,7 +142,9 @@ def _read_stated(reading: _Reading) -> Stated:
     for where, (name, table) in tables.items():
         if isinstance(table, dict):
             groups.setdefault(canonical_name(name), []).extend(reading.read_poetry_table(table, where))
-    lists = {("tool.pdm.dev-dependencies", name): name for name in _table(_table(tool.get("pdm")).get("dev-dependencies"))}
+    lists = {
+        ("tool.pdm.dev-dependencies", name): name for name in _table(_table(tool.get("pdm")).get("dev-dependencies"))
+    }
     lists["tool.uv", "dev-dependencies"] = "dev"
     for name, environment in _table(_table(tool.get("hatch")).get("envs")).items():
         for key in ("dependencies", "extra-dependencies"):

@@ -96,7 +96,7 @@ def locate_members(text: str) -> Mapping[tuple[str, str], int]:
         elif match.group("colon"):
             if depth == 1:
                 outer = match.group("text")
-            elif depth == 2:  # noqa: PLR2004 (an object in the outermost one)
+            elif depth == 2:
                 line += text.count("\n", counted, match.start())
                 counted = match.start()
                 lines.setdefault((outer, match.group("text")), line)
