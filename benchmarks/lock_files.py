@@ -106,6 +106,7 @@ PDM = """
 import json, os, sys
 from pdm.cli.actions import resolve_from_lockfile
 from pdm.core import Core
+from pdm.exceptions import PdmException
 from pdm.models.markers import EnvSpec
 from packaging.utils import canonicalize_name
 
@@ -119,10 +120,15 @@ for directory, pythons in json.load(sys.stdin).items():
         for python in pythons:
             if not project.python_requires.contains(python):
                 continue
-            spec = EnvSpec.from_spec("==" + python, "manylinux_2_39_x86_64", "cpython")
+            spec = EnvSpec.from_spec("==" + python, "manylinux_2_41_x86_64", "cpython")
             wanted = project._resolve_dependencies(["default"])
             requirements = list(project.get_dependencies("default", wanted))
-            packages = resolve_from_lockfile(project, requirements, ["default"], spec)
+            try:
+                packages = list(resolve_from_lockfile(project, requirements, ["default"], spec))
+            except PdmException as error:
+                if "compatible lock target" in str(error):
+                    continue  # not locked for this Python
+                raise
             found[python] = {
                 canonicalize_name(one.candidate.name):
                     one.candidate.version if one.candidate.req.is_named else None
@@ -321,11 +327,10 @@ def ask_pip(paths: Sequence[Path], tools: Tools) -> Answer:
     """Ask pip's parser for every requirement file."""
     answers: Answer = {}
     for name, found in ask(tools.pip, PIP, [str(path) for path in paths]).items():
-        if isinstance(found, str):
-            answers[name] = found
+        if not isinstance(found, list):
+            answers[name] = str(found)
             continue
         by_python: dict[str, Pins] = {}
-        assert isinstance(found, list)
         for python in PYTHONS:
             pins = by_python[python] = {}
             for package, specifier, marker in found:

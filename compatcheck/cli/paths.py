@@ -130,7 +130,8 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
             "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, "
-            "pyproject.toml, setup.py, pip list, pip inspect, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts"
+            "pyproject.toml, setup.py, pip list, pip inspect, config.json, DeepSpeed, accelerate, trainer arguments, "
+            "launch scripts"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
@@ -330,6 +331,7 @@ def _merge_run(items: Iterable[Found], directory: str) -> Run:
 
 def name_subject(paths: Sequence[str]) -> str:
     """Name a subject after its files; a directory they share is written once."""
+    paths = tuple(dict.fromkeys(paths))  # a script is named once, also where it is both environment and configuration
     directories = {os.path.dirname(path) for path in paths}
     if len(paths) > 1 and len(directories) == 1 and directories != {""}:
         return f"{directories.pop()}: {' + '.join(os.path.basename(path) for path in paths)}"

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from compatcheck.core.source import Source
 
 _SHOWN_NAMES = 12
+_MOST_WALKS = 5
+MOST_ENTRIES = 100
+"""Entries of one distribution that are looked at: a lock has one for each fork of its resolution, a few."""
 
 
 class Dependency(NamedTuple):
@@ -52,6 +55,18 @@ class Entry(NamedTuple):
     details: Mapping[str, str] = {}
 
 
+class _Walk:
+    """One way through the graph for one Python."""
+
+    def __init__(self) -> None:
+        self.seen: set[tuple[int, str]] = set()
+        """Entries with each of their extras that is wanted; the empty text is the entry itself."""
+        self.queue: list[tuple[int, str]] = []
+        self.allowed: dict[str, list[frozenset[int]]] = {}
+        """By name: the entries that each requirement allows, where several are locked."""
+        self.notes: list[str] = []
+
+
 class Lock:
     """The entries of one lock, what is reached of them, and what is to be said about that."""
 
@@ -63,9 +78,16 @@ class Lock:
         self.skipped: list[Skipped] = []
         self.reached: dict[str, dict[int, set[str]]] = {}
         """By name, then by entry: the Pythons that install it."""
+        self._narrowed: dict[str, frozenset[int]] = {}
         self._by_name: dict[str, list[int]] = {}
         for index, entry in enumerate(entries):
-            self._by_name.setdefault(entry.name, []).append(index)
+            known = self._by_name.setdefault(entry.name, [])
+            if len(known) < MOST_ENTRIES:
+                known.append(index)
+            elif len(known) == MOST_ENTRIES:
+                known.append(index)
+                reason = f"{entry.name} stands in the lock more than {MOST_ENTRIES} times"
+                self.skipped.append(Skipped(entry.source, reason, remedy, named=True))
 
     def select(self, chosen: Iterable[int]) -> None:
         """Take those entries of the chosen ones whose marker holds."""
@@ -81,42 +103,54 @@ class Lock:
         for python in self.environment.pythons:
             self._follow(wanted, python)
 
-    def _follow(self, roots: Iterable[Dependency], python: str) -> None:
-        seen: set[tuple[int, str]] = set()
-        queue: list[tuple[int, str]] = []
-        self._want(roots, self.environment, python, seen, queue)
-        without_extras = self.environment._replace(extras=frozenset())
-        while queue:
-            index, extra = queue.pop()
-            entry = self.entries[index]
-            environment = without_extras._replace(extras=frozenset({extra})) if extra else without_extras
-            required = entry.by_extra.get(extra, ()) if extra else entry.dependencies
-            self._want(required, environment, python, seen, queue)
+    def _follow(self, roots: Sequence[Dependency], python: str) -> None:
+        """Walk from the roots; where ways to one distribution allow different entries, walk again with those all allow."""
+        for _ in range(_MOST_WALKS):
+            walk = _Walk()
+            self._want(roots, self.environment, python, walk)
+            without_extras = self.environment._replace(extras=frozenset())
+            while walk.queue:
+                index, extra = walk.queue.pop()
+                entry = self.entries[index]
+                environment = without_extras._replace(extras=frozenset({extra})) if extra else without_extras
+                self._want(entry.by_extra.get(extra, ()) if extra else entry.dependencies, environment, python, walk)
+            if not any(self._narrow(name, found) for name, found in walk.allowed.items()):
+                break
+        self._narrowed.clear()
+        self.notes += walk.notes
+        for index, _ in walk.seen:
+            self._reach(index, python)
 
     def _want(
-        self,
-        required: Iterable[Dependency],
-        environment: MarkerEnvironment,
-        python: str,
-        seen: set[tuple[int, str]],
-        queue: list[tuple[int, str]],
+        self, required: Iterable[Dependency], environment: MarkerEnvironment, python: str, walk: _Walk
     ) -> None:
         for dependency in required:
             if not self._holds(dependency.marker, dependency.name, environment, python):
                 continue
             candidates = self._candidates(dependency, python)
             if not candidates:
-                self.notes.append(f"{dependency.name} is required, but not locked")
+                walk.notes.append(f"{dependency.name} is required, but not locked")
+            elif len(self._by_name[dependency.name]) > 1:
+                walk.allowed.setdefault(dependency.name, []).append(frozenset(candidates))
             for index in candidates:
-                self._reach(index, python)
                 for key in ("", *dependency.extras):
-                    if (index, key) not in seen:
-                        seen.add((index, key))
-                        queue.append((index, key))
+                    if (index, key) not in walk.seen:
+                        walk.seen.add((index, key))
+                        walk.queue.append((index, key))
+
+    def _narrow(self, name: str, found: Sequence[frozenset[int]]) -> bool:
+        """Keep the entries that every way to a distribution allows; tells whether that leaves fewer than before."""
+        common = frozenset.intersection(*found)
+        if not common or common == frozenset.union(*found):
+            return False
+        self._narrowed[name] = common
+        return True
 
     def _candidates(self, dependency: Dependency, python: str) -> list[int]:
         """Find the entries that a dependency can mean: of several, those it allows and that this Python can install."""
         candidates = self._by_name.get(dependency.name, [])
+        if dependency.name in self._narrowed:
+            return [index for index in candidates if index in self._narrowed[dependency.name]]
         if len(candidates) > 1 and dependency.specifier:
             candidates = [
                 index for index in candidates if _allows(dependency.specifier, self.entries[index].version) is not False

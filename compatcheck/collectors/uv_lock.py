@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.collectors.lock_graph import MOST_ENTRIES
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import (
@@ -122,7 +123,13 @@ class _Graph:
                 source = Source(path, f"package[{position}]")
                 self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY, named=True))
                 continue
-            self.by_name.setdefault(canonical_name(entry["name"]), []).append(len(self.packages))
+            known = self.by_name.setdefault(canonical_name(entry["name"]), [])
+            if len(known) >= MOST_ENTRIES:
+                source = Source(path, f"package[{position}]")
+                reason = f"{entry['name']} stands in the lock more than {MOST_ENTRIES} times"
+                self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
+                continue
+            known.append(len(self.packages))
             self.packages.append(entry)
 
     def roots(self, members: Iterable[str], *, is_script: bool) -> list[int]:
