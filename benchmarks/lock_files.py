@@ -279,7 +279,6 @@ def ask_uv(paths: Sequence[Path]) -> Answer:
 def ask_packaging(paths: Sequence[Path]) -> Answer:
     """Ask ``packaging.pylock`` for every lock."""
     import tomllib  # noqa: PLC0415 (Python 3.11 and later)
-
     from packaging import tags  # noqa: PLC0415
     from packaging.pylock import Pylock, PylockSelectError  # noqa: PLC0415
 

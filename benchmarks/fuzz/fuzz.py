@@ -24,6 +24,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from structure import mutate_structure
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -45,24 +47,39 @@ class Target(NamedTuple):
     name: str = "input"
     """What the file is called, where the name matters to the parser."""
     takes_bytes: bool = False
+    form: str | None = None
+    """``toml`` or ``json``: then three inputs in four are changed as data, which still parses (`structure`)."""
 
 
 def _collector(module: str, function: str, name: str, *seeds: str) -> Target:
-    return Target(f"collectors.{module}:{function}", seeds, name)
+    form = None
+    if name.endswith((".json", "Pipfile.lock")):
+        form = "json"
+    elif name.endswith((".toml", ".lock", "Pipfile")):
+        form = "toml"
+    return Target(f"collectors.{module}:{function}", seeds, name, form=form)
 
 
 TARGETS: Mapping[str, Target] = {
     "pdm_lock": _collector("pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
-    "pip_inspect": _collector("pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"),
+    "pip_inspect": _collector(
+        "pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"
+    ),
     "pip_list": _collector("pip_list", "read_pip_list", "pip-list.txt", "fixtures/environments/*/pip-list.*"),
     "pipfile": _collector("pipfile", "read_pipfile", "Pipfile", "fixtures/environments/*/Pipfile"),
-    "pipfile_lock": _collector("pipfile_lock", "read_pipfile_lock", "Pipfile.lock", "fixtures/environments/*/Pipfile.lock"),
+    "pipfile_lock": _collector(
+        "pipfile_lock", "read_pipfile_lock", "Pipfile.lock", "fixtures/environments/*/Pipfile.lock"
+    ),
     "poetry_lock": _collector("poetry_lock", "read_poetry_lock", "poetry.lock", "fixtures/environments/*/poetry.lock"),
     "pylock": _collector("pylock", "read_pylock", "pylock.toml", "fixtures/environments/*/pylock.toml"),
     "pyproject": _collector("pyproject", "read_pyproject", "pyproject.toml", "fixtures/environments/*/pyproject.toml"),
     "recognise": Target("collectors.recognise:recognise_content", ("fixtures/environments/*/*",), takes_bytes=True),
     "requirements": _collector(
-        "requirements", "read_requirements", "requirements.txt", "fixtures/environments/*/*.txt", "fixtures/cases/*/*.txt"
+        "requirements",
+        "read_requirements",
+        "requirements.txt",
+        "fixtures/environments/*/*.txt",
+        "fixtures/cases/*/*.txt",
     ),
     "script": _collector("script", "read_script", "train.py", "fixtures/environments/*/*.py"),
     "setup_py": _collector("setup_py", "read_setup_py", "setup.py"),
@@ -80,12 +97,16 @@ def write_dictionary(seeds: list[Path], path: Path) -> None:
     """Write the words of the seeds as a dictionary of libFuzzer."""
     words: dict[bytes, None] = {}
     for seed in seeds:
-        for word in re.findall(rb"\[\[?[\w.-]+\]\]?|[\w-]+ = |\"[\w.-]+\":|[A-Za-z_][\w.-]*|[<>=!~|&]=?|\S", seed.read_bytes()):
+        for word in re.findall(
+            rb"\[\[?[\w.-]+\]\]?|[\w-]+ = |\"[\w.-]+\":|[A-Za-z_][\w.-]*|[<>=!~|&]=?|\S", seed.read_bytes()
+        ):
             if len(word) <= _LONGEST_WORD:
                 words[word] = None
     lines = []
     for word in list(words)[:_MOST_WORDS]:
-        quoted = "".join(chr(byte) if byte > 0x20 and byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}" for byte in word)
+        quoted = "".join(
+            chr(byte) if byte > 0x20 and byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}" for byte in word
+        )
         lines.append(f'"{quoted}"\n')
     path.write_text("".join(lines))
 
@@ -98,7 +119,9 @@ def load(name: str, place: Path) -> Callable[[bytes], None]:
 
     target = TARGETS[name]
     module, _, function = target.function.partition(":")
-    with atheris.instrument_imports(include=["compatcheck", "packaging", "tomllib", "json"], enable_loader_override=False):
+    with atheris.instrument_imports(
+        include=["compatcheck", "packaging", "tomllib", "json"], enable_loader_override=False
+    ):
         parse = getattr(importlib.import_module(f"compatcheck.{module}"), function)
         errors = importlib.import_module("compatcheck.core.errors")
     expected: type[Exception] = errors.CompatcheckError
@@ -140,7 +163,17 @@ def fuzz(name: str, seconds: int, corpus: Path | None) -> None:
             "-print_final_stats=1",
         ]
         run = load(name, place)
-        atheris.Setup([sys.argv[0], *options, str(found), str(given)], run)
+        form = TARGETS[name].form
+        arguments = [sys.argv[0], *options, str(found), str(given)]
+        if form is None:
+            atheris.Setup(arguments, run)
+        else:
+
+            def mutate(data: bytes, limit: int, seed: int) -> bytes:
+                # Looked up late: atheris.Mutate is another function once Fuzz() has begun.
+                return mutate_structure(data, limit, seed, form=form, mutate=atheris.Mutate)
+
+            atheris.Setup(arguments, run, custom_mutator=mutate)
         atheris.Fuzz()
 
 

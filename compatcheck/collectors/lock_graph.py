@@ -121,9 +121,7 @@ class Lock:
         for index, _ in walk.seen:
             self._reach(index, python)
 
-    def _want(
-        self, required: Iterable[Dependency], environment: MarkerEnvironment, python: str, walk: _Walk
-    ) -> None:
+    def _want(self, required: Iterable[Dependency], environment: MarkerEnvironment, python: str, walk: _Walk) -> None:
         for dependency in required:
             if not self._holds(dependency.marker, dependency.name, environment, python):
                 continue

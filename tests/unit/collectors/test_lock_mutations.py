@@ -39,7 +39,7 @@ SECONDS = 10
 """What a hostile file may take here; each takes below one second when the machine is idle."""
 
 
-def _load(kind: str) -> Any:  # noqa: ANN401
+def _load(kind: str) -> Any:
     text = ENVIRONMENTS.joinpath(FILES[kind]).read_text()
     return json.loads(text) if kind in {"pipfile_lock", "pip_inspect"} else tomllib.loads(text)
 
@@ -53,7 +53,7 @@ def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value).lower()
 
 
-def _write(kind: str, data: Any) -> str:  # noqa: ANN401
+def _write(kind: str, data: Any) -> str:
     if kind in {"pipfile_lock", "pip_inspect"}:
         return json.dumps(data, indent=1)
     return "".join(f"{json.dumps(key)} = {_dump(value)}\n" for key, value in data.items())
@@ -71,10 +71,12 @@ def _places(data: object) -> Iterator[tuple[Any, Any]]:
 
 
 ODD = st.one_of(
-    st.sampled_from([0, -1, True, 1.5, "", "x", "==", ">=1,<0", "||", "1 || 2", "^", "*", "\\", "a" * 5000, "${X}", "[[", "é\t"]),
-    st.sampled_from([[], {}, [[]], [{}], [1, "a"], {"a": {"b": [{}]}}, {"name": 1}, {"version": []}, [["a"]], [None]]).map(
-        lambda value: json.loads(json.dumps(value).replace("null", "0"))
+    st.sampled_from(
+        [0, -1, True, 1.5, "", "x", "==", ">=1,<0", "||", "1 || 2", "^", "*", "\\", "a" * 5000, "${X}", "[[", "é\t"]
     ),
+    st.sampled_from(
+        [[], {}, [[]], [{}], [1, "a"], {"a": {"b": [{}]}}, {"name": 1}, {"version": []}, [["a"]], [None]]
+    ).map(lambda value: json.loads(json.dumps(value).replace("null", "0"))),
     st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20),
 )
 
@@ -102,7 +104,12 @@ def test_a_changed_file_is_read_or_refused(kind: str, tmp_path: Path, data: st.D
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_cut_and_damaged_bytes_are_read_or_refused(kind: str, tmp_path: Path, data: st.DataObject) -> None:
-    files = {**FILES, "requirements": "listed/pip-freeze.txt", "pip_list": "listed/pip-list.txt", "script": "script/train.py"}
+    files = {
+        **FILES,
+        "requirements": "listed/pip-freeze.txt",
+        "pip_list": "listed/pip-list.txt",
+        "script": "script/train.py",
+    }
     source = ENVIRONMENTS.joinpath(files[kind])
     content = source.read_bytes()
     start = data.draw(st.integers(0, len(content)))
@@ -129,21 +136,20 @@ def _read(path: str, kind: str) -> None:
 
 
 SPACES = " " * 300_000
+ENTRY = "[[package]]\nname='a'\nversion='1'\n"
+POETRY = "[metadata]\nlock-version='2.0'\n"
 HOSTILE = {
     "poetry_lock": [
-        "[[package]]\nname = 'a'\nversion = '1'\n" * 20_000 + "[metadata]\nlock-version = '2.0'\n",
+        ENTRY * 20_000 + POETRY,
         "a = " + "[" * 50_000 + "]" * 50_000,
-        f"[[package]]\nname='a'\nversion='1'\n[package.dependencies]\nb = '{SPACES}|'\n[package.extras]\nx = ['b{SPACES}!']\n"
-        "[metadata]\nlock-version='2.0'\n",
-        f"[[package]]\nname='a'\nversion='1'\ndescription = '''\n[{SPACES}x{SPACES}\n'''\n[metadata]\nlock-version='2.0'\n",
-        "[[package]]\nname='a'\nversion='1'\n[package.dependencies]\n"
-        + "a = {version='1', extras=['a']}\n"
-        + "[package.extras]\na = ["
-        + "'a[a]'," * 50_000
-        + "]\n[metadata]\nlock-version='2.0'\n",
+        ENTRY + f"[package.dependencies]\nb = '{SPACES}|'\n[package.extras]\nx = ['b{SPACES}!']\n" + POETRY,
+        ENTRY + f"description = '''\n[{SPACES}x{SPACES}\n'''\n" + POETRY,
+        ENTRY + "dependencies.a = {version='1', extras=['a']}\nextras.a = [" + "'a[a]'," * 50_000 + "]\n" + POETRY,
     ],
     "pdm_lock": [
-        "[metadata]\nlock_version = '4.5'\n[[package]]\nname = 'a'\nversion = '1'\ndependencies = ['" + "(" * 5000 + "']\n",
+        "[metadata]\nlock_version = '4.5'\n[[package]]\nname = 'a'\nversion = '1'\ndependencies = ['"
+        + "(" * 5000
+        + "']\n",
         "[metadata]\nlock_version = '4.5'\n[[metadata.targets]]\nrequires_python = '" + "|" * 5000 + "'\n",
         "[metadata]\nlock_version = '4.5'\n[[package]]\nname = 'a'\nversion = '" + "9" * 100_000 + "'\n",
     ],
@@ -168,12 +174,18 @@ HOSTILE = {
         "a>1\na<1\n" * 20_000,
         "# Editable install with no " + "a " * 100_000,
     ],
-    "pip_list": ["Package Version\n--- ---\n" + "a" + SPACES + "1" + SPACES + "\n", "a (" + "(" * 200_000, "[" * 200_000],
+    "pip_list": [
+        "Package Version\n--- ---\n" + "a" + SPACES + "1" + SPACES + "\n",
+        "a (" + "(" * 200_000,
+        "[" * 200_000,
+    ],
     "script": ["# /// script\n# dependencies = [\n" + "#  'a',\n" * 5_000 + "# ]\n# ///\n"],
 }
 
 
-@pytest.mark.parametrize(("kind", "number"), [(kind, number) for kind, texts in HOSTILE.items() for number in range(len(texts))])
+@pytest.mark.parametrize(
+    ("kind", "number"), [(kind, number) for kind, texts in HOSTILE.items() for number in range(len(texts))]
+)
 def test_hostile_files_end_soon(tmp_path: Path, kind: str, number: int) -> None:
     path = tmp_path / "input"
     path.write_text(HOSTILE[kind][number])

@@ -140,9 +140,7 @@ def test_lock_2_0_without_a_project_takes_everything_and_says_so(tmp_path: Path)
 
 def test_lock_1_1_without_a_project_goes_by_category(tmp_path: Path) -> None:
     entry = '[[package]]\nname = "{0}"\nversion = "1.0"\ncategory = "{1}"\noptional = {2}\npython-versions = "*"\n'
-    text = "".join(
-        entry.format(*one) for one in (("a", "main", "false"), ("b", "dev", "false"), ("c", "main", "true"))
-    )
+    text = "".join(entry.format(*one) for one in (("a", "main", "false"), ("b", "dev", "false"), ("c", "main", "true")))
     environment = read_poetry_lock(_write(tmp_path, text + '[metadata]\nlock-version = "1.1"\n'))
     assert set(environment.packages) == {"a"}
     assert set(read_poetry_lock(str(tmp_path / "poetry.lock"), groups=["dev"]).packages) == {"a", "b"}
