@@ -41,6 +41,14 @@ _REQUIREMENT = re.compile(
 )
 
 
+_FROM = re.compile(rb"^[ \t]*FROM[ \t]+\S", re.MULTILINE | re.IGNORECASE)
+
+
+def starts_from_an_image(head: bytes) -> bool:
+    """Tell whether a file by the name of a Dockerfile is one."""
+    return _FROM.search(head) is not None
+
+
 class Recogniser(NamedTuple):
     """How one kind of file is recognised."""
 
@@ -133,6 +141,13 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     Recogniser("pipfile_lock", re.compile(r"(?:.*/)?pipfile\.lock")),
     Recogniser("pipfile", re.compile(r"(?:.*/)?pipfile")),
     Recogniser("pyproject", re.compile(r"(?:.*/)?pyproject\.toml")),
+    Recogniser(
+        "dockerfile",
+        re.compile(
+            r"(?:.*/)?(?:(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file)"
+        ),
+        starts_from_an_image,
+    ),
     Recogniser("setup_py", re.compile(r"(?:.*/)?setup\.py"), states_requirements),
     Recogniser("script", re.compile(r"(?:.*/)?[^/]+\.py"), has_script_block),
     Recogniser("pip_inspect", re.compile(r"(?:.*/)?[^/]+\.json"), looks_like_pip_inspect),
@@ -180,6 +195,13 @@ _LOCK_MARKS = (
     ("pylock", re.compile(rb"^lock-version[ \t]*=", re.MULTILINE)),
     ("uv_lock", re.compile(rb"^\[\[package\]\]", re.MULTILINE)),
     ("script", _SCRIPT_BLOCK),
+    (
+        "dockerfile",
+        re.compile(
+            rb"\A(?:[ \t]*(?:#.*|ARG[ \t].*)?\r?\n)*[ \t]*FROM[ \t]+[\w.${][^\s]*(?:[ \t]+[Aa][Ss][ \t]+\S+)?[ \t]*\r?$",
+            re.MULTILINE,
+        ),
+    ),
     ("pyproject", re.compile(rb"^\[(?:project|build-system|dependency-groups|tool\.[\w.-]+)\]", re.MULTILINE)),
     ("pipfile", re.compile(rb"^\[(?:dev-)?packages\]", re.MULTILINE)),
 )

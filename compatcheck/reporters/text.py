@@ -8,11 +8,13 @@ from compatcheck.core.summary import (
     clean_text,
     closing_lines,
     fact_text,
+    fit_text,
     measured_text,
     needs_text,
     place_text,
     shared_directory,
     size_text,
+    target_text,
     value_text,
 )
 
@@ -57,7 +59,8 @@ class _Writer:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def lines(self, report: Report) -> Iterator[str]:
-        fold = len(report.subjects) > MAX_SUBJECTS and not self.verbose and not self.quiet
+        main = sum(not subject.aside for subject in report.subjects)
+        fold = main > MAX_SUBJECTS and not self.verbose and not self.quiet
         if fold:
             yield from self.folded(report)
         for subject in report.subjects if not fold else ():
@@ -66,11 +69,13 @@ class _Writer:
                 yield from (self.one_line(finding) for finding in findings)
                 continue
             self.base = shared_directory(source for finding in findings for source in finding.locations)
-            yield self.paint(
-                subject.origin if subject.origin.startswith(subject.id) else subject.id,
-                "1",
+            title = subject.origin if subject.origin.startswith(subject.id) else subject.id
+            yield from (self.paint(line, "1") for line in fill(title, self.width))
+            yield from (
+                self.aside(subject, findings) if subject.aside and not self.verbose else self.subject(subject, findings)
             )
-            yield from self.subject(subject, findings)
+        if report.audit is not None:
+            yield from self.audit(report)
         if not self.quiet:
             yield from self.skipped(report)
             for note in report.waiver_notes:
@@ -126,8 +131,31 @@ class _Writer:
         yield from self.remarks(subject)
         yield ""
 
+    def aside(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
+        """Report a subject whose findings do not count: a line for each that is certain."""
+        shown = [finding for finding in findings if finding.suppressed is None]
+        certain = [finding for finding in shown if finding.status == "affected"]
+        for finding in certain:
+            parts = (f"{finding.severity} {finding.rule_id}", size_text(finding.impact))
+            yield from (f"  {line}" for line in fill(" ".join(filter(None, parts)), self.width - 2))
+        possible = len(shown) - len(certain)
+        if possible:
+            text = (
+                f"{possible} possible finding{'s' if possible > 1 else ''}; -v shows {'them' if possible > 1 else 'it'}"
+            )
+            yield from (f"  {line}" for line in fill(text, self.width - 2))
+        if not shown:
+            yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
+        yield ""
+
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
-        """Say what could not be decided, filled in or read of a subject."""
+        """Say whether the run fits, which machine is declared, and what could not be decided, filled in or read of a subject."""
+        fit = fit_text(subject)
+        if fit is not None:
+            yield from self.wrapped("estimate", fit, "33")
+        target = target_text(subject.facts)
+        if target is not None:
+            yield from self.wrapped("target", target)
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
@@ -211,6 +239,59 @@ class _Writer:
             yield from self.wrapped("unread", f"{far} key{'s' if far > 1 else ''} no reader knows; -v lists them")
         yield ""
 
+    def audit(self, report: Report) -> Iterator[str]:
+        """Report security advisories, and apart from them what could not be audited."""
+        from compatcheck.core.advisory import (  # noqa: PLC0415 (only with --security)
+            audit_text,
+            fix_text,
+            fold_advisories,
+            fold_unaudited,
+        )
+        from compatcheck.core.folding import shorten  # noqa: PLC0415 (see above)
+
+        audit = report.audit
+        assert audit is not None  # noqa: S101 (the caller looked)
+        if self.quiet:
+            for advisory, subjects in fold_advisories(audit.advisories):
+                label = self.paint("ADVISORY", "31") if advisory.suppressed is None else "WAIVED"
+                yield f"{label} {advisory.id} {advisory.package} {advisory.version} {shorten(subjects)}"
+            if audit.unaudited:
+                yield f"NOT AUDITED {audit_text(audit)}"
+            return
+        yield from (self.paint(line, "1") for line in fill(f"security: {audit_text(audit)}", self.width))
+        for advisory, subjects in fold_advisories(audit.advisories):
+            if advisory.suppressed is not None:
+                yield from self.wrapped("waived", f"{advisory.id} ({advisory.package}): {advisory.suppressed.reason}")
+                continue
+            yield ""
+            yield (
+                f"{self.paint('ADVISORY', '31')} {self.paint(advisory.id, '1')} {advisory.package} {advisory.version}"
+            )
+            yield from self.wrapped("what", advisory.description)
+            yield from self.wrapped("fix", fix_text(advisory), "32")
+            if advisory.aliases:
+                yield from self.wrapped("also", ", ".join(advisory.aliases))
+            if len(report.subjects) > 1:
+                yield from self.wrapped("in", shorten(subjects))
+            if advisory.url is not None:
+                yield f"  {'see':<{_LABEL}}{advisory.url}"
+        if any(advisory.suppressed is None for advisory in audit.advisories) and audit.unaudited:
+            yield ""
+        for reason, entries in fold_unaudited(audit.unaudited):
+            if reason == audit.failure:
+                reason = "the same"  # noqa: PLW2901 (said above)
+            names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
+            listed = ", ".join(names) if self.verbose else shorten(names)
+            yield from self.wrapped("no audit", f"{reason}: {listed}", "33")
+        if self.verbose:
+            for note in audit.notes:
+                yield from self.wrapped("note", note)
+        elif audit.notes:
+            count = len(audit.notes)
+            text = f"{count} version{'s were' if count > 1 else ' was'} looked up without a local label; -v lists them"
+            yield from self.wrapped("note", text)
+        yield ""
+
     def skipped(self, report: Report) -> Iterator[str]:
         """List what was not read; many inputs with one reason are said once."""
         if not report.skipped:
@@ -258,6 +339,8 @@ class _Writer:
             for remedy in finding.remedies[:1]:
                 yield from self.wrapped("fix", remedy.text, "32")
             return
+        if finding.rating is not None:
+            yield from self.wrapped("decides", finding.rating, "31")
         message = finding.message if self.verbose else _first_paragraph(finding.message)
         yield from self.wrapped("what", message.replace("**", ""))  # Markdown's emphasis says nothing on a terminal
         yield from self.because(finding)
