@@ -54,11 +54,12 @@ def read_pipfile(
     sections = {
         name: table for name, table in file.data.items() if isinstance(table, dict) and name not in _NO_PACKAGES
     }
+    sources = read_sources(file.data.get("source"))
     for section in sorted(chosen & set(sections)):
         for name, value in sections[section].items():
             source = Source(path, f"{section}.{name}", locate_key(file.text, section, name))
             try:
-                required.append(_read_item(name, value, source))
+                required.append(_read_item(name, value, source, sources))
             except ValueError as error:
                 skipped.append(Skipped(source, str(error), _FORM, named=True))
     environment = describe_machine(read_machine(file.data.get("requires"), marker_environment))
@@ -77,7 +78,7 @@ def read_pipfile(
     )
 
 
-def _read_item(name: str, value: object, source: Source) -> Requirement:
+def _read_item(name: str, value: object, source: Source, sources: Mapping[str, str]) -> Requirement:
     stated: Mapping[str, Any]
     if isinstance(value, dict):
         stated = value
@@ -86,7 +87,7 @@ def _read_item(name: str, value: object, source: Source) -> Requirement:
     else:
         message = f"{name} = {echo_value(value)} is not a requirement"
         raise InvalidSpecifierError(message)
-    details, version = describe_origin(name, stated)
+    details, version = describe_origin(name, stated, sources)
     written = stated.get("version", "*")
     if not isinstance(written, str):
         message = f"the version of {name} is not a string"
@@ -111,7 +112,16 @@ def read_machine(requires: object, marker_environment: Mapping[str, str] | None)
     return known
 
 
-def describe_origin(name: str, stated: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:
+def read_sources(value: object) -> dict[str, str]:
+    """Read the indexes that entries name: URLs by name."""
+    tables = [table for table in value if isinstance(table, dict)] if isinstance(value, list) else []
+    pairs = ((table.get("name"), table.get("url")) for table in tables)
+    return {name: url for name, url in pairs if isinstance(name, str) and isinstance(url, str)}
+
+
+def describe_origin(
+    name: str, stated: Mapping[str, Any], sources: Mapping[str, str]
+) -> tuple[dict[str, str], str | None]:
     """Describe where an entry comes from, and the version that its file name tells."""
     details: dict[str, str] = {}
     version = None
@@ -127,7 +137,7 @@ def describe_origin(name: str, stated: Mapping[str, Any]) -> tuple[dict[str, str
     if stated.get("editable") is True:
         details["editable"] = "true"
     if isinstance(stated.get("index"), str):
-        details["index"] = redact(stated["index"])
+        details["index"] = redact(sources.get(stated["index"], stated["index"]))
     if isinstance(stated.get("extras"), list):
         details["extras"] = ",".join(sorted(extra for extra in stated["extras"] if isinstance(extra, str)))
     return details, version

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.lock_graph import Entry, Lock, say_unselected
-from compatcheck.collectors.pipfile import describe_origin, join_markers, read_machine
+from compatcheck.collectors.pipfile import describe_origin, join_markers, read_machine, read_sources
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_text import locate_members, read_json
@@ -53,6 +53,7 @@ def read_pipfile_lock(
     skipped: list[Skipped] = []
     entries: list[Entry] = []
     sections: list[str] = []
+    sources = read_sources(meta.get("sources"))
     for section, members in data.items():
         if section == "_meta":
             continue
@@ -62,7 +63,7 @@ def read_pipfile_lock(
             continue
         for name, member in members.items():
             source = Source(path, f"{section}.{name}", lines.get((section, name)))
-            entry = _read_entry(name, member, source)
+            entry = _read_entry(name, member, source, sources)
             if isinstance(entry, Skipped):
                 skipped.append(entry)
             else:
@@ -84,13 +85,13 @@ def read_pipfile_lock(
     )
 
 
-def _read_entry(name: str, member: object, source: Source) -> Entry | Skipped:
+def _read_entry(name: str, member: object, source: Source, sources: Mapping[str, str]) -> Entry | Skipped:
     stated: Mapping[str, Any] | None = {"version": member} if isinstance(member, str) else None
     if isinstance(member, dict):
         stated = member
     if stated is None:
         return Skipped(source, f"the entry of {echo(name)} is not an object", _REMEDY, named=True)
-    details, named = describe_origin(name, stated)
+    details, named = describe_origin(name, stated, sources)
     version = stated.get("version")
     if version is not None and not isinstance(version, str):
         return Skipped(source, f"the version of {echo(name)} is not a string", _REMEDY, named=True)

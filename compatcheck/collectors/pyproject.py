@@ -57,7 +57,8 @@ def read_pyproject(
     """
     reading = _Reading(read_toml(path))
     stated = _read_stated(reading)
-    uv = _table(_table(reading.file.data.get("tool")).get("uv"))
+    tool = _table(reading.file.data.get("tool"))
+    uv = _table(tool.get("uv"))
     optional, named_groups, requires = stated.optional, stated.groups, stated.requires_python
     required = [*stated.required]
     wanted_extras, wanted_groups = set(map(canonical_name, extras)), set(map(canonical_name, groups))

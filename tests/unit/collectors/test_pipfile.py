@@ -55,12 +55,16 @@ def test_origins_of_locked_packages(tmp_path: Path) -> None:
         "c": {"version": "==1.0+cu124", "index": "private", "platform_machine": "== 'x86_64'"},
         "d": {"version": "==1.0", "sys_platform": "== 'win32'"},
     }
-    packages = read_pipfile_lock(_lock(tmp_path, entries)).packages
+    sources = [{"name": "private", "url": "https://u:p@index.example/whl/cu124"}]
+    packages = read_pipfile_lock(_lock(tmp_path, entries, sources=sources)).packages
     assert packages["a"].details["direct_url"] == "https://[redacted]@git.example/a.git"
     assert (packages["a"].version, packages["a"].specifier, packages["a"].details["revision"]) == (None, "", "abc")
     assert packages["b"].details["editable"] == "true"
     assert packages["flash-attn"].version == "2.7.4"
-    assert (packages["c"].version, packages["c"].details["index"]) == ("1.0+cu124", "private")
+    assert (packages["c"].version, packages["c"].details["index"]) == (
+        "1.0+cu124",
+        "https://[redacted]@index.example/whl/cu124",
+    )
     assert "d" not in packages
 
 
