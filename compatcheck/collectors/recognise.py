@@ -165,8 +165,12 @@ ONLY_NAMED = frozenset({"script"})
 """Kinds that count where a person names the file: a repository of examples has many scripts, each with ranges of its own."""
 
 
-def recognise(path: str) -> str | None:
+def recognise(path: str, *, named: bool = True) -> str | None:
     """Tell what kind of file this is, or None when it is none that is known.
+
+    Args:
+        path: the file.
+        named: whether a person named it, so that the kinds of `ONLY_NAMED` count.
 
     Returns:
         The kind by which `compatcheck.collectors.read` knows the collector: ``requirements``, ``uv_lock``, …
@@ -175,7 +179,7 @@ def recognise(path: str) -> str | None:
     name = "/".join(parts[-2:]).lower()
     head: bytes | None = None
     for recogniser in RECOGNISERS:
-        if recogniser.pattern.fullmatch(name) is None:
+        if recogniser.pattern.fullmatch(name) is None or (recogniser.kind in ONLY_NAMED and not named):
             continue
         if recogniser.sniff is None:
             return recogniser.kind
@@ -273,8 +277,7 @@ def walk(path: str, unreadable: Callable[[OSError, str], None] | None = None) ->
                 if entry.name not in SKIPPED_DIRECTORIES and not entry.name.endswith((".egg-info", ".dist-info")):
                     below.append(entry.path)
             elif _is_regular(entry):
-                kind = recognise(entry.path)
-                yield entry.path, None if kind in ONLY_NAMED else kind
+                yield entry.path, recognise(entry.path, named=False)
         pending.extend(reversed(below))
 
 
