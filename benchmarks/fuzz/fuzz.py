@@ -16,7 +16,7 @@ A parser is one row of `TARGETS`.
 from __future__ import annotations
 
 import argparse
-import contextlib
+import hashlib
 import re
 import subprocess
 import sys
@@ -111,8 +111,8 @@ def write_dictionary(seeds: list[Path], path: Path) -> None:
     path.write_text("".join(lines))
 
 
-def load(name: str, place: Path) -> Callable[[bytes], None]:
-    """Import a parser, instrumented, and make a function of bytes of it."""
+def load(name: str, place: Path, kept: Path) -> Callable[[bytes], None]:
+    """Import a parser, instrumented, and make a function of bytes of it, which keeps what it crashes on."""
     import importlib  # noqa: PLC0415
 
     import atheris  # noqa: PLC0415 (only where it is installed)
@@ -132,8 +132,14 @@ def load(name: str, place: Path) -> Callable[[bytes], None]:
         if not target.takes_bytes:
             file.write_bytes(data)
             given = str(file)
-        with contextlib.suppress(expected):
+        try:
             parse(given)
+        except expected:
+            return
+        except BaseException:
+            # libFuzzer writes it too, but not when it is stopped while Python formats the exception.
+            kept.joinpath(f"crash-{hashlib.sha256(data).hexdigest()[:16]}").write_bytes(data)
+            raise
 
     return run
 
@@ -162,7 +168,7 @@ def fuzz(name: str, seconds: int, corpus: Path | None) -> None:
             f"-artifact_prefix={found}/",
             "-print_final_stats=1",
         ]
-        run = load(name, place)
+        run = load(name, place, found)
         form = TARGETS[name].form
         arguments = [sys.argv[0], *options, str(found), str(given)]
         if form is None:

@@ -117,7 +117,7 @@ def read_url(url: str, name: str | None = None) -> tuple[str | None, str | None,
     if filename.endswith(".whl"):
         parts = filename.removesuffix(".whl").split("-")
         if len(parts) in {5, 6}:
-            return name or parts[0], parts[1], details
+            return name or parts[0], parts[1] if parse_version(parts[1]) else None, details
     elif (match := _SDIST.fullmatch(filename)) and parse_version(match.group("version")):
         stated = match.group("name")
         if name is None or canonical_name(name) == canonical_name(stated):

@@ -454,3 +454,9 @@ def test_lines_too_long_are_skipped(tmp_path: Path) -> None:
     environment = read_requirements(str(path))
     assert set(environment.packages) == {"torch"}
     assert [entry.source.line for entry in environment.skipped] == [1, 3]
+
+
+def test_a_wheel_whose_name_holds_no_version_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("demo @ https://files.example/demo-2.!0-py3-none-any.whl\ndemo>=1\n")
+    assert read_requirements(str(path)).packages["demo"].version is None
