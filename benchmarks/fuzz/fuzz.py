@@ -24,8 +24,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from structure import mutate_structure
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -147,6 +145,7 @@ def load(name: str, place: Path, kept: Path) -> Callable[[bytes], None]:
 def fuzz(name: str, seconds: int, corpus: Path | None) -> None:
     """Fuzz one target in this process; libFuzzer ends it."""
     import atheris  # noqa: PLC0415 (see above)
+    from structure import mutate_structure  # noqa: PLC0415 (beside this script, which puts its directory on the path)
 
     seeds = find_seeds(name)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as temporary:  # noqa: S108
