@@ -18,6 +18,7 @@ _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "uv_lock": ("uv_lock", "read_uv_lock", {}),
     "pyproject": ("pyproject", "read_pyproject", {}),
     "setup_py": ("setup_py", "read_setup_py", {}),
+    "report": ("reports.find", "read_reports", {}),
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
 

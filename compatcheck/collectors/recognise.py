@@ -117,6 +117,23 @@ def recognise(path: str) -> str | None:
     return None
 
 
+REPORT_SUFFIXES = (".txt", ".log", ".md", ".out", ".err")
+"""Names of files that may hold a report of an environment; only one that a person named is looked into."""
+
+
+def recognise_named(path: str) -> str | None:
+    """Tell what kind of file a person named, as `recognise`; a log or a copied issue may hold a report of an environment."""
+    kind = recognise(path)
+    if kind is not None or not path.endswith(REPORT_SUFFIXES):
+        return kind
+    from compatcheck.collectors.reports.find import looks_like_report  # noqa: PLC0415 (only for a named text)
+    from compatcheck.core.textfile import MAX_BYTES  # noqa: PLC0415 (as above)
+
+    if looks_like_report(_read_head(path, MAX_BYTES)):
+        return "report"
+    return "requirements" if path.endswith(".txt") else "report"
+
+
 _LOCK_MARKS = (
     ("pylock", re.compile(rb"^lock-version[ \t]*=", re.MULTILINE)),
     ("uv_lock", re.compile(rb"^\[\[package\]\]", re.MULTILINE)),
@@ -129,21 +146,27 @@ def recognise_content(content: bytes) -> str | None:
     """Tell what kind of file an input without a name is, or None when it is not one of packages.
 
     Returns:
-        ``pylock``, ``uv_lock``, ``pyproject`` or ``requirements``.
+        ``pylock``, ``uv_lock``, ``pyproject``, ``requirements`` or ``report``.
     """
+    from compatcheck.collectors.reports.find import looks_like_list, looks_like_report  # noqa: PLC0415 (standard input)
+
     head = content[:SNIFFED_BYTES]
     for kind, mark in _LOCK_MARKS:
         if mark.search(head):
             return kind
-    return "requirements" if looks_like_requirements(head) else None
+    if looks_like_report(content):
+        return "report"
+    if looks_like_requirements(head):
+        return "requirements"
+    return "report" if looks_like_list(head) else None
 
 
-def _read_head(path: str) -> bytes:
+def _read_head(path: str, size: int = SNIFFED_BYTES) -> bytes:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return b""
         with open(path, "rb") as file:
-            return file.read(SNIFFED_BYTES)
+            return file.read(size)
     except (OSError, ValueError):
         return b""  # the reader will say why it cannot be read
 
