@@ -68,8 +68,8 @@ _LABELS = (
     "GPU Topology",
 )
 _LABEL = re.compile(
-    r"(?<![\w.-])((?:" + "|".join(label.replace(" ", " {1,3}") for label in _LABELS) + r")(?= {0,40}:))[ ]{0,40}: ?"
-    r"|(?<![\w.-])(Versions of relevant libraries)\b:?"
+    r"(?<![A-Za-z0-9_.-])((?:" + "|".join(label.replace(" ", " {1,3}") for label in _LABELS) + r")(?= {0,40}:))[ ]{0,40}: ?"
+    r"|(?<![A-Za-z0-9_.-])(Versions of relevant libraries)\b:?"
     r"|(\[(?:pip3?|conda)\]) ?"
     r"|(={10,80}) {0,40}[A-Z][\w /]{3,40}={10,80}"
     r"|(={10,80})\n"
@@ -106,7 +106,7 @@ _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]{2,60})=(\S*)")
 
 def read(part: Part, path: str) -> Iterator[Report]:
     """Read the reports of a part."""
-    for fields in _split(find_fields(part.text, _LABEL, ("GPU models and configuration",))):
+    for fields in _split(find_fields(part.text, _LABEL, ("gpu models and configuration",))):
         report = Report(
             kind="collect_env",
             source=place(part, fields[0].start, path),
@@ -257,7 +257,8 @@ def _take_devices(entry: Field, report: Report, part: Part, path: str) -> None:
         if instances:
             name = piece[: instances[0].start()]
         name = tidy(_UUID.sub("", tidy(name)))
-        if int(mark[1]) != index or not is_device_name(name) or (last and not broken and not entry.following):
+        shortened = bool(report.devices) and report.devices[-1].name != name and report.devices[-1].name.startswith(name)
+        if int(mark[1]) != index or not is_device_name(name) or (last and not entry.following and (not broken or shortened)):
             break
         if instances:
             report.devices += [_instance(name, found) for found in instances]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.collectors.reports import collect_env, ds_report, hugging_face, nvidia_smi, package_list, rocm
+from compatcheck.collectors.reports import collect_env, ds_report, hugging_face, nvcc, nvidia_smi, package_list, rocm
 from compatcheck.collectors.reports.devices import describe_devices, list_differs
 from compatcheck.collectors.reports.report import ABSENT, is_prefix, is_same
 from compatcheck.collectors.reports.text import Part, split_parts
@@ -28,19 +28,19 @@ MARK = re.compile(
     r"|\[(?:pip3?|conda)\] |deepspeed info|torch cuda version|nvcc version|torch version|wheel compiled w\."
     r"|NVIDIA-SMI|Driver Version|MiB ?/ {0,8}\d|NVSMI LOG|GPU {1,3}\d{1,2}: |driver_version|memory\.total|MIG \dg"
     r"|[Tt]ransformers.{0,4} version|[Aa]ccelerate.{0,4} version|PyTorch version \(|TRL version|PEFT version|DeepSpeed version|factory.{0,4} version"
-    r"|Huggingface_hub version|==|^\W{0,8}(?:torch|pytorch|transformers|deepspeed|accelerate|vllm|trl|peft|flash|python)\b.{0,40}\d\.\d"
-    r"|Package +Version|Marketing Name:|ROCm version|rocm-smi|gfx\d|vLLM Version",
+    r"|Huggingface_hub version|==|^\W{0,8}(?:torch|pytorch|transformers|huggingface|deepspeed|accelerate|vllm|verl|trl|peft|flash|python|llamafactory|bitsandbytes|xformers|liger|openrlhf|axolotl|unsloth|ms.swift|sglang|megatron|triton|ray|datasets|nvidia|driver)\b.{0,40}\d\.\d"
+    r"|Package +Version|Name +Version +Build|compilation tools|^Version: \d|^\s*[\w.-]+ {2,}\d+\.\d|Marketing Name:|ROCm version|rocm-smi|gfx\d|vLLM Version",
     re.IGNORECASE,
 )
 """One of these stands on some line of every report."""
 TELLING = re.compile(
     rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
     rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
-    rb"|[pP]ackage +[vV]ersion *\r?\n *-{3}|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version|ROCk module|ROCm System Management"
+    rb"|[pP]ackage +[vV]ersion *\r?\n *-{3}|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version|ROCk module|Cuda compilation tools, release|ROCm System Management"
     rb"|llamafactory.{0,4} version:|TRL version:",
 )
 """What no other file that is checked holds; tells a report of what is read as something else."""
-_READERS = (collect_env, ds_report, hugging_face, nvidia_smi, rocm, package_list)
+_READERS = (collect_env, ds_report, hugging_face, nvidia_smi, nvcc, rocm, package_list)
 """In order: what one has read is not looked at by the next."""
 MOST = 64
 """Environments of one text at most; the tools of a thread are run a few times."""

@@ -54,6 +54,7 @@ _OTHERS = (
     "gpu number",
     "gpu memory",
     "cuda device(s)",
+    "cuda device",
     "accelerator(s)",
     "system ram",
     "accelerate config",
@@ -82,7 +83,7 @@ _OTHERS = (
     "accelerator",
 )
 _LABEL = re.compile(
-    r"(?<![\w.-])((?:" + "|".join(re.escape(name) for name in _PACKAGES) + r") version(?: \((?:gpu|accelerator)\?\))?"
+    r"(?<![A-Za-z0-9_.-])((?:" + "|".join(re.escape(name) for name in _PACKAGES) + r") version(?: \((?:gpu|accelerator)\?\))?"
     r"|" + "|".join(re.escape(name) for name in _OTHERS) + r") {0,3}: {0,8}",
     re.IGNORECASE,
 )
@@ -148,7 +149,7 @@ def _take(entry: Field, report: Report, part: Part, path: str) -> None:
         case "python version":
             if re.fullmatch(r"3\.\d{1,2}\.\d{1,2}", value):
                 report.values["python"] = (value, source)
-        case "gpu type":
+        case "gpu type" | "cuda device":
             if is_device_name(value):
                 report.devices, report.devices_source, report.others = [Device(value)], source, True
         case "gpu number":

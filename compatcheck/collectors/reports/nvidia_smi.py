@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compatcheck.collectors.reports.text import Part
 
 _HEAD = re.compile(
-    r"NVIDIA-SMI[ |:]{1,4}(\S{3,20})[ |\n]{1,40}(?:Driver|KMD) Version: {0,12}(\S{3,20})(?:[ |]{1,40}CUDA (?:UMD )?Version: {0,12}(\S{3,12}))?(?=[\s|])"
+    r"NVIDIA-SMI[ |:]{1,4}([\d.]{3,20})[ |,;\n-]{1,40}(?:Driver|KMD) Version: {0,12}(\w[\w.]{2,18})(?:[ |,;\n-]{1,40}CUDA (?:UMD )?Version: {0,12}(\w[\w./]{1,10}))?(?=[\s|,;)])"
 )
 _NAME = r"[A-Za-z][\w./()-]{0,30}(?: [\w./()-]{1,24}){0,7}?"
 _ROW = re.compile(

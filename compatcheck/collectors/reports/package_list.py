@@ -59,6 +59,7 @@ KNOWN = {
     "pytorch lightning": "pytorch-lightning",
 }
 """What people write, lower case → the distribution."""
+_KNOWN_NAMES = frozenset(KNOWN.values())
 _BULLET = r" {0,12}(?:(?:[-*+•]|\d{1,2}[.)]) {0,3})?"
 _PIN = re.compile(_BULLET + r"([A-Za-z0-9][\w.-]{0,80})(?:\[[\w, -]{0,60}\])? ?== ?([0-9][\w.+!-]{0,80}) {0,8}(?:\\)?")
 _STATED = re.compile(
@@ -70,9 +71,16 @@ _PYTHON = re.compile(_BULLET + r"python(?: version)? {0,8}[:=|]? {0,8}v?(3\.\d{1
 _DRIVER_LINE = re.compile(
     _BULLET + r"(?:nvidia )?driver(?: version)? {0,8}[:=|]? {0,8}v?(" + DRIVER.pattern + r")[.,;|]? {0,8}", re.IGNORECASE
 )
+_NAME_LINE = re.compile(r" {0,8}Name: ([A-Za-z0-9][\w.-]{0,80}) {0,8}")
+_VERSION_LINE = re.compile(r" {0,8}Version: ([0-9][\w.+!-]{0,80}) {0,8}")
+"""``pip show``."""
 _COLUMNS = re.compile(r"Package {1,80}Version(?: {1,80}(?:Editable project location|Location|Build|Latest|Installer).{0,80})?")
+_CONDA_COLUMNS = re.compile(r"#? {0,4}Name {1,80}Version {1,80}Build(?: {1,80}Channel)?")
 _RULE = re.compile(r"-{2,80} {1,4}-{2,80}(?: {1,4}-{2,80})?")
-_ROW = re.compile(r"([A-Za-z0-9][\w.-]{0,80}) {1,80}([0-9][\w.+!-]{0,80})(?: {1,80}\S.{0,200})?")
+_ROW = re.compile(r"([A-Za-z0-9_][\w.-]{0,80}) {1,80}([0-9][\w.+!-]{0,80})(?: {1,80}(\S{1,200})(?: {1,80}(\S{1,200}))?)?")
+_WIDE_ROW = re.compile(r"[A-Za-z0-9_][\w.-]{0,80} {2,80}[0-9][\w.+!-]{0,80}(?: {2,80}\S{1,200}(?: {2,80}\S{1,200})?)?")
+_RUN = 5
+"""Rows one below the other that are pip's or conda's columns without their heading, when they are in order."""
 _LONGEST = 300
 _GAP = 12
 """Lines between two of one list at most; more begin another."""
@@ -84,24 +92,31 @@ def read(part: Part, path: str) -> Iterator[Report]:
     last = 0
     in_columns = False
     text = part.text
+    lines = _lines(part)
+    rows = _find_rows(lines)
+    named = ""
     for index, start in enumerate(part.starts):
-        end = part.starts[index + 1] if index + 1 < len(part.starts) else len(text)
-        if end - start > _LONGEST or not text.endswith("\n", start, end):
+        line = lines[index]
+        if line is None:
             in_columns = False
             continue
-        line = text[start : end - 1].rstrip()
-        if _COLUMNS.fullmatch(line.strip()):
+        end = start + len(line) + 1
+        if _COLUMNS.fullmatch(line.strip()) or _CONDA_COLUMNS.fullmatch(line.strip()):
             in_columns = True
             continue
         if in_columns and (not line.strip() or _RULE.fullmatch(line.strip())):
             in_columns = bool(line.strip())
             continue
-        stated = _read_line(line, in_columns=in_columns)
+        version = _VERSION_LINE.fullmatch(line) if named else None
+        stated = (canonical_name(named), version[1]) if version is not None else None
+        shown = _NAME_LINE.fullmatch(line) if stated is None else None
+        named = shown[1] if shown is not None else ""
+        stated = stated or _read_line(line, in_columns=in_columns or index in rows)
         if stated is None:
             in_columns = False
             continue
         if report is None or index - last > _GAP:
-            if report is not None:
+            if report is not None and _counts(report):
                 yield report
             report = Report(
                 kind="list", source=place(part, start, path), writer=part.writer, depth=part.depth, start=start, end=end
@@ -109,8 +124,13 @@ def read(part: Part, path: str) -> Iterator[Report]:
         last = index
         report.end = end
         _take(report, stated, part, path, start)
-    if report is not None:
+    if report is not None and _counts(report):
         yield report
+
+
+def _counts(report: Report) -> bool:
+    """Tell whether lines are a list: several, or one of something known."""
+    return len(report.packages) + len(report.values) > 1 or bool(report.values) or not _KNOWN_NAMES.isdisjoint(report.packages)
 
 
 def states_release(line: str) -> bool:
@@ -122,10 +142,17 @@ def _read_line(line: str, *, in_columns: bool) -> tuple[str, str] | None:
     """Return what a line states and its value, or None when it is no line of a list."""
     if in_columns:
         row = _ROW.fullmatch(line.strip())
-        return (canonical_name(row[1]), row[2]) if row is not None and is_version(row[2]) else None
+        if row is None or not is_version(row[2]):
+            return None
+        # conda lists libraries, too, and builds of Python packages under other names
+        build = row[3] or ""
+        of_conda = not build.startswith("pypi") and (row[4] is not None or _BUILD.search(build) is not None)
+        name = canonical_name(row[1])
+        return None if of_conda and name not in _CONDA else (_CONDA.get(name, name), row[2])
     pin = _PIN.fullmatch(line)
     if pin is not None:
-        return (canonical_name(pin[1]), pin[2]) if is_version(pin[2]) else None
+        name = canonical_name(pin[1])
+        return (name, pin[2]) if is_version(pin[2]) and name not in {"python", "cuda", "cudnn"} else None
     stated = _STATED.fullmatch(line)
     if stated is not None and "." in stated[2] and is_version(stated[2]):
         return KNOWN[" ".join(stated[1].lower().split())], stated[2]
@@ -134,6 +161,40 @@ def _read_line(line: str, *, in_columns: bool) -> tuple[str, str] | None:
         if found is not None:
             return f"({name})", found[1]
     return None
+
+
+_BUILD = re.compile(r"^(?:py\d|h[0-9a-f]{6}|cuda|\d{1,3}$|\w{1,40}_\d{1,4}$)")
+_CONDA = {name: name for name in ("torchvision", "torchaudio", "transformers", "accelerate", "deepspeed", "peft")} | {
+    "pytorch": "torch",
+    "torchtriton": "triton",
+}
+"""conda's packages that are a distribution of Python → its name."""
+
+
+def _lines(part: Part) -> list[str | None]:
+    """Return the lines of a part; None for one that is too long for a list, or may be cut off."""
+    lines: list[str | None] = []
+    for index, start in enumerate(part.starts):
+        end = part.starts[index + 1] if index + 1 < len(part.starts) else len(part.text)
+        whole = end - start <= _LONGEST and part.text.endswith("\n", start, end)
+        lines.append(part.text[start : end - 1].rstrip() if whole else None)
+    return lines
+
+
+def _find_rows(lines: list[str | None]) -> set[int]:
+    """Find the lines of columns that have lost their heading: several one below the other, in the order of the alphabet."""
+    found: set[int] = set()
+    run: list[int] = []
+    for index, line in enumerate([*lines, None]):
+        if line is not None and _WIDE_ROW.fullmatch(line.strip()):
+            run.append(index)
+            continue
+        names = [canonical_name((lines[position] or "").split()[0]) for position in run]
+        ordered = sum(first <= second for first, second in zip(names, names[1:], strict=False))
+        if len(run) >= _RUN and ordered >= 0.8 * (len(run) - 1):  # noqa: PLR2004 (pip and conda sort a little differently)
+            found.update(run)
+        run = []
+    return found
 
 
 def _take(report: Report, stated: tuple[str, str], part: Part, path: str, position: int) -> None:

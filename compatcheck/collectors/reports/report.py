@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(r"[0-9][0-9A-Za-z]{0,20}(?:[.+_!-][0-9A-Za-z]{1,60}){0,12}")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,80}[A-Za-z0-9])?")
-DRIVER = re.compile(r"[1-9]\d{2}\.\d{2,3}(?:\.\d{2,3})?")
-"""Versions of NVIDIA's drivers: 390.48, 451.67, 550.54.15; macOS and others count otherwise."""
+DRIVER = re.compile(r"[1-9]\d{2}\.\d{1,3}(?:\.\d{1,3})?")
+"""Versions of NVIDIA's drivers: 390.48, 451.67, 550.54.15, 540.4.0 (Jetson); macOS counts otherwise."""
 CUDA = re.compile(r"(?:[5-9]|1\d|2\d)\.\d{1,2}")
 ABSENT = "absent"
 """Specifier of a package that is stated not to be there (`compatcheck.resolution.scope`)."""
-_TRAILING = " \n|\\\"',;<"
+_TRAILING = " \n|\\\"',;<>"
 
 
 class Device(NamedTuple):
@@ -157,7 +157,7 @@ def find_fields(text: str, labels: re.Pattern[str], lists: Collection[str] = ())
         end = line_end if line_end >= 0 else following
         cut = end == len(text)
         value = "" if cut else tidy(text[begin : min(end, begin + _LONGEST)])
-        rest = text[begin : min(following, begin + _LONGEST_LIST)] if names[index] in lists else ""
+        rest = text[begin : min(following, begin + _LONGEST_LIST)] if names[index].lower() in lists else ""
         fields.append(Field(names[index], value, rest, match.start(), end, cut, "" if is_last else names[index + 1]))
     return fields
 

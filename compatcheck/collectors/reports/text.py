@@ -40,7 +40,8 @@ _ODD = str.maketrans(
 )
 """What editors, chats and web pages make of plain characters; back quotes are only emphasis here."""
 _EMPHASIS = re.compile(r"(?<!\w)\*\*(?=\S)|(?<=\S)\*\*(?!\w)")
-_FENCE = re.compile(r"\s{0,8}(?:[>-]\s?){0,4}(?:```|~~~)[\w+-]{0,20}\s*")
+_FENCE = re.compile(r"\s{0,8}(?:[>-]\s?){0,4}(?:(?:```|~~~)[\w+-]{0,20}|`)\s*")
+_FENCE_LENGTH = 60
 FENCE = "—"
 """What a line that opens or closes a block of code becomes: what stands in front of it was seen to end."""
 _BREAK = re.compile(r"<br ?/?>|</?(?:details|summary|p|pre|code|div|li|tr|table|b|strong)(?: [^<>]{0,80})?>", re.IGNORECASE)
@@ -136,10 +137,8 @@ def _join(key: tuple[str, int, str], pieces: list[str], numbers: list[int]) -> P
 
 def _clean(raw: str) -> tuple[str, int, str]:
     """Return a line without what surrounds it, its depth of quotation, and the rank or process it is from."""
-    if "```" in raw or "~~~" in raw:
-        fence = _FENCE.fullmatch(raw[:_PREFIX])
-        if fence is not None and len(raw) <= _PREFIX:
-            return FENCE, raw.partition("```")[0].count(">"), ""
+    if len(raw) <= _FENCE_LENGTH and ("`" in raw or "~~~" in raw) and _FENCE.fullmatch(raw) is not None:
+        return FENCE, raw.count(">"), ""
     line = raw.translate(_ODD) if not raw.isascii() or "\t" in raw or "`" in raw else raw
     if "\x1b" in line or "[" in line or "␛" in line:
         line = remove_colours(line)
