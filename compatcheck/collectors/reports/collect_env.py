@@ -257,14 +257,15 @@ def _take_devices(entry: Field, report: Report, part: Part, path: str) -> None:
         if instances:
             name = piece[: instances[0].start()]
         name = tidy(_UUID.sub("", tidy(name)))
-        shortened = bool(report.devices) and report.devices[-1].name != name and report.devices[-1].name.startswith(name)
-        if int(mark[1]) != index or not is_device_name(name) or (last and not entry.following and (not broken or shortened)):
-            break
+        repeated = any(device.name == name for device in report.devices)
+        ended = bool(entry.following) or (bool(broken) and repeated)
+        if int(mark[1]) != index or not is_device_name(name) or (last and not ended):
+            break  # what stands at the end of a text may be the beginning of a longer name
         if instances:
             report.devices += [_instance(name, found) for found in instances]
         else:
             report.devices.append(Device(name))
-        report.whole = last and entry.following == "Nvidia driver version" and (bool(instances) or not below.strip())
+        report.whole = last and entry.following == "Nvidia driver version" and (bool(instances) or re.search(r"\w", below) is None)
     if report.devices:
         report.devices_source = source
 
@@ -283,13 +284,13 @@ def is_device_name(text: str) -> bool:
     return (
         len(text) <= _LONGEST_NAME
         and re.fullmatch(r"[A-Za-z][\w .+/()-]*[\w)]", text) is not None
-        and re.search(r"[A-Za-z]{2}", text) is not None
+        and re.search(r"\d|TITAN", text) is not None
     )
 
 
 def _take_variables(part: Part, path: str, report: Report, last: Field) -> None:
     """Take the variables that vLLM's script prints at the end, a line each."""
-    position = last.end + 1
+    position = last.start
     for _ in range(_MOST_LINES):
         end = part.text.find("\n", position)
         if end < 0:

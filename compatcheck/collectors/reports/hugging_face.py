@@ -200,7 +200,7 @@ def _take_configuration(entry: Field, report: Report, source: Any) -> None:  # n
         return
     data: dict[str, Any] = {}
     lines = entry.rest.split("\n")
-    for line in lines[1:]:
+    for line in lines:  # transformers prints the first key behind the label
         bullet = _BULLET.match(line)
         key, colon, text = line[bullet.end() if bullet else 0 :].partition(": ")
         if not line.strip() and not data:
@@ -209,13 +209,17 @@ def _take_configuration(entry: Field, report: Report, source: Any) -> None:  # n
             break
         data[key] = _read_value(text.strip())
     if {"compute_environment", "distributed_type"} <= data.keys():
-        whole = bool(entry.following) or line_after(lines, data)
+        whole = bool(entry.following) or _LAST in data or _goes_on(lines, data)
         report.accelerate, report.accelerate_source = (data if whole else None), source
         if not whole:
             report.notes.append(f"{source}: the configuration of accelerate may be cut off and was not read")
 
 
-def line_after(lines: list[str], data: dict[str, Any]) -> bool:
+_LAST = "downcast_bf16"
+"""What accelerate prints behind the sections that matter (``ClusterConfig`` in accelerate/commands/config/config_args.py)."""
+
+
+def _goes_on(lines: list[str], data: dict[str, Any]) -> bool:
     """Tell whether a line follows the configuration, so that it was seen to end."""
     return any(line.strip() for line in lines[len(data) + 1 : -1])
 

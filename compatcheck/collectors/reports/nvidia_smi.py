@@ -28,7 +28,7 @@ _ROW = re.compile(
     r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) {1,6}(?:On|Off|N/A)[ |\n]"
 )
 _MEMORY = re.compile(r"(?<![\w.])(\d{1,7}) ?MiB {0,3}/ {0,8}(\d{1,8}) ?MiB(?!\w)")
-_MODE = re.compile(r"\| {0,60}(N/A|Disabled\*?|Enabled\*?) {0,4}(?=\||\n)")
+_MODE = re.compile(r"(?:\||\n) {0,60}(N/A|Disabled\*?|Enabled\*?) {0,4}(?=\||\n)")
 _INSTANCE = re.compile(r"(?:(?<=\n)|(?<=\|)) {0,4}(\d{1,2}) {1,5}(\d{1,3}) {1,5}(\d{1,2}) {1,5}(\d{1,2}) {1,4}\| {0,40}(\d{1,7})MiB {0,3}/ {0,8}(\d{1,8})MiB")
 _END = re.compile(r"Processes:|MIG devices:|No running processes|No MIG devices found")
 _LISTED = re.compile(r"(?:(?<=\n)|(?<=\A)|(?<= )) {0,4}GPU {1,3}(\d{1,2}): ([^\n(:]{3,60}?) \(UUID: GPU-[0-9a-fA-FxX*.…-]{1,40}\)?")
@@ -43,6 +43,8 @@ _NO_DEVICES = "No devices were found"
 _NEAR = 6_000
 """Characters of a table between its head and its first device at most, and between two devices."""
 _SMALLEST = 128 * MIB
+_FIRST_WITH_MIG = 450
+"""Driver from which on each device has a line about MIG."""
 
 
 def read(part: Part, path: str) -> Iterator[Report]:
@@ -84,7 +86,9 @@ def _take_rows(part: Part, path: str, report: Report, begin: int, end: int) -> N
     text = part.text
     closing = _END.search(text, begin, end)
     rows = list(_ROW.finditer(text, begin, closing.start() if closing is not None else end))
-    splits = "MIG M." in text[begin : rows[0].start() if rows else begin] or begin == (rows[0].start() if rows else -1)
+    first = rows[0].start() if rows else begin
+    driver = report.values.get("driver")
+    splits = begin == first or "MIG M." in text[begin:first] or driver is None or int(driver[0][:3]) >= _FIRST_WITH_MIG
     devices: list[Device] = []
     used: list[str] = []
     sound = True
@@ -103,7 +107,8 @@ def _take_rows(part: Part, path: str, report: Report, begin: int, end: int) -> N
     if not devices:
         return
     report.devices_source = place(part, rows[0].start(), path)
-    report.whole = sound and closing is not None and rows[0][1] == "0"
+    memories = len(_MEMORY.findall(text, first, closing.start() if closing is not None else end))
+    report.whole = sound and closing is not None and rows[0][1] == "0" and memories == len(rows)
     if closing is not None:
         report.end = max(report.end, closing.end())
     if any(device.split for device in devices):

@@ -49,8 +49,9 @@ _QUOTE = re.compile(r"\s{0,8}(?:(?:>|&gt;)\s?){1,16}")
 _RANK = re.compile(r"\s{0,8}(\d{1,4}):\s(?=\S)")
 """A rank as ``srun --label`` writes it."""
 _REPEATED = re.compile(r"\s*\[repeated \d{1,6}x across cluster\][^\n]{0,200}$")
-_LOGGER = re.compile(r"(?:(?:\w{3} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,60} [\w./-]{1,60}(?:\[\d+\])?|(?:INFO|WARNING|DEBUG):[\w.]{1,80}):\s)")
+_LOGGER = re.compile(r"(?:(?:\w{3} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,60} [\w./-]{1,60}(?:\[\d+\])?|(?:INFO|WARNING|DEBUG):[\w.]{1,80}):\s?)")
 """What syslog and Python's logging put in front."""
+_LEVEL = re.compile(r"\s{0,8}\[?(?:ERROR|WARNING|INFO|DEBUG|CRITICAL)\]?:?\s{0,8}")
 _WRITERS = (
     re.compile(r"[*#\s]{0,8}\[?@?([\w-]{1,39})(?:\[bot\])?\]?(?:\([^()]{1,100}\))?[*\s]{1,6}(?:commented|replied|opened this issue|wrote|said)\b.{0,80}"),
     re.compile(r"([\w-]{1,39}) · (?:description|comment|review|answer)\b.{0,60}"),
@@ -164,6 +165,8 @@ def _clean(raw: str) -> tuple[str, int, str]:
     logger = _LOGGER.match(rest)
     if logger is not None:
         rest = rest[logger.end() :]
+    if _LEVEL.fullmatch(rest) is not None:  # of an empty line of a log
+        rest = ""
     rank = _RANK.match(rest)
     if rank is not None:
         stream, rest = f"{stream} {rank[1]}".strip(), rest[rank.end() :]
