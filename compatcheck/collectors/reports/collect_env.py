@@ -71,8 +71,8 @@ _LABEL = re.compile(
     r"(?<![A-Za-z0-9_.-])((?:" + "|".join(label.replace(" ", " {1,3}") for label in _LABELS) + r")(?= {0,40}:))[ ]{0,40}: ?"
     r"|(?<![A-Za-z0-9_.-])(Versions of relevant libraries)\b:?"
     r"|(\[(?:pip3?|conda)\]) ?"
-    r"|(={10,80}) {0,40}[A-Z][\w /]{3,40}={10,80}"
-    r"|(={10,80})\n"
+    r"|(?<!=)(={10,80}) {1,40}[A-Z][\w /]{3,40}={10,80}(?!=)"
+    r"|(?<!=)(={10,80})\n"
 )
 _OWN = frozenset(
     {
@@ -101,6 +101,7 @@ _PYTHON = re.compile(r"(\d\.\d{1,2}(?:\.\d{1,2}(?:rc\d{1,2}|a\d{1,2}|b\d{1,2}|\+
 _NVCC = re.compile(r"(\d{1,2}\.\d{1,2}(?:\.\d{1,4})?)(?=$| Build cuda)")
 _ROCM = re.compile(r"(\d\.\d{1,2}(?:\.\d{1,6})?)(?:-[0-9a-f]{1,40})?")
 _OLD_PACKAGE = re.compile(r"([\w.-]{1,80}) \(([^() ]{1,60})\)")
+_ALLOCATOR = re.compile(r"[a-z_0-9]{3,60}:[\w.:,\[\]>]{1,400}")
 _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]{2,60})=(\S*)")
 
 
@@ -203,7 +204,7 @@ def _take(entry: Field, report: Report, part: Part, path: str) -> None:  # noqa:
             if version is not None:
                 report.add_package("vllm", version[1], source)
         case "Caching allocator config":
-            if value not in {"", "N/A", _NOT_COLLECTED}:
+            if _ALLOCATOR.fullmatch(value):
                 report.variables.setdefault("PYTORCH_CUDA_ALLOC_CONF", value)
                 report.variables_source = report.variables_source or source
         case _:

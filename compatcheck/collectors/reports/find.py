@@ -42,6 +42,8 @@ TELLING = re.compile(
 """What no other file that is checked holds; tells a report of what is read as something else."""
 _READERS = (collect_env, ds_report, hugging_face, nvidia_smi, nvcc, rocm, package_list)
 """In order: what one has read is not looked at by the next."""
+_MOST_REPORTS = 400
+"""Different reports of one text at most."""
 MOST = 64
 """Environments of one text at most; the tools of a thread are run a few times."""
 
@@ -110,7 +112,8 @@ def decode(data: bytes, path: str) -> str:
 def find_reports(text: str, path: str) -> tuple[Found, ...]:
     """Find the environments that a text states."""
     reports: list[Report] = []
-    for part in split_parts(text, MARK):
+    parts, cut = split_parts(text, MARK)
+    for part in parts:
         reports += _read_part(part, path)
     reports.sort(key=lambda report: report.source.line or 0)
     groups, left_out = _group(reports)
@@ -118,8 +121,10 @@ def find_reports(text: str, path: str) -> tuple[Found, ...]:
     found = []
     for group in groups:
         environment = _describe(group, path, several=several)
+        reasons = [cut] if cut is not None else []
         if left_out:
-            reason = f"{left_out} more reports differ from all of these and were not read"
+            reasons.append(f"{left_out} more reports differ from all of these and were not read")
+        for reason in reasons:
             environment = environment._replace(
                 skipped=(*environment.skipped, Skipped(Source(path), reason, "give a part of the text"))
             )
@@ -161,7 +166,15 @@ def _group(reports: Iterable[Report]) -> tuple[list[list[Report]], int]:
     """Put the reports of one environment together."""
     groups: list[list[Report]] = []
     left_out = 0
+    seen: set[object] = set()
     for report in reports:
+        content = _content(report)
+        if content in seen:
+            continue
+        if len(seen) == _MOST_REPORTS:
+            left_out += 1
+            continue
+        seen.add(content)
         same = next((group for group in groups if any(_repeats(report, known) for known in group)), None)
         if same is not None and not any(contradict(report, known) for known in same):
             same.append(report)
@@ -174,6 +187,23 @@ def _group(reports: Iterable[Report]) -> tuple[list[list[Report]], int]:
         else:
             left_out += 1
     return groups, left_out
+
+
+def _content(report: Report) -> object:
+    """Return what tells a report from one that says the same again."""
+    return (
+        report.kind,
+        report.writer,
+        report.depth,
+        tuple((name, package.version) for name, package in sorted(report.packages.items())),
+        tuple(sorted((name, str(value)) for name, (value, _) in report.values.items())),
+        tuple(report.devices),
+        tuple(sorted(report.conda)),
+        tuple(sorted(report.variables.items())),
+        report.whole,
+        len(report.skipped),
+        report.accelerate is None,
+    )
 
 
 def _repeats(report: Report, known: Report) -> bool:

@@ -200,30 +200,29 @@ def _take_configuration(entry: Field, report: Report, source: Any) -> None:  # n
         return
     data: dict[str, Any] = {}
     lines = entry.rest.split("\n")
-    for line in lines:  # transformers prints the first key behind the label
+    glued = False
+    for line in lines[:-1]:  # transformers prints the first key behind the label
         bullet = _BULLET.match(line)
         key, colon, text = line[bullet.end() if bullet else 0 :].partition(": ")
         if not line.strip() and not data:
             continue
         if not colon or re.fullmatch(r"[a-z_0-9]{2,60}", key) is None:
             break
+        glued = glued or _GLUED.search(text) is not None
         data[key] = _read_value(text.strip())
     if {"compute_environment", "distributed_type"} <= data.keys():
-        whole = bool(entry.following) or _LAST in data or _goes_on(lines, data)
+        section = _SECTIONS.get(str(data["distributed_type"]))
+        whole = not glued and {"num_processes", _LAST} <= data.keys() and section in {None, *data}
         report.accelerate, report.accelerate_source = (data if whole else None), source
         if not whole:
-            report.notes.append(f"{source}: the configuration of accelerate may be cut off and was not read")
+            report.notes.append(f"{source}: the configuration of accelerate may be cut off or has lost its line breaks, and was not read")
 
 
+_GLUED = re.compile(r" [-*] {0,3}[a-z_0-9]{2,60}:")
+"""Two keys in one line: its break was lost."""
 _LAST = "downcast_bf16"
 """What accelerate prints behind the sections that matter (``ClusterConfig`` in accelerate/commands/config/config_args.py)."""
-
-
-def _goes_on(lines: list[str], data: dict[str, Any]) -> bool:
-    """Tell whether a line follows the configuration, so that it was seen to end."""
-    return any(line.strip() for line in lines[len(data) + 1 : -1])
-
-
+_SECTIONS = {"DEEPSPEED": "deepspeed_config", "FSDP": "fsdp_config", "MEGATRON_LM": "megatron_lm_config"}
 _LONGEST_VALUE = 4000
 
 

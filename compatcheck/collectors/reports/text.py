@@ -87,8 +87,17 @@ _BEFORE, _AFTER = 60, 160
 """Lines around one with a mark that are looked at: the longest table of processes, the longest list of devices."""
 
 
-def split_parts(text: str, mark: re.Pattern[str]) -> tuple[Part, ...]:
+MOST_CHARACTERS = 4 << 20
+"""Characters of the lines that are looked at; a thread with ten reports has a fiftieth of it."""
+LONGEST_LINE = 256 << 10
+"""Characters of one line that are looked at: a report that has lost its line breaks has a tenth of it."""
+
+
+def split_parts(text: str, mark: re.Pattern[str]) -> tuple[tuple[Part, ...], str | None]:
     """Split a text into parts, in the order in which they begin; lines far from any mark are left out.
+
+    Returns:
+        The parts, and what was left out for its size, in words.
 
     The last line of a text that does not end with a line break may be cut off; it keeps none in its part, so that a value which
     touches the end can be told from one that is whole.
@@ -98,6 +107,8 @@ def split_parts(text: str, mark: re.Pattern[str]) -> tuple[Part, ...]:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     last = len(lines)
     wanted = _near(lines, mark)
+    left_out = None
+    budget = MOST_CHARACTERS
     for number, raw in enumerate(lines, start=1):
         if not raw and number == last:
             break
@@ -108,12 +119,19 @@ def split_parts(text: str, mark: re.Pattern[str]) -> tuple[Part, ...]:
                 continue
         if not wanted[number]:
             continue
+        if len(raw) > LONGEST_LINE:
+            left_out = f"line {number} is {len(raw):,} characters long; the first {LONGEST_LINE:,} of it were read"
+            raw = raw[:LONGEST_LINE].rpartition(" ")[0] + " …"  # noqa: PLW2901 (the same, shortened)
+        budget -= len(raw)
+        if budget < 0:
+            left_out = f"the text goes on like a report from line {number} on, which was not read: it is too long"
+            break
         line, depth, stream = _clean(raw)
         found, numbers = pieces.setdefault((writer, depth, stream), ([], []))
         for piece in line.split("\n"):
             found.append(piece.rstrip() + ("\n" if number < last else ""))
             numbers.append(number)
-    return tuple(_join(key, found, numbers) for key, (found, numbers) in pieces.items())
+    return tuple(_join(key, found, numbers) for key, (found, numbers) in pieces.items()), left_out
 
 
 def _near(lines: list[str], mark: re.Pattern[str]) -> bytearray:
