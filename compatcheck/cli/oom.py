@@ -131,7 +131,8 @@ def _gather(
         shared = read_shared(plan.requests[0], rules, os.environ)
         skipped = list(shared.skipped)
         documents: tuple[Document, ...] = shared.documents
-        environment = _environment(mentions, path, text)
+        environment, reported = _environment(mentions, path, text)
+        documents = (*documents, *reported)
         subject = build_subject("command line", environment, documents, shared)
         if "model.hidden_size" not in subject.roles["train"] and mentions.model is not None and shared.model is None:
             documents = (*documents, _model_document(mentions.model, rules))
@@ -144,8 +145,11 @@ def _gather(
     return chosen, place_skipped(skipped), _model_origin(chosen, mentions)
 
 
-def _environment(mentions: Mentions, path: str, text: str) -> Environment | None:
-    """Return what the log says of the environment: the report pasted into it, where there is one alone, and what it mentions."""
+def _environment(mentions: Mentions, path: str, text: str) -> tuple[Environment | None, tuple[Document, ...]]:
+    """Return what the log says of the environment: the report pasted into it, where there is one alone, and what it mentions.
+
+    The second is the configuration of accelerate that such a report may hold.
+    """
     from compatcheck.collectors.reports.find import find_reports  # noqa: PLC0415 (beside its use)
     from compatcheck.core.environment import Environment, Package  # noqa: PLC0415 (beside its use)
 
@@ -153,8 +157,13 @@ def _environment(mentions: Mentions, path: str, text: str) -> Environment | None
     reports = find_reports(text, path)
     if len(reports) == 1:
         reported = reports[0].environment
-        return reported._replace(packages={**packages, **reported.packages})
-    return Environment(path, packages, complete=False) if packages else None
+        documents: tuple[Document, ...] = ()
+        if reports[0].accelerate is not None:
+            from compatcheck.configs import accelerate  # noqa: PLC0415 (only for a report with one)
+
+            documents = (accelerate.read_data(reports[0].accelerate, path),)
+        return reported._replace(packages={**packages, **reported.packages}), documents
+    return (Environment(path, packages, complete=False) if packages else None), ()
 
 
 def _model_document(name: str, rules: RuleSet) -> Document:

@@ -130,7 +130,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
             "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, config.json, DeepSpeed, "
-            "accelerate, trainer arguments, launch scripts"
+            "accelerate, trainer arguments, launch scripts, pasted reports (collect_env, ds_report, nvidia-smi, …)"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)

@@ -256,8 +256,8 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
 def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
-    A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under MIG that
-    could not be read, the whole device's memory is not what a job can use.
+    A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
+    MIG that could not be read, the whole device's memory is not what a job can use.
     """
     gpu = facts.get("hardware.gpu")
     if gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts:

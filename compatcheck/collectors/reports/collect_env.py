@@ -1,8 +1,8 @@
 """``python -m torch.utils.collect_env`` of every release, and what vLLM made of it.
 
 The labels are those of torch 1.0 to 2.15 and of vLLM's own script, which pads them and adds sections. What is printed where
-something was not found is told apart: ``None`` is what torch says, ``No CUDA`` stands where CUDA cannot be used and none of its tools
-was found, ``N/A`` where a build has no such thing or torch could not be imported, ``Could not collect`` for anything else.
+something was not found is told apart: ``None`` is what torch says, ``No CUDA`` stands where CUDA cannot be used and none of its
+tools was found, ``N/A`` where a build has no such thing or torch could not be imported, ``Could not collect`` for anything else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ _LABELS = (
     "ROCM used to build PyTorch",
     "ROCm SDK used to build PyTorch",
     "HIP used to build PyTorch",
-    "XPU used to build PyTorch",
     "OS",
     "GCC version",
     "Clang version",
@@ -53,6 +52,7 @@ _LABELS = (
     "Nvidia driver version",
     "cuDNN version",
     "Is XPU available",
+    "XPU used to build PyTorch",
     "Intel GPU driver version",
     "Intel GPU models onboard",
     "Intel GPU models detected",
@@ -67,8 +67,12 @@ _LABELS = (
     "vLLM Build Flags",
     "GPU Topology",
 )
+"""In the order in which they are printed; vLLM's sections differ in what stands in front of torch's version."""
+_ORDER = {label: index for index, label in enumerate(_LABELS)}
 _LABEL = re.compile(
-    r"(?<![A-Za-z0-9_.-])((?:" + "|".join(label.replace(" ", " {1,3}") for label in _LABELS) + r")(?= {0,40}:))[ ]{0,40}: ?"
+    r"(?<![A-Za-z0-9_.-])((?:"
+    + "|".join(label.replace(" ", " {1,3}") for label in _LABELS)
+    + r")(?= {0,40}:))[ ]{0,40}: ?"
     r"|(?<![A-Za-z0-9_.-])(Versions of relevant libraries)\b:?"
     r"|(\[(?:pip3?|conda)\]) ?"
     r"|(?<!=)(={10,80}) {1,40}[A-Z][\w /]{3,40}={10,80}(?!=)"
@@ -125,21 +129,25 @@ def read(part: Part, path: str) -> Iterator[Report]:
 
 
 def _split(fields: list[Field]) -> Iterator[list[Field]]:
-    """Split labels into reports: one that comes again begins another, and so does a long way between two."""
+    """Split labels into reports: one that comes again, or out of order, begins another, and so does a long way between two."""
     current: list[Field] = []
     seen: set[str] = set()
-    tagged = False
+    reached = 0
     for entry in fields:
-        tag = entry.label.startswith("[")
-        again = entry.label in seen and not tag and not entry.label.startswith("=")
-        first = entry.label == "PyTorch version" and (tagged or not seen & _OWN)
+        order = _AT_END if entry.label in _TAGS else _ORDER.get(entry.label, reached)
+        first = entry.label == "PyTorch version" and not seen & _OWN
+        again = order < reached or (entry.label in seen and entry.label in _ORDER)
         if current and (again or first or entry.start - current[-1].end > _GAP):
             yield from _accept(current)
-            current, seen, tagged = [], set(), False
+            current, seen = [], set()
         current.append(entry)
         seen.add(entry.label)
-        tagged = tagged or tag
+        reached = order
     yield from _accept(current)
+
+
+_AT_END = _ORDER["CPU"]
+"""Where the lists of packages stand: only what vLLM adds comes behind them."""
 
 
 def _accept(fields: list[Field]) -> Iterator[list[Field]]:
@@ -152,14 +160,16 @@ _VLLM = frozenset({"vLLM Build Flags", "GPU Topology", "vLLM Version"})
 _TAGS = frozenset({"[pip]", "[pip3]", "[conda]"})
 
 
-def _take(entry: Field, report: Report, part: Part, path: str) -> None:  # noqa: C901, PLR0912 (one case a label)
+def _take(entry: Field, report: Report, part: Part, path: str) -> None:  # noqa: C901, PLR0912, PLR0915 (one case a label)
     label, value = entry.label, entry.value
     source = place(part, entry.start, path, label)
     if label.startswith("["):
         _take_package(label, entry, report, part, path)
         return
     if value == _NOT_COLLECTED and label in _DECIDES:
-        report.skipped.append(Skipped(source, f"{label}: the report could not collect it", _DECLARE, fact=_DECIDES[label]))
+        report.skipped.append(
+            Skipped(source, f"{label}: the report could not collect it", _DECLARE, fact=_DECIDES[label])
+        )
     match label:
         case "PyTorch version":
             if value == "N/A":
@@ -198,7 +208,9 @@ def _take(entry: Field, report: Report, part: Part, path: str) -> None:  # noqa:
             _take_devices(entry, report, part, path)
         case "cuDNN version":
             if "libcudnn" in value or value.startswith("Probably one"):
-                report.notes.append(f"{source}: names cuDNN of the system, which need not be what torch loads; not used")
+                report.notes.append(
+                    f"{source}: names cuDNN of the system, which need not be what torch loads; not used"
+                )
         case "vLLM Version":
             version = re.match(r"v?(\d[^\s@(]{1,60})(?=$|@| \()", value)
             if version is not None:
@@ -219,7 +231,7 @@ def _take_package(tag: str, entry: Field, report: Report, part: Part, path: str)
     source = place(part, entry.start, path, tag)
     if tag == "[conda]":
         words = entry.value.split()
-        if len(words) < 3 or not is_version(words[1]):  # noqa: PLR2004 (name, version, build)
+        if len(words) < 3 or not is_version(words[1]):
             return
         if words[3:4] == ["pypi"] or words[2].startswith("pypi"):
             if canonical_name(words[0]) not in report.packages:
@@ -266,7 +278,9 @@ def _take_devices(entry: Field, report: Report, part: Part, path: str) -> None:
             report.devices += [_instance(name, found) for found in instances]
         else:
             report.devices.append(Device(name))
-        report.whole = last and entry.following == "Nvidia driver version" and (bool(instances) or re.search(r"\w", below) is None)
+        report.whole = (
+            last and entry.following == "Nvidia driver version" and (bool(instances) or re.search(r"\w", below) is None)
+        )
     if report.devices:
         report.devices_source = source
 
@@ -320,7 +334,9 @@ def _settle(report: Report) -> None:
             "interpreter and was not used"
         )
         report.packages = {
-            name: package for name, package in report.packages.items() if not (package.source.key or "").startswith("[pip")
+            name: package
+            for name, package in report.packages.items()
+            if not (package.source.key or "").startswith("[pip")
         }
     record = report.conda.get("pytorch")
     if record is None:

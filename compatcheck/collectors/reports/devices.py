@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from compatcheck.collectors.reports.report import Device, Report
 
+_TOLERANCE = 0.12
+"""As in `compatcheck.collectors.gpu`: ECC takes a sixteenth, torch's own total is a little smaller."""
 _HINT = "declare the devices: --gpu 8xH100-80GB"
 
 
@@ -29,7 +31,9 @@ def list_differs(first: Report, second: Report) -> bool:
         if longer.whole or first.others or second.others:
             return not all(any(_can_be_same(one, other) for other in more) for one in fewer)
         return not any(_can_be_same(one, other) for one in fewer for other in more)
-    return len(ours) != len(theirs) or not all(_can_be_same(one, other) for one, other in zip(_sort(ours), _sort(theirs), strict=True))
+    return len(ours) != len(theirs) or not all(
+        _can_be_same(one, other) for one, other in zip(_sort(ours), _sort(theirs), strict=True)
+    )
 
 
 def _sort(devices: Sequence[Device]) -> list[Device]:
@@ -47,9 +51,8 @@ def _can_be_same(one: Device, other: Device) -> bool:
         same = ours.startswith(theirs[: len(ours)]) if len(ours) <= len(theirs) else ours.startswith(theirs)
     else:
         same = ours == theirs
-    sizes = one.memory_bytes, other.memory_bytes
-    if same and None not in sizes:
-        return abs(sizes[0] - sizes[1]) <= 0.12 * max(sizes[0], sizes[1])  # type: ignore[operator]  # ECC takes a sixteenth
+    if same and one.memory_bytes is not None and other.memory_bytes is not None:
+        return abs(one.memory_bytes - other.memory_bytes) <= _TOLERANCE * max(one.memory_bytes, other.memory_bytes)
     return same
 
 
@@ -79,7 +82,9 @@ def describe_devices(
 
 
 def _exactness(report: Report) -> tuple[int, int]:
-    return sum(device.memory_bytes is not None for device in report.devices), -sum(device.cut for device in report.devices)
+    return sum(device.memory_bytes is not None for device in report.devices), -sum(
+        device.cut for device in report.devices
+    )
 
 
 def _summarise(listing: Report, base: Hardware) -> Hardware:
@@ -102,14 +107,17 @@ def _summarise(listing: Report, base: Hardware) -> Hardware:
     kinds = Counter(gpu.name if gpu is not None else device.name for device, gpu, _ in resolved)
     unknown = [device.name for device, _, memory in resolved if memory is None]
     if len(kinds) > 1 and unknown:
-        reason = f"devices differ: {', '.join(sorted(kinds))}; the memory of {unknown[0]} is not known, so none is taken"
+        reason = (
+            f"devices differ: {', '.join(sorted(kinds))}; the memory of {unknown[0]} is not known, so none is taken"
+        )
         skipped.append(Skipped(source, reason, _HINT, fact="hardware.gpu"))
         return base._replace(source=source, gpus_per_node=count, skipped=tuple(skipped))
-    smallest, gpu, memory = min(resolved, key=lambda entry: entry[2] or 0)
+    smallest, gpu, _ = min(resolved, key=lambda entry: entry[2] or 0)
     if any(device.mig for device in devices):
         skipped.append(Skipped(source, "MIG is on: its instances are the devices, with their nominal memory", _HINT))
     if len(kinds) > 1:
-        reason = f"devices differ: {', '.join(sorted(kinds))}; {gpu.name if gpu is not None else smallest.name} is taken, the smallest"
+        taken = gpu.name if gpu is not None else smallest.name
+        reason = f"devices differ: {', '.join(sorted(kinds))}; {taken} is taken, the smallest"
         skipped.append(Skipped(source, reason, _HINT))
     name = gpu.name if gpu is not None else None if smallest.cut else smallest.name
     hardware = base._replace(

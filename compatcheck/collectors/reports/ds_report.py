@@ -31,7 +31,9 @@ _LABELS = (
     "ascend_cann version",
     "shared memory (/dev/shm) size",
 )
-_LABEL = re.compile(r"(?<![A-Za-z0-9_.])(" + "|".join(map(re.escape, _LABELS)) + r") {0,3}(?:\.{3,40}|…{1,14}\.{0,2}) {0,3}")
+_LABEL = re.compile(
+    r"(?<![A-Za-z0-9_.])(" + "|".join(map(re.escape, _LABELS)) + r") {0,3}(?:\.{3,40}|…{1,14}\.{0,2}) {0,3}"
+)
 _SIZE = re.compile(r"(\d{1,6}\.\d\d) (B|KB|MB|GB|TB)(?= |$)")
 _UNITS = {"B": 1, "KB": KIB, "MB": MIB, "GB": GIB, "TB": 1024 * GIB}
 """It divides by 1024 (``human_readable_size`` in deepspeed/env_report.py)."""
@@ -51,7 +53,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
         yield _report(current, part, path)
 
 
-def _report(fields: list[Field], part: Part, path: str) -> Report:
+def _report(fields: list[Field], part: Part, path: str) -> Report:  # noqa: C901, PLR0912 (one case a label)
     report = Report(
         kind="ds_report",
         source=place(part, fields[0].start, path),

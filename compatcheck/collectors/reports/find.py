@@ -1,7 +1,8 @@
 """Find the reports in a text, and the environments they are of.
 
-Reports that one person pasted one after the other are of one environment, unless they contradict each other; those of two people never
-are, unless they say the same. What contradicts what was said before begins a new environment: nothing of two machines is mixed.
+Reports that one person pasted one after the other are of one environment, unless they contradict each other; those of two
+people never are, unless they say the same. What contradicts what was said before begins a new environment: nothing of two
+machines is mixed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.collectors.reports import collect_env, ds_report, hugging_face, nvcc, nvidia_smi, package_list, rocm
 from compatcheck.collectors.reports.devices import describe_devices, list_differs
-from compatcheck.collectors.reports.report import ABSENT, is_prefix, is_same
+from compatcheck.collectors.reports.report import is_prefix, is_same
 from compatcheck.collectors.reports.text import Part, split_parts
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
@@ -24,20 +25,24 @@ if TYPE_CHECKING:
     from compatcheck.collectors.reports.report import Report
 
 MARK = re.compile(
-    r"used to build PyTorch|PyTorch version|Is CUDA available|GPU models and configuration|Nvidia driver version|CUDA runtime version"
-    r"|\[(?:pip3?|conda)\] |deepspeed info|torch cuda version|nvcc version|torch version|wheel compiled w\."
-    r"|NVIDIA-SMI|Driver Version|MiB ?/ {0,8}\d|NVSMI LOG|GPU {1,3}\d{1,2}: |driver_version|memory\.total|MIG \dg"
-    r"|[Tt]ransformers.{0,4} version|[Aa]ccelerate.{0,4} version|PyTorch version \(|TRL version|PEFT version|DeepSpeed version|factory.{0,4} version"
-    r"|Huggingface_hub version|==|^\W{0,8}(?:torch|pytorch|transformers|huggingface|deepspeed|accelerate|vllm|verl|trl|peft|flash|python|llamafactory|bitsandbytes|xformers|liger|openrlhf|axolotl|unsloth|ms.swift|sglang|megatron|triton|ray|datasets|nvidia|driver)\b.{0,40}\d\.\d"
-    r"|Package +Version|Name +Version +Build|compilation tools|^Version: \d|^\s*[\w.-]+ {2,}\d+\.\d|Marketing Name:|ROCm version|rocm-smi|gfx\d|vLLM Version",
+    r"used to build PyTorch|PyTorch version|Is CUDA available|GPU models and configuration|Nvidia driver version"
+    r"|CUDA runtime version|\[(?:pip3?|conda)\] |deepspeed info|torch cuda version|nvcc version|torch version"
+    r"|wheel compiled w\.|NVIDIA-SMI|Driver Version|MiB ?/ {0,8}\d|NVSMI LOG|GPU {1,3}\d{1,2}: |driver_version|memory\.total"
+    r"|MIG \dg|[Tt]ransformers.{0,4} version|[Aa]ccelerate.{0,4} version|PyTorch version \(|TRL version|PEFT version"
+    r"|DeepSpeed version|factory.{0,4} version|Huggingface_hub version|=="
+    r"|^\W{0,8}(?:torch|pytorch|transformers|huggingface|deepspeed|accelerate|vllm|verl|trl|peft|flash|python|llamafactory"
+    r"|bitsandbytes|xformers|liger|openrlhf|axolotl|unsloth|ms.swift|sglang|megatron|triton|ray|datasets|nvidia|driver)\b"
+    r".{0,40}\d\.\d"
+    r"|Package +Version|Name +Version +Build|compilation tools|^Version: \d|^\s*[\w.-]+ {2,}\d+\.\d|Marketing Name:"
+    r"|ROCm version|rocm-smi|gfx\d|vLLM Version",
     re.IGNORECASE,
 )
 """One of these stands on some line of every report."""
 TELLING = re.compile(
     rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
     rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
-    rb"|[pP]ackage +[vV]ersion *\r?\n *-{3}|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version|ROCk module|Cuda compilation tools, release|ROCm System Management"
-    rb"|llamafactory.{0,4} version:|TRL version:",
+    rb"|[pP]ackage +[vV]ersion *\r?\n *-{3}|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version|ROCk module"
+    rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:",
 )
 """What no other file that is checked holds; tells a report of what is read as something else."""
 _READERS = (collect_env, ds_report, hugging_face, nvidia_smi, nvcc, rocm, package_list)
@@ -90,7 +95,9 @@ def read_found(path: str) -> tuple[Found, ...]:
     found = find_reports(decode(read_bytes(path), path), path)
     if not found:
         message = "holds no report of an environment that is known here"
-        hint = "known: collect_env, ds_report, transformers env, accelerate env, nvidia-smi, pip list, name==version lines"
+        hint = (
+            "known: collect_env, ds_report, transformers env, accelerate env, nvidia-smi, pip list, name==version lines"
+        )
         raise InputError(message, source=Source(path), hint=hint)
     return found
 
@@ -103,7 +110,7 @@ def decode(data: bytes, path: str) -> str:
     """
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return data.decode("utf-16", errors="replace")
-    if data.count(b"\0", 0, 65536) > 64:  # noqa: PLR2004 (a text holds none)
+    if data.count(b"\0", 0, 65536) > 64:
         message = "is not a text"
         raise InputError(message, source=Source(path), hint="name the text of the report")
     return data.decode("utf-8-sig", errors="replace")
@@ -280,7 +287,11 @@ def _describe(group: list[Report], path: str, *, several: bool) -> Environment:
         components=components,
         facts=facts,
         hardware=hardware,
-        skipped=tuple(dict.fromkeys(entry for report in group for entry in report.skipped if not _is_known(entry, values, hardware))),
+        skipped=tuple(
+            dict.fromkeys(
+                entry for report in group for entry in report.skipped if not _is_known(entry, values, hardware)
+            )
+        ),
         notes=(*dict.fromkeys(note for report in group for note in report.notes), *remarks),
     )
     stated = next((report for report in group if report.variables), None)
@@ -304,7 +315,8 @@ def _merge(group: list[Report]) -> tuple[dict[str, Any], dict[str, tuple[Any, So
         for name, value in report.values.items():
             known_value = values.get(name)
             if name not in report.torn and (
-                known_value is None or (name in _SHORTENED and len(str(value[0] or "")) > len(str(known_value[0] or "")))
+                known_value is None
+                or (name in _SHORTENED and len(str(value[0] or "")) > len(str(known_value[0] or "")))
             ):
                 values[name] = value
         conda = {**report.conda, **conda}
@@ -316,6 +328,3 @@ def _is_known(entry: Skipped, values: Mapping[str, object], hardware: Any) -> bo
     if entry.fact == "hardware.driver":
         return "driver" in values
     return entry.fact == "hardware.gpu" and hardware is not None and hardware.gpu is not None
-
-
-__all__ = ["ABSENT", "Found", "find_reports", "looks_like_report", "read_found", "read_reports"]

@@ -10,8 +10,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.reports.report import Device, Field, Report, find_fields, is_version, place, tidy
 from compatcheck.collectors.reports.collect_env import is_device_name
+from compatcheck.collectors.reports.report import Device, Field, Report, find_fields, is_version, place, tidy
 from compatcheck.core.units import GIB
 
 if TYPE_CHECKING:
@@ -83,7 +83,9 @@ _OTHERS = (
     "accelerator",
 )
 _LABEL = re.compile(
-    r"(?<![A-Za-z0-9_.-])((?:" + "|".join(re.escape(name) for name in _PACKAGES) + r") version(?: \((?:gpu|accelerator)\?\))?"
+    r"(?<![A-Za-z0-9_.-])((?:"
+    + "|".join(re.escape(name) for name in _PACKAGES)
+    + r") version(?: \((?:gpu|accelerator)\?\))?"
     r"|" + "|".join(re.escape(name) for name in _OTHERS) + r") {0,3}: {0,8}",
     re.IGNORECASE,
 )
@@ -100,7 +102,9 @@ _BULLET = re.compile(r" {0,8}[-*•] {0,3}| {1,8}(?=\w)")
 
 def read(part: Part, path: str) -> Iterator[Report]:
     """Read the reports of a part."""
-    fields = find_fields(part.text, _LABEL, ("accelerate config", "accelerate default config", "accelerate config passed"))
+    fields = find_fields(
+        part.text, _LABEL, ("accelerate config", "accelerate default config", "accelerate config passed")
+    )
     current: list[Field] = []
     seen: set[str] = set()
     for entry in fields:
@@ -115,7 +119,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
 
 
 def _report(fields: list[Field], part: Part, path: str) -> Iterator[Report]:
-    if len(fields) < 2 or not any(_OWN.match(entry.label) for entry in fields):  # noqa: PLR2004 (a list has several)
+    if len(fields) < 2 or not any(_OWN.match(entry.label) for entry in fields):
         return
     report = Report(
         kind="environment list",
@@ -215,7 +219,9 @@ def _take_configuration(entry: Field, report: Report, source: Any) -> None:  # n
         whole = not glued and {"num_processes", _LAST} <= data.keys() and section in {None, *data}
         report.accelerate, report.accelerate_source = (data if whole else None), source
         if not whole:
-            report.notes.append(f"{source}: the configuration of accelerate may be cut off or has lost its line breaks, and was not read")
+            report.notes.append(
+                f"{source}: the configuration of accelerate may be cut off or has lost its line breaks, and was not read"
+            )
 
 
 _GLUED = re.compile(r" [-*] {0,3}[a-z_0-9]{2,60}:")
@@ -228,7 +234,7 @@ _LONGEST_VALUE = 4000
 
 def _read_value(text: str) -> Any:  # noqa: ANN401 (a Python literal)
     """Read one value: ``no``, ``16``, ``None``, ``{'zero_stage': 3}``; what is no literal is text."""
-    if len(text) <= _LONGEST_VALUE and text.count("[") + text.count("{") + text.count("(") <= 20:  # noqa: PLR2004 (nesting)
+    if len(text) <= _LONGEST_VALUE and text.count("[") + text.count("{") + text.count("(") <= 20:
         try:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):

@@ -1,8 +1,8 @@
 """``nvidia-smi``: its table in the layouts of every driver, ``-L``, ``-q`` and ``--query-gpu`` with a header.
 
-The CUDA version of the table is the newest one that the driver supports (from driver 610 on it is called "CUDA UMD Version", and the
-driver's "KMD Version"); it says nothing of an installed toolkit. Long names are cut off in the table. Where a device is split into
-MIG instances, these are the devices of a job, with the memory of their own table.
+The CUDA version of the table is the newest one that the driver supports (from driver 610 on it is called "CUDA UMD Version",
+and the driver's "KMD Version"); it says nothing of an installed toolkit. Long names are cut off in the table. Where a device is
+split into MIG instances, these are the devices of a job, with the memory of their own table.
 """
 
 from __future__ import annotations
@@ -20,26 +20,37 @@ if TYPE_CHECKING:
     from compatcheck.collectors.reports.text import Part
 
 _HEAD = re.compile(
-    r"NVIDIA-SMI[ |:]{1,4}([\d.]{3,20})[ |,;\n-]{1,40}(?:Driver|KMD) Version: {0,12}(\w[\w.]{2,18})(?:[ |,;\n-]{1,40}CUDA (?:UMD )?Version: {0,12}(\w[\w./]{1,10}))?(?=[\s|,;)])"
+    r"NVIDIA-SMI[ |:]{1,4}([\d.]{3,20})[ |,;\n-]{1,40}(?:Driver|KMD) Version: {0,12}(\w[\w.]{2,18})"
+    r"(?:[ |,;\n-]{1,40}CUDA (?:UMD )?Version: {0,12}(\w[\w./]{1,10}))?(?=[\s|,;)])"
 )
 _NAME = r"[A-Za-z][\w./()-]{0,30}(?: [\w./()-]{1,24}){0,7}?"
 _ROW = re.compile(
-    r"(?:(?<=\n)|(?<=\|)|(?<=\A)) {0,6}(\d{1,2}) {1,4}(" + _NAME + r") {1,30}(?:On|Off|N/A|TCC|WDDM|MCDM|ERR!)[ |]{1,12}"
+    r"(?:(?<=\n)|(?<=\|)|(?<=\A)) {0,6}(\d{1,2}) {1,4}("
+    + _NAME
+    + r") {1,30}(?:On|Off|N/A|TCC|WDDM|MCDM|ERR!)[ |]{1,12}"
     r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) {1,6}(?:On|Off|N/A)[ |\n]"
 )
 _MEMORY = re.compile(r"(?<![\w.])(\d{1,7}) ?MiB {0,3}/ {0,8}(\d{1,8}) ?MiB(?!\w)")
 _MODE = re.compile(r"(?:\||\n) {0,60}(N/A|Disabled\*?|Enabled\*?) {0,4}(?=\||\n)")
-_INSTANCE = re.compile(r"(?:(?<=\n)|(?<=\|)) {0,4}(\d{1,2}) {1,5}(\d{1,3}) {1,5}(\d{1,2}) {1,5}(\d{1,2}) {1,4}\| {0,40}(\d{1,7})MiB {0,3}/ {0,8}(\d{1,8})MiB")
+_INSTANCE = re.compile(
+    r"(?:(?<=\n)|(?<=\|)) {0,4}(\d{1,2}) {1,5}(\d{1,3})"
+    r" {1,5}(\d{1,2}) {1,5}(\d{1,2}) {1,4}\| {0,40}(\d{1,7})MiB {0,3}/ {0,8}(\d{1,8})MiB"
+)
 _END = re.compile(r"Processes:|MIG devices:|No running processes|No MIG devices found")
-_LISTED = re.compile(r"(?:(?<=\n)|(?<=\A)|(?<= )) {0,4}GPU {1,3}(\d{1,2}): ([^\n(:]{3,60}?) \(UUID: GPU-[0-9a-fA-FxX*.…-]{1,40}\)?")
-_LISTED_INSTANCE = re.compile(r"MIG {1,3}(\d{1,2}(?:c\.\d{1,2})?g\.(\d{1,3})gb(?:\+\w{1,8})?) {1,8}Device {1,3}\d{1,2}: \(UUID")
+_LISTED = re.compile(
+    r"(?:(?<=\n)|(?<=\A)|(?<= )) {0,4}GPU {1,3}(\d{1,2}): ([^\n(:]{3,60}?) \(UUID: GPU-[0-9a-fA-FxX*.…-]{1,40}\)?"
+)
+_LISTED_INSTANCE = re.compile(
+    r"MIG {1,3}(\d{1,2}(?:c\.\d{1,2})?g\.(\d{1,3})gb(?:\+\w{1,8})?) {1,8}Device {1,3}\d{1,2}: \(UUID"
+)
 _LOG = re.compile(r"={4,20} ?NVSMI LOG ?={4,20}")
 _FULL = re.compile(
-    r"(?:(?<=\n)|(?<=\A)) {0,12}(Driver Version|CUDA Version|CUDA UMD Version|KMD Version|Attached GPUs|Product Name|FB Memory Usage|BAR1 Memory Usage"
+    r"(?:(?<=\n)|(?<=\A)) {0,12}(Driver Version|CUDA Version|CUDA UMD Version|KMD Version|Attached GPUs|Product Name"
+    r"|FB Memory Usage|BAR1 Memory Usage"
     r"|MIG Mode|Total|Current|MIG Device|Used) {0,50}(?:: {0,3}([^\n]{0,60}))?(?=\n)"
 )
-_COLUMNS = re.compile(r"(?:(?<=\n)|(?<=\A))((?:(?:[a-z_]{2,30}(?:\.[a-z_]{2,30}){0,3}(?: \[[A-Za-z]{1,4}\])?), ){1,40}[a-z_]{2,30}(?:\.[a-z_]{2,30}){0,3}(?: \[[A-Za-z]{1,4}\])?)\n")
-_NO_DEVICES = "No devices were found"
+_COLUMN = r"[a-z_]{2,30}(?:\.[a-z_]{2,30}){0,3}(?: \[[A-Za-z]{1,4}\])?"
+_COLUMNS = re.compile(r"(?:(?<=\n)|(?<=\A))((?:" + _COLUMN + r", ){1,40}" + _COLUMN + r")\n")
 _NEAR = 6_000
 """Characters of a table between its head and its first device at most, and between two devices."""
 _SMALLEST = 128 * MIB
@@ -66,7 +77,14 @@ def read(part: Part, path: str) -> Iterator[Report]:
 
 
 def _start(part: Part, path: str, position: int) -> Report:
-    return Report(kind="nvidia-smi", source=place(part, position, path), writer=part.writer, depth=part.depth, start=position, end=position)
+    return Report(
+        kind="nvidia-smi",
+        source=place(part, position, path),
+        writer=part.writer,
+        depth=part.depth,
+        start=position,
+        end=position,
+    )
 
 
 def _read_table(part: Part, path: str, head: re.Match[str], end: int) -> Report:
@@ -93,7 +111,9 @@ def _take_rows(part: Part, path: str, report: Report, begin: int, end: int) -> N
     used: list[str] = []
     sound = True
     for index, row in enumerate(rows):
-        follows = rows[index + 1].start() if index + 1 < len(rows) else (closing.start() if closing is not None else end)
+        follows = (
+            rows[index + 1].start() if index + 1 < len(rows) else (closing.start() if closing is not None else end)
+        )
         device, in_use, complete = _read_row(text, row, follows, splits=splits)
         if int(row[1]) != index and rows[0][1] == "0":
             sound = False
@@ -177,7 +197,9 @@ def _read_listing(part: Part, path: str) -> Iterator[Report]:
         if not is_device_name(name) or entry.end() == len(part.text):
             continue
         instances = list(_LISTED_INSTANCE.finditer(piece))
-        report.devices += [Device(f"{name} MIG {one[1]}", int(one[2]) * GIB, mig=True) for one in instances] or [Device(name)]
+        report.devices += [Device(f"{name} MIG {one[1]}", int(one[2]) * GIB, mig=True) for one in instances] or [
+            Device(name)
+        ]
         report.end = entry.end() + (instances[-1].end() if instances else 0)
         behind = [line for line in part.text[report.end : report.end + 400].split("\n")[1:] if line.strip()]
         report.whole = index + 1 == len(found) and bool(behind)

@@ -1,12 +1,13 @@
 """Packages as people write them by hand or copy from pip: ``torch==2.5.1``, pip's columns, "torch: 2.5.1".
 
-Only whole lines count, never a word in a sentence, and a name without ``==`` only when it is one that is known here: prose is full of
-releases that somebody does not have.
+Only whole lines count, never a word in a sentence, and a name without ``==`` only when it is one that is known here: prose is
+full of releases that somebody does not have.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.report import DRIVER, Report, is_version, place
@@ -64,20 +65,28 @@ _BULLET = r" {0,12}(?:(?:[-*+•]|\d{1,2}[.)]) {0,3})?"
 _PIN = re.compile(_BULLET + r"([A-Za-z0-9][\w.-]{0,80})(?:\[[\w, -]{0,60}\])? ?== ?([0-9][\w.+!-]{0,80}) {0,8}(?:\\)?")
 _STATED = re.compile(
     _BULLET + r"(" + "|".join(sorted(map(re.escape, KNOWN), key=len, reverse=True)) + r")"
-    r"(?:(?: {1,2}version| {1,2}ver\.?)? {0,8}(?:[:=|]|is) {0,8}| {1,2}version {1,2}| {1,2})v?([0-9][\w.+!-]{0,80}?)[.,;|]? {0,8}",
+    r"(?:(?: {1,2}version| {1,2}ver\.?)? {0,8}(?:[:=|]|is) {0,8}| {1,2}version {1,2}| {1,2})"
+    r"v?([0-9][\w.+!-]{0,80}?)[.,;|]? {0,8}",
     re.IGNORECASE,
 )
-_PYTHON = re.compile(_BULLET + r"python(?: version)? {0,8}[:=|]? {0,8}v?(3\.\d{1,2}\.\d{1,2})[.,;|]? {0,8}", re.IGNORECASE)
+_PYTHON = re.compile(
+    _BULLET + r"python(?: version)? {0,8}[:=|]? {0,8}v?(3\.\d{1,2}\.\d{1,2})[.,;|]? {0,8}", re.IGNORECASE
+)
 _DRIVER_LINE = re.compile(
-    _BULLET + r"(?:nvidia )?driver(?: version)? {0,8}[:=|]? {0,8}v?(" + DRIVER.pattern + r")[.,;|]? {0,8}", re.IGNORECASE
+    _BULLET + r"(?:nvidia )?driver(?: version)? {0,8}[:=|]? {0,8}v?(" + DRIVER.pattern + r")[.,;|]? {0,8}",
+    re.IGNORECASE,
 )
 _NAME_LINE = re.compile(r" {0,8}Name: ([A-Za-z0-9][\w.-]{0,80}) {0,8}")
 _VERSION_LINE = re.compile(r" {0,8}Version: ([0-9][\w.+!-]{0,80}) {0,8}")
 """``pip show``."""
-_COLUMNS = re.compile(r"Package {1,80}Version(?: {1,80}(?:Editable project location|Location|Build|Latest|Installer).{0,80})?")
+_COLUMNS = re.compile(
+    r"Package {1,80}Version(?: {1,80}(?:Editable project location|Location|Build|Latest|Installer).{0,80})?"
+)
 _CONDA_COLUMNS = re.compile(r"#? {0,4}Name {1,80}Version {1,80}Build(?: {1,80}Channel)?")
 _RULE = re.compile(r"-{2,80} {1,4}-{2,80}(?: {1,4}-{2,80})?")
-_ROW = re.compile(r"([A-Za-z0-9_][\w.-]{0,80}) {1,80}([0-9][\w.+!-]{0,80})(?: {1,80}(\S{1,200})(?: {1,80}(\S{1,200}))?)?")
+_ROW = re.compile(
+    r"([A-Za-z0-9_][\w.-]{0,80}) {1,80}([0-9][\w.+!-]{0,80})(?: {1,80}(\S{1,200})(?: {1,80}(\S{1,200}))?)?"
+)
 _WIDE_ROW = re.compile(r"[A-Za-z0-9_][\w.-]{0,80} {2,80}[0-9][\w.+!-]{0,80}(?: {2,80}\S{1,200}(?: {2,80}\S{1,200})?)?")
 _RUN = 5
 """Rows one below the other that are pip's or conda's columns without their heading, when they are in order."""
@@ -91,7 +100,6 @@ def read(part: Part, path: str) -> Iterator[Report]:
     report: Report | None = None
     last = 0
     in_columns = False
-    text = part.text
     lines = _lines(part)
     rows = _find_rows(lines)
     named = ""
@@ -130,7 +138,11 @@ def read(part: Part, path: str) -> Iterator[Report]:
 
 def _counts(report: Report) -> bool:
     """Tell whether lines are a list: several, or one of something known."""
-    return len(report.packages) + len(report.values) > 1 or bool(report.values) or not _KNOWN_NAMES.isdisjoint(report.packages)
+    return (
+        len(report.packages) + len(report.values) > 1
+        or bool(report.values)
+        or not _KNOWN_NAMES.isdisjoint(report.packages)
+    )
 
 
 def states_release(line: str) -> bool:
@@ -190,8 +202,8 @@ def _find_rows(lines: list[str | None]) -> set[int]:
             run.append(index)
             continue
         names = [canonical_name((lines[position] or "").split()[0]) for position in run]
-        ordered = sum(first <= second for first, second in zip(names, names[1:], strict=False))
-        if len(run) >= _RUN and ordered >= 0.8 * (len(run) - 1):  # noqa: PLR2004 (pip and conda sort a little differently)
+        ordered = sum(first <= second for first, second in pairwise(names))
+        if len(run) >= _RUN and ordered >= 0.8 * (len(run) - 1):
             found.update(run)
         run = []
     return found
@@ -211,5 +223,7 @@ def _take(report: Report, stated: tuple[str, str], part: Part, path: str, positi
     known_package = report.packages.get(name)
     if known_package is not None and known_package.version != value:
         report.torn.add(name)
-        report.notes.append(f"{source}: {name} {value}, and {known_package.version} at {known_package.source}: neither is taken")
+        report.notes.append(
+            f"{source}: {name} {value}, and {known_package.version} at {known_package.source}: neither is taken"
+        )
     report.add_package(name, value, source)

@@ -87,7 +87,9 @@ class Report:
             return False
         name = canonical_name(name)
         known = self.packages.get(name)
-        if known is None or (known.version is not None and is_same(known.version, text) and len(text) > len(known.version)):
+        if known is None or (
+            known.version is not None and is_same(known.version, text) and len(text) > len(known.version)
+        ):
             self.packages[name] = Package(name, text, source)
         return True
 
@@ -98,12 +100,14 @@ class Report:
 
 def is_version(text: str) -> bool:
     """Tell whether a text is a version, and not the beginning of one that was cut off."""
-    return len(text) <= 100 and _VERSION.fullmatch(text) is not None and parse_version(text) is not None  # noqa: PLR2004
+    return len(text) <= 100 and _VERSION.fullmatch(text) is not None and parse_version(text) is not None
 
 
 def is_same(first: str, second: str) -> bool:
     """Tell whether two versions can be one: equal, or equal up to a local label that only one of them has."""
-    return first == second or first.partition("+")[0] == second.partition("+")[0] and ("+" not in first or "+" not in second)
+    return first == second or (
+        first.partition("+")[0] == second.partition("+")[0] and ("+" not in first or "+" not in second)
+    )
 
 
 def is_prefix(first: str, second: str) -> bool:

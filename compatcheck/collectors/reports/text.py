@@ -1,7 +1,7 @@
 """A pasted text as lines that a report can be read from: quotes, colours, times and tags removed, ranks and writers told apart.
 
-An issue holds the words of several people, a log those of several ranks, and both may stand in any line. So the text is split into
-parts, each of one writer, one depth of quotation and one rank, and a position in a part leads back to the line it came from.
+An issue holds the words of several people, a log those of several ranks, and both may stand in any line. So the text is split
+into parts, each of one writer, one depth of quotation and one rank, and a position in a part leads back to the line it came from.
 """
 
 from __future__ import annotations
@@ -44,16 +44,23 @@ _FENCE = re.compile(r"\s{0,8}(?:[>-]\s?){0,4}(?:(?:```|~~~)[\w+-]{0,20}|`)\s*")
 _FENCE_LENGTH = 60
 FENCE = "—"
 """What a line that opens or closes a block of code becomes: what stands in front of it was seen to end."""
-_BREAK = re.compile(r"<br ?/?>|</?(?:details|summary|p|pre|code|div|li|tr|table|b|strong)(?: [^<>]{0,80})?>", re.IGNORECASE)
+_BREAK = re.compile(
+    r"<br ?/?>|</?(?:details|summary|p|pre|code|div|li|tr|table|b|strong)(?: [^<>]{0,80})?>", re.IGNORECASE
+)
 _QUOTE = re.compile(r"\s{0,8}(?:(?:>|&gt;)\s?){1,16}")
 _RANK = re.compile(r"\s{0,8}(\d{1,4}):\s(?=\S)")
 """A rank as ``srun --label`` writes it."""
 _REPEATED = re.compile(r"\s*\[repeated \d{1,6}x across cluster\][^\n]{0,200}$")
-_LOGGER = re.compile(r"(?:(?:\w{3} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,60} [\w./-]{1,60}(?:\[\d+\])?|(?:INFO|WARNING|DEBUG):[\w.]{1,80}):\s?)")
+_LOGGER = re.compile(
+    r"(?:(?:\w{3} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,60} [\w./-]{1,60}(?:\[\d+\])?|(?:INFO|WARNING|DEBUG):[\w.]{1,80}):\s?)"
+)
 """What syslog and Python's logging put in front."""
 _LEVEL = re.compile(r"\s{0,8}\[?(?:ERROR|WARNING|INFO|DEBUG|CRITICAL)\]?:?\s{0,8}")
 _WRITERS = (
-    re.compile(r"[*#\s]{0,8}\[?@?([\w-]{1,39})(?:\[bot\])?\]?(?:\([^()]{1,100}\))?[*\s]{1,6}(?:commented|replied|opened this issue|wrote|said)\b.{0,80}"),
+    re.compile(
+        r"[*#\s]{0,8}\[?@?([\w-]{1,39})(?:\[bot\])?\]?(?:\([^()]{1,100}\))?"
+        r"[*\s]{1,6}(?:commented|replied|opened this issue|wrote|said)\b.{0,80}"
+    ),
     re.compile(r"([\w-]{1,39}) · (?:description|comment|review|answer)\b.{0,60}"),
     re.compile(r"On .{6,60}, (.{1,60}?)(?: <[^<>]{1,80}>)? wrote:"),
     re.compile(r"From: (.{1,60}?)(?: <[^<>]{1,80}>)?"),
