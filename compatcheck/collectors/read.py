@@ -28,6 +28,7 @@ _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "pyproject": ("pyproject", "read_pyproject", {}),
     "dockerfile": ("dockerfile", "read_dockerfile", {}),
     "setup_py": ("setup_py", "read_setup_py", {}),
+    "report": ("reports.find", "read_reports", {}),
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
 
