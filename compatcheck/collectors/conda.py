@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors.conda_names import find_distribution
 from compatcheck.collectors.distributions import canonical_name, read_installer, same_version
 from compatcheck.core.environment import Damage, Package
 from compatcheck.core.source import Source
@@ -14,17 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _METADATA_DIRECTORY = r'site-packages/([^/"]+?)-(\d[^/"-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info'
-_DISTRIBUTIONS = {"pytorch": "torch"}
-"""Conda packages whose distribution has another name."""
 
 
 class CondaPackage(NamedTuple):
-    """One package by the name of its record, ``name-version-build.json``."""
+    """One package by the name of its record, ``name-version-build.json``, or as a file lists it."""
 
     name: str
     version: str
     build: str
     path: str
+    line: int | None = None
+    """Line in a file that lists packages."""
+    key: str | None = None
+
+    @property
+    def source(self) -> Source:
+        """Return the place a person can look at."""
+        return Source(self.path, self.key, self.line)
 
 
 def read_conda_meta(folder: str) -> dict[str, CondaPackage]:
@@ -57,7 +64,7 @@ def find_replaced(
     """
     damage = []
     for record in conda.values():
-        name = _DISTRIBUTIONS.get(record.name) or canonical_name(record.name)
+        name = find_distribution(record.name) or canonical_name(record.name)
         found = [*copies.get(name, ()), *([packages[name]] if name in packages else ())]
         for package in found:
             if package.version is None or package.version == record.version:
@@ -69,7 +76,7 @@ def find_replaced(
             if own is None or same_version(own, package.version):
                 continue
             detail = f"conda installed {own}, {installer} wrote {package.version} over it"
-            damage.append(Damage("pip_over_conda", name, detail, (Source(record.path), package.source)))
+            damage.append(Damage("pip_over_conda", name, detail, (record.source, package.source)))
             break
     return damage
 
