@@ -32,7 +32,7 @@ _TRITON = (
     "triton-windows",
     "triton-nightly",
 )
-_CONDA = {
+CONDA_COMPONENTS = {
     "cuda": ("cuda-cudart", "cudatoolkit", "pytorch-cuda", "cuda-version"),
     "cudnn": ("cudnn", "libcudnn"),
     "nccl": ("nccl",),
@@ -137,7 +137,7 @@ def find_components(
                 component, package.version, package.source, details={"distribution": package.name}
             )
         elif wants_cuda and from_conda:
-            record = next((conda[name] for name in _CONDA[component] if name in conda), None)
+            record = next((conda[name] for name in CONDA_COMPONENTS[component] if name in conda), None)
             if record is not None:
                 components[component] = Package(
                     component, record.version, record.source, details={"conda": record.name}
