@@ -137,6 +137,32 @@ def build_environment(  # noqa: PLR0913 (what a file may say beside its packages
         if known is not None and name == "torch":
             conda = {key: item for key, item in conda.items() if key not in (*_TORCH, "pytorch-cuda", "cpuonly")}
         packages[name] = package
+    return describe(
+        origin,
+        packages,
+        conda,
+        records,
+        python=assembled.python,
+        complete=complete,
+        damage=damages,
+        skipped=(*skipped, *assembled.skipped),
+        notes=notes,
+    )
+
+
+def describe(  # noqa: PLR0913 (see `build_environment`)
+    origin: str,
+    packages: Mapping[str, Package],
+    conda: Mapping[str, CondaPackage],
+    records: Sequence[Record],
+    *,
+    python: str | None,
+    complete: bool,
+    damage: Sequence[Damage] = (),
+    skipped: Sequence[Skipped] = (),
+    notes: Sequence[str] = (),
+) -> Environment:
+    """Add components and what torch is built for to the packages of an environment."""
     torch = _read_torch(packages.get("torch"), conda, records)
     components, remarks = find_components(packages, conda, torch)
     facts: dict[str, tuple[object, Source]] = {}
@@ -148,11 +174,11 @@ def build_environment(  # noqa: PLR0913 (what a file may say beside its packages
         origin,
         packages,
         complete=complete,
-        python=assembled.python,
+        python=python,
         components=components,
         facts=facts,
-        damage=tuple(damages),
-        skipped=(*skipped, *assembled.skipped),
+        damage=tuple(damage),
+        skipped=tuple(skipped),
         notes=(*notes, *remarks),
     )
 
