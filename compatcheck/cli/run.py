@@ -182,10 +182,17 @@ def build_report(
     subjects = []
     for subject in gathered.subjects:
         outcome = match(subject, rules, checks.selects)
-        findings.extend(outcome.findings if waivers is None else waivers.apply(outcome.findings, subject))
+        found = outcome.findings if waivers is None else waivers.apply(outcome.findings, subject)
+        estimate = None
+        if describes_run(subject):
+            from compatcheck.cli.pricing import rate_by_fit  # noqa: PLC0415 (only where a run is described)
+
+            found, estimate = rate_by_fit(found, subject)
+        findings.extend(found)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
-        subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
+        described = describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting)
+        subjects.append(described._replace(estimate=estimate))
     if findings:
         findings = [add_lines(finding) for finding in findings]
         path = store_path(os.environ)
@@ -242,6 +249,11 @@ def judge(findings: Sequence[Finding], skipped: Sequence[Skipped], subjects: Seq
 def holds_packages(subject: Subject) -> bool:
     """Tell whether rules could be checked on a subject: every rule is about a package."""
     return subject.environment is not None and bool(subject.environment.packages)
+
+
+def describes_run(subject: Subject) -> bool:
+    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step."""
+    return any("training.sequence_length" in facts and "model.hidden_size" in facts for facts in subject.roles.values())
 
 
 def holds_something(subject: Subject) -> bool:

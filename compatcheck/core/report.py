@@ -1,10 +1,13 @@
 """What a run found: findings, what they cost, what would decide the open ones, and what was not checked."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from compatcheck.core.estimate import Estimate
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """Weakest first."""
@@ -85,6 +88,8 @@ class Finding(NamedTuple):
     suppressed: Suppression | None = None
     fails: bool = False
     """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
+    rating: str | None = None
+    """Why it is critical though the run would start without it: what the run needs with it and without, in words."""
 
 
 class SubjectReport(NamedTuple):
@@ -111,6 +116,8 @@ class SubjectReport(NamedTuple):
     """Environment variables that matter, credentials hidden; None when not known."""
     variables_complete: bool = False
     """Whether a variable that is not listed is known to be unset."""
+    estimate: "Estimate | None" = None
+    """What one device of the run needs, without the findings; None where no run is described."""
 
 
 class Report(NamedTuple):

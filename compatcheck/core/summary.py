@@ -108,6 +108,18 @@ def size_text(impact: FindingImpact | None) -> str:
     return f"{text}{where} per {impact.scope}"
 
 
+def fit_text(subject: SubjectReport) -> str | None:
+    """Say that a run is estimated not to fit, or hardly, whatever was found; None where it fits or nobody can tell."""
+    estimate = subject.estimate
+    if estimate is None or estimate.verdict.limit_bytes is None:
+        return None
+    words = {"does_not_fit": "not to fit", "marginal": "to fit at best"}.get(estimate.verdict.outcome)
+    if words is None:
+        return None
+    needed, limit = format_bytes(estimate.needed.expected), format_bytes(estimate.verdict.limit_bytes)
+    return f"the run is estimated {words}: it needs {needed} of {limit} a device, findings apart (see `compatcheck estimate`)"
+
+
 def clean_text(subject: SubjectReport) -> str:
     """Say of a subject without findings what was looked at; without a package nothing was."""
     facts = f"{len(subject.facts)} fact{'' if len(subject.facts) == 1 else 's'}"

@@ -9,6 +9,7 @@ from compatcheck.core.fingerprint import fingerprint
 from compatcheck.core.summary import summarise
 
 if TYPE_CHECKING:
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Fact, Value
     from compatcheck.core.report import Finding, Report, SubjectReport
     from compatcheck.core.source import Source
@@ -75,8 +76,16 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
         ],
         "version_unknown": [{"package": name, "rules": count} for name, count in subject.folded],
         "rules_waiting_for_configuration": subject.waiting,
-        "estimate": None,
+        "estimate": _estimate(subject.estimate),
     }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, object] | None:
+    if estimate is None:
+        return None
+    from compatcheck.reporters.estimate import describe_estimate  # noqa: PLC0415 (only where a run is described)
+
+    return describe_estimate(estimate)
 
 
 def describe_finding(finding: Finding) -> dict[str, object]:
@@ -90,6 +99,7 @@ def describe_finding(finding: Finding) -> dict[str, object]:
         "title": finding.title,
         "status": finding.status,
         "severity": finding.severity,
+        "rating": finding.rating,
         "confidence": finding.confidence,
         "message": finding.message,
         "impact": None

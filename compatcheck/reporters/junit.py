@@ -124,6 +124,7 @@ def _body(finding: Finding) -> str:
     for fact in finding.facts:
         place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
         lines.append(f"because {fact_text(fact)} ({place})")
+    lines += [] if finding.rating is None else [finding.rating]
     lines += [f"assumed {assumption}" for assumption in finding.assumptions]
     for remedy in finding.remedies:
         lines.append(f"fix {remedy.text}" + (f": {remedy.command}" if remedy.command else ""))

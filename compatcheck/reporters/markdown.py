@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.summary import closing_line, fact_text, measured_text, needs_text, size_text, worst_first
+from compatcheck.core.summary import (
+    closing_line,
+    fact_text,
+    fit_text,
+    measured_text,
+    needs_text,
+    size_text,
+    worst_first,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +60,13 @@ def _head(report: Report) -> Iterator[str]:
     ):
         if chosen:
             yield from _table(title, chosen, several=len(report.subjects) > 1)
+    fits = [(subject, text) for subject in report.subjects if (text := fit_text(subject)) is not None]
+    if fits:
+        yield "### Estimate"
+        yield ""
+        several = len(report.subjects) > 1
+        yield from (f"- {escape(f'{subject.id}: {text}' if several else text)}" for subject, text in fits)
+        yield ""
     if report.skipped:
         yield "### Not checked"
         yield ""
@@ -122,6 +137,8 @@ def _details(finding: Finding) -> Iterator[str]:
     for fact in finding.facts:
         place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
         yield f"- because {escape(fact_text(fact))} ({escape(place)})"
+    if finding.rating is not None:
+        yield f"- critical: {escape(finding.rating)}"
     yield from (f"- assumed: {escape(assumption)}" for assumption in finding.assumptions)
     if finding.measured_here is not None:
         yield f"- measured {escape(measured_text(finding.measured_here))}"

@@ -8,6 +8,7 @@ from compatcheck.core.summary import (
     clean_text,
     closing_lines,
     fact_text,
+    fit_text,
     measured_text,
     needs_text,
     place_text,
@@ -127,7 +128,10 @@ class _Writer:
         yield ""
 
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
-        """Say what could not be decided, filled in or read of a subject."""
+        """Say whether the run fits, and what could not be decided, filled in or read of a subject."""
+        fit = fit_text(subject)
+        if fit is not None:
+            yield from self.wrapped("estimate", fit, "33")
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
@@ -258,6 +262,8 @@ class _Writer:
             for remedy in finding.remedies[:1]:
                 yield from self.wrapped("fix", remedy.text, "32")
             return
+        if finding.rating is not None:
+            yield from self.wrapped("decides", finding.rating, "31")
         message = finding.message if self.verbose else _first_paragraph(finding.message)
         yield from self.wrapped("what", message.replace("**", ""))  # Markdown's emphasis says nothing on a terminal
         yield from self.because(finding)
