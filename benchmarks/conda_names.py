@@ -50,7 +50,10 @@ NOT_PYTHON = {
     "_libgcc_mutex",
     "_openmp_mutex",
 }
-RULES = "accelerate bitsandbytes deepspeed flash-attn liger-kernel openrlhf peft torch transformer-engine transformers trl verl vllm"
+RULES = (
+    "accelerate bitsandbytes deepspeed flash-attn liger-kernel openrlhf peft torch transformer-engine transformers trl "
+    "verl vllm"
+)
 
 
 def names_in(directory: Path) -> set[str]:

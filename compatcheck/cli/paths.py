@@ -17,7 +17,7 @@ from compatcheck.cli.inputs import (
     with_variables,
 )
 from compatcheck.collectors.read import LOCKS, read_environments
-from compatcheck.collectors.recognise import recognise, recognise_content, walk
+from compatcheck.collectors.recognise import recognise, recognise_content, recognise_marked, walk
 from compatcheck.configs.recognise import SCRIPTS, SUFFIXES, read_configurations
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
@@ -234,7 +234,7 @@ def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
 
 
 def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
-    kind = recognise(path)
+    kind = recognise(path) or recognise_marked(path)
     if kind is None and path.endswith((".txt", ".in")):
         kind = "requirements"
     elif kind is None and os.path.basename(path) == "setup.py":

@@ -75,9 +75,9 @@ def read_torch_build(package: Package, file: VersionFile | None, conda: Mapping[
             return TorchBuild(match[1][:4] if match[1].startswith("rocm") else match[1], None, package.source)
     record = conda.get("pytorch")
     if record is not None:
-        build, cuda = read_build_string(record.build)
-        if cuda is not None or build == "cpu":
-            return TorchBuild(build, cuda, record.source)
+        stated, cuda = read_build_string(record.build)
+        if cuda is not None or stated == "cpu":
+            return TorchBuild(stated, cuda, record.source)
     return TorchBuild(None, None, package.source)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.environment import Environment
+    from compatcheck.core.markers import MarkerEnvironment
 
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]\s*$")
 _CONDITION = re.compile(r"sel\(\s*(!?)\s*([\w-]+)\s*\)")
@@ -77,7 +78,7 @@ def read_conda_environment(path: str) -> Environment:
     return environment
 
 
-def _describe(python: Record | None):  # noqa: ANN202 (MarkerEnvironment)
+def _describe(python: Record | None) -> MarkerEnvironment:
     stated = python.version or python.condition if python is not None else None
     match = re.fullmatch(r"={0,2}(\d+\.\d+(?:\.\d+)?)(?:\.?\*)?", stated or "")
     if match is None:
@@ -111,9 +112,11 @@ def read_file(path: str) -> CondaEnvironment:
     if unread:
         notes.append(f"keys that conda does not read: {', '.join(unread)}")
     variables, line = root.get("variables"), root.lines.get("variables")
-    declared = {
-        name: value for name, value in variables.items() if isinstance(value, str)
-    } if isinstance(variables, YamlMap) else {}
+    declared = (
+        {name: value for name, value in variables.items() if isinstance(value, str)}
+        if isinstance(variables, YamlMap)
+        else {}
+    )
     return CondaEnvironment(
         tuple(reading.specs),
         tuple(reading.pip),
@@ -168,7 +171,9 @@ class _Reading:
     def _read_spec(self, text: str, source: Source) -> None:
         selector = self._selector(source.line)
         if selector is not None and selector in _ELSEWHERE:
-            self.notes.append(f"{text} is for [{selector}] and left out, as conda-lock does; conda itself reads no selectors")
+            self.notes.append(
+                f"{text} is for [{selector}] and left out, as conda-lock does; conda itself reads no selectors"
+            )
             return
         try:
             self.specs.append((parse_match_spec(text.partition(" #")[0]), source))

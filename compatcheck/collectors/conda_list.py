@@ -117,32 +117,34 @@ def parse_list(text: str, path: str) -> CondaList:
             form = form or "explicit"
         elif match := _EXPORT.match(line):
             form = form or "export"
-            _add(match[1], match[2], match[3] or "", None, source, records, pip)
+            _add(_Listed(match[1], match[2], match[3] or ""), source, records, pip)
         elif match := _COLUMNS.match(line):
             form = form or "columns"
-            _add(match[1], match[2], match[3] or "", match[4], source, records, pip)
+            _add(_Listed(match[1], match[2], match[3] or "", match[4]), source, records, pip)
         else:
             skipped.append(Skipped(source, f"{echo(line)} is no package of a conda list", _REMEDY, named=True))
     states_pip = by_conda_lock if form == "explicit" else form == "columns" or created or bool(pip)
     return CondaList(tuple(records), pip, form or "columns", tuple(skipped), tuple(notes), states_pip)
 
 
-def _add(  # noqa: PLR0913 (the columns, and where they go)
-    name: str,
-    version: str,
-    build: str,
-    channel: str | None,
-    source: Source,
-    records: list[Record],
-    pip: dict[str, Package],
-) -> None:
-    if channel == "pypi" or build in _PIP or build.startswith("pypi"):
-        if parse_version(version) is None:
-            pip[canonical_name(name)] = Package(canonical_name(name), None, source, "", {"installer": "pip"})
-        else:
-            pip[canonical_name(name)] = Package(canonical_name(name), version, source, None, {"installer": "pip"})
+class _Listed(NamedTuple):
+    """The columns of one line."""
+
+    name: str
+    version: str
+    build: str = ""
+    channel: str | None = None
+
+
+def _add(listed: _Listed, source: Source, records: list[Record], pip: dict[str, Package]) -> None:
+    """Put a package where it belongs: the channel ``pypi`` and builds such as ``<pip>`` stand for pip."""
+    if listed.channel == "pypi" or listed.build in _PIP or listed.build.startswith("pypi"):
+        name, known = canonical_name(listed.name), parse_version(listed.version) is not None
+        version, specifier = (listed.version, None) if known else (None, "")
+        pip[name] = Package(name, version, source, specifier, {"installer": "pip"})
     else:
-        records.append(Record(name.lower(), source, version, build or None, None if channel is None else redact(channel)))
+        channel = None if listed.channel is None else redact(listed.channel)
+        records.append(Record(listed.name.lower(), source, listed.version, listed.build or None, channel))
 
 
 def _add_commented(text: str, source: Source, pip: dict[str, Package], skipped: list[Skipped]) -> None:
@@ -172,13 +174,6 @@ def _read_json(path: str) -> CondaList:
             skipped.append(Skipped(source, "an entry has no name or no version", _REMEDY, named=True))
             continue
         build, channel = fields.get("build_string"), fields.get("channel")
-        _add(
-            name,
-            version,
-            build if isinstance(build, str) else "",
-            channel if isinstance(channel, str) else None,
-            source,
-            records,
-            pip,
-        )
+        build, channel = build if isinstance(build, str) else "", channel if isinstance(channel, str) else None
+        _add(_Listed(name, version, build, channel), source, records, pip)
     return CondaList(tuple(records), pip, "json", tuple(skipped), (), states_pip=True)

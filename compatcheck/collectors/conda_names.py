@@ -12,7 +12,8 @@ from compatcheck.core.markers import canonical_name
 
 _TABLE = os.path.join(os.path.dirname(__file__), "data", "conda_names.json")
 _PYTHON_BUILD = re.compile(r"(?:^|_)(?:py|pypy)(?:\d|h|_|$)|(?:^|[a-z]\d+)py\d{2,3}(?:h|_|$)")
-"""``py311h06a4308_0``, ``pyhd8ed1ab_0``, ``py_0``, ``py3.11_cuda12.4_cudnn9.1.0_0``, ``cuda126_py311h…``, ``gpu_cuda124py311h…``."""
+"""``py311h06a4308_0``, ``pyhd8ed1ab_0``, ``py_0``, ``py3.11_cuda12.4_cudnn9.1.0_0``, ``cuda126_py311h…``, and that of
+the channel defaults, ``gpu_cuda124py311h…``."""
 
 
 class _Names(NamedTuple):

@@ -50,7 +50,7 @@ def read_archive_name(url: str) -> tuple[str, str, str] | None:
 def read_channel(url: str) -> str | None:
     """Return the channel in the address of a package (``conda-forge``, ``pytorch``); None when it is no such address."""
     parts = url.partition("://")[2].split("/")
-    return parts[-3] if len(parts) > 3 else None  # noqa: PLR2004 (host, channel, subdir, file)
+    return parts[-3] if len(parts) > 3 else None
 
 
 def parse_match_spec(text: str) -> MatchSpec:
@@ -68,10 +68,9 @@ def parse_match_spec(text: str) -> MatchSpec:
         if named is None:
             message = f"{echo(whole)} names no conda package"
             raise InvalidSpecError(message)
-        name, version, build = named
-        return MatchSpec(name.lower(), version, build, read_channel(whole), whole, version)
+        return MatchSpec(named[0].lower(), named[1], named[2], read_channel(whole), whole, named[1])
     rest, options = _split_brackets(whole)
-    channel, separator, rest = rest.rpartition("::")
+    prefix, separator, rest = rest.rpartition("::")
     rest = rest.strip()
     match = _NAME.match(rest)
     if match is None or "*" in match[0]:
@@ -81,12 +80,12 @@ def parse_match_spec(text: str) -> MatchSpec:
     if condition and condition[0] not in "=!<>~ " and rest[match.end()] != " ":
         message = f"{echo(whole)} is no package and version"
         raise InvalidSpecError(message)
-    version, build = _split_condition(condition)
-    version = options.get("version", version)
-    build = options.get("build", build)
-    channel = options.get("channel", channel if separator else "") or None
-    version, exact = _normalise(version, build)
-    return MatchSpec(match[0].lower(), version, build or None, channel, None, exact)
+    stated, stated_build = _split_condition(condition)
+    condition = options.get("version") or stated
+    build = options.get("build") or stated_build
+    channel = options.get("channel", prefix if separator else "") or None
+    wanted, exact = _normalise(condition, build)
+    return MatchSpec(match[0].lower(), wanted, build, channel, None, exact)
 
 
 def _split_brackets(text: str) -> tuple[str, dict[str, str]]:

@@ -115,7 +115,11 @@ def _properties(value: object) -> list[tuple[str, str]]:
 
 def _occurrences(evidence: object) -> list[object]:
     occurrences = evidence.get("occurrences") if isinstance(evidence, dict) else None
-    return [item.get("location") for item in occurrences if isinstance(item, dict)] if isinstance(occurrences, list) else []
+    return (
+        [item.get("location") for item in occurrences if isinstance(item, dict)]
+        if isinstance(occurrences, list)
+        else []
+    )
 
 
 def _containers(data: Mapping[str, Any]) -> dict[str, str]:
@@ -143,7 +147,9 @@ def _is_complete(data: Mapping[str, Any], root: object) -> bool:
     for entry in compositions if isinstance(compositions, list) else ():
         if not isinstance(entry, dict) or entry.get("aggregate") != "complete":
             continue
-        members = [item for key in ("assemblies", "dependencies") if isinstance(entry.get(key), list) for item in entry[key]]
+        members = [
+            item for key in ("assemblies", "dependencies") if isinstance(entry.get(key), list) for item in entry[key]
+        ]
         if not members or (reference is not None and reference in members):
             return True
     return False
@@ -178,7 +184,9 @@ def list_xml(path: str) -> tuple[list[Component], bool]:
         if component is not None:
             found.append(component)
     complete = any(
-        item.value("aggregate") == "complete" and item.child("assemblies") is None and item.child("dependencies") is None
+        item.value("aggregate") == "complete"
+        and item.child("assemblies") is None
+        and item.child("dependencies") is None
         for item in _children(file.root, "compositions")
     )
     return found, complete
@@ -193,8 +201,8 @@ def _read_element(element: Element, path: str) -> Component | None:
     properties = [(item.attributes.get("name", ""), item.text) for item in _children(element, "properties")]
     locations: list[object] = [value for name, value in properties if _LOCATION.fullmatch(name)]
     evidence = element.child("evidence")
-    for occurrence in _children(evidence, "occurrences") if evidence is not None else ():
-        locations.append(occurrence.value("location"))
+    if evidence is not None:
+        locations += [item.value("location") for item in _children(evidence, "occurrences")]
     return make_component(
         element.value("name"),
         element.value("version"),
@@ -204,4 +212,3 @@ def _read_element(element: Element, path: str) -> Component | None:
         is_python=bool(_PYTHON & set(properties)),
         marker=next((value for name, value in properties if name == "uv:package:marker"), None),
     )
-

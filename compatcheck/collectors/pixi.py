@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.collectors.conda_packages import LINUX, Record, build_environment
 from compatcheck.collectors.pyproject import read_pyproject
 from compatcheck.collectors.variables import attach, collect_variables
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
@@ -20,6 +19,8 @@ from compatcheck.core.toml import TomlFile, locate_key, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from compatcheck.core.environment import Environment
 
 _TARGETS = ("unix", "linux", "linux-64")
 """Tables of ``[target]`` that hold on Linux, the most general first."""
@@ -121,7 +122,7 @@ class _Manifest:
         self, key: str, value: object, where: str, records: dict[str, Record], skipped: list[Skipped]
     ) -> None:
         source = self._source(where, key)
-        fields = value if isinstance(value, dict) else {"version": value}
+        fields: Mapping[str, Any] = value if isinstance(value, dict) else {"version": value}
         version, build, channel = fields.get("version", "*"), fields.get("build"), fields.get("channel")
         if not isinstance(version, str) or not key:
             skipped.append(Skipped(source, f"{key} = {echo(str(value))} is no version", _FORM, named=True))
@@ -144,7 +145,7 @@ class _Manifest:
         self, key: str, value: object, where: str, pypi: dict[str, Requirement], skipped: list[Skipped]
     ) -> None:
         source = self._source(where, key)
-        fields = value if isinstance(value, dict) else {"version": value}
+        fields: Mapping[str, Any] = value if isinstance(value, dict) else {"version": value}
         version = fields.get("version", "*")
         extras = fields.get("extras")
         extras = [item for item in extras if isinstance(item, str)] if isinstance(extras, list) else []
@@ -160,10 +161,10 @@ class _Manifest:
         if fields.get("editable") is True:
             details["editable"] = "true"
         marker = fields.get("env-markers")
+        if not isinstance(version, str):
+            skipped.append(Skipped(source, f"{key} = {echo(str(value))} is no version", _FORM, named=True))
+            return
         try:
-            if not isinstance(version, str):
-                message = f"{key} = {echo(str(value))} is no version"
-                raise InvalidRequirementError(message)
             text = "" if version.strip() == "*" else version
             if text[:1].isdigit():
                 text = f"=={text}"

@@ -112,9 +112,7 @@ def list_environments(file: YamlFile) -> Iterator[LockedEnvironment]:
                     skipped.append(Skipped(place, "a package is not described in the lock", _REMEDY, named=True))
                 else:
                     found.append(package)
-            yield LockedEnvironment(
-                name, platform, subdirs.get(platform, platform), tuple(found), tuple(skipped)
-            )
+            yield LockedEnvironment(name, platform, subdirs.get(platform, platform), tuple(found), tuple(skipped))
 
 
 def _subdirs(platforms: YamlValue) -> dict[str, str]:
@@ -197,7 +195,9 @@ def _environment(path: str, locked: LockedEnvironment, notes: list[str]) -> Envi
         else:
             channel = read_channel(package.location)
             records.append(
-                Record(package.name.lower(), package.source, package.version, package.build, channel, None, package.purls)
+                Record(
+                    package.name.lower(), package.source, package.version, package.build, channel, None, package.purls
+                )
             )
     return build_environment(
         f"{path} ({locked.name}, {locked.platform})",

@@ -7,6 +7,8 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors import sniffs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -83,7 +85,25 @@ def _is_broken(head: bytes) -> bool:
     return False
 
 
+_CONDA_TEXTS = r"(?:requirements?|conda|spec[-_]|explicit|environment|env|packages?)[^/]*\.(?:txt|lock|lst|list)"
+
 RECOGNISERS: tuple[Recogniser, ...] = (
+    Recogniser("pixi_lock", re.compile(r"(?:.*/)?pixi\.lock")),
+    Recogniser("pixi", re.compile(r"(?:.*/)?pixi\.toml")),
+    Recogniser("pixi", re.compile(r"(?:.*/)?pyproject\.toml"), sniffs.has_pixi_table),
+    Recogniser("conda_lock", re.compile(r"(?:.*/)?[^/]*conda-?lock[^/]*\.ya?ml"), sniffs.is_conda_lock),
+    Recogniser("conda_environment", re.compile(r"(?:.*/)?[^/]*(?:env|conda)[^/]*\.ya?ml"), sniffs.is_conda_environment),
+    Recogniser("conda_list", re.compile(rf"(?:.*/)?[^/]*{_CONDA_TEXTS}"), sniffs.is_conda_list),
+    Recogniser("conda_list", re.compile(r"(?:.*/)?[^/]*conda[^/]*\.json"), sniffs.is_conda_list),
+    Recogniser(
+        "cyclonedx_json",
+        re.compile(r"(?:.*/)?[^/]*(?:bom|cdx|cyclone|syft|trivy)[^/]*\.json"),
+        sniffs.is_cyclonedx_json,
+    ),
+    Recogniser("cyclonedx_xml", re.compile(r"(?:.*/)?[^/]*(?:bom|cdx|cyclone)[^/]*\.xml"), sniffs.is_cyclonedx_xml),
+    Recogniser("spdx", re.compile(r"(?:.*/)?[^/]*\.spdx"), sniffs.is_spdx),
+    Recogniser("spdx", re.compile(r"(?:.*/)?[^/]*(?:spdx|bom|syft|trivy)[^/]*\.(?:json|ya?ml|tag)"), sniffs.is_spdx),
+    Recogniser("syft_json", re.compile(r"(?:.*/)?[^/]*(?:syft|bom)[^/]*\.json"), sniffs.is_syft_json),
     Recogniser("pylock", re.compile(r"(?:.*/)?pylock(?:\.[^./]+)?\.toml")),
     Recogniser("uv_lock", re.compile(r"(?:.*/)?uv\.lock")),
     Recogniser("pyproject", re.compile(r"(?:.*/)?pyproject\.toml")),
@@ -129,13 +149,21 @@ def recognise_content(content: bytes) -> str | None:
     """Tell what kind of file an input without a name is, or None when it is not one of packages.
 
     Returns:
-        ``pylock``, ``uv_lock``, ``pyproject`` or ``requirements``.
+        ``pylock``, ``uv_lock``, ``pyproject`` or ``requirements``, or a kind of `compatcheck.collectors.sniffs`.
     """
     head = content[:SNIFFED_BYTES]
+    marked = sniffs.identify_content(head)
+    if marked is not None:
+        return marked
     for kind, mark in _LOCK_MARKS:
         if mark.search(head):
             return kind
     return "requirements" if looks_like_requirements(head) else None
+
+
+def recognise_marked(path: str) -> str | None:
+    """Tell what a file that a person named is from its content alone: files of conda and SBOMs say so themselves."""
+    return sniffs.identify_content(_read_head(path))
 
 
 def _read_head(path: str) -> bytes:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _METADATA = re.compile(r"(?P<folder>.*)/[^/]+(?:\.(?:dist|egg)-info|\.egg)(?:/.*)?")
 _CONDA_META = re.compile(r"(?P<prefix>.*)/conda-meta/[^/]+\.json")
-_LIBRARY = re.compile(r"(?P<prefix>.*?)(?:/lib(?:64|32)?/python(?P<python>\d+(?:\.\d+)?)t?)?/(?P<kind>site|dist)-packages")
+_LIBRARY = re.compile(
+    r"(?P<prefix>.*?)(?:/lib(?:64|32)?/python(?P<python>\d+(?:\.\d+)?)t?)?/(?P<kind>site|dist)-packages"
+)
 _SYSTEM = ("deb", "rpm", "apk", "alpm")
 _SYSTEM_COMPONENTS = (
     ("cuda", re.compile(r"(?:cuda-cudart-\d+-\d+|libcudart\d+(?:\.\d+)?)")),
@@ -159,11 +161,8 @@ def _describe_copies(copies: list[str]) -> list[str]:
         return []
     names = sorted(set(copies))
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    return [
-        f"{len(copies)} copies that packages carry inside themselves are not counted: "
-        + ", ".join(names[:_SHOWN_NAMES])
-        + more
-    ]
+    shown = ", ".join(names[:_SHOWN_NAMES]) + more
+    return [f"not counted, because packages carry them inside themselves: {shown}"]
 
 
 def _locate(component: Component) -> _Place:
@@ -182,8 +181,8 @@ def _place(location: str) -> _Place:
     if conda is not None:
         return _Place(conda["prefix"] or "/", "installed")
     metadata = _METADATA.fullmatch(location)
-    if metadata is None:
-        return _Place(location, "listed")
+    if metadata is None:  # a lock or manifest; one inside a package is its own affair
+        return _Place(location, "copy" if re.search(r"/(?:site|dist)-packages/", location) else "listed")
     folder = metadata["folder"]
     library = _LIBRARY.fullmatch(folder)
     if library is None or "-packages/" in f"{library['prefix']}/":

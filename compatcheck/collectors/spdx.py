@@ -61,6 +61,8 @@ def list_any(path: str) -> Listing:
         InputError: it cannot be read or is none of them.
     """
     head = read_bytes(path)[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        head = head.replace(b"\0", b"")[2:]
     if head.startswith(b"{"):
         return list_json(path)
     if head.startswith(b"<"):
@@ -158,7 +160,9 @@ def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing
 def _own_files(entry: Mapping[str, Any], files: Mapping[str, str], contained: Mapping[str, list[str]]) -> list[str]:
     """Return the metadata files of a package, where the document lists them."""
     stated = entry.get("hasFiles")
-    own = [files[item] for item in stated if isinstance(item, str) and item in files] if isinstance(stated, list) else []
+    own = (
+        [files[item] for item in stated if isinstance(item, str) and item in files] if isinstance(stated, list) else []
+    )
     own += contained.get(str(entry.get("SPDXID")), [])
     name = entry.get("packageFileName")
     if isinstance(name, str):
@@ -166,7 +170,9 @@ def _own_files(entry: Mapping[str, Any], files: Mapping[str, str], contained: Ma
     return [item for item in own if _INSTALLED_FILE.search(item)]
 
 
-def _contained(relationships: Iterable[tuple[object, object, object]], files: Mapping[str, str]) -> dict[str, list[str]]:
+def _contained(
+    relationships: Iterable[tuple[object, object, object]], files: Mapping[str, str]
+) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for element, kind, related in relationships:
         if kind == "CONTAINS" and isinstance(element, str) and isinstance(related, str) and related in files:
@@ -193,9 +199,11 @@ def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing
         if not isinstance(kind, str) or kind.rpartition("/")[2].rpartition("_")[2] != "Package":
             continue
         purls = [entry.get("software_packageUrl"), entry.get("packageUrl")]
-        for identifier in _tables(entry.get("externalIdentifier")):
-            if identifier.get("externalIdentifierType") in {"packageUrl", "purl"}:
-                purls.append(identifier.get("identifier"))
+        purls += [
+            identifier.get("identifier")
+            for identifier in _tables(entry.get("externalIdentifier"))
+            if identifier.get("externalIdentifierType") in ("packageUrl", "purl")
+        ]
         component = make_component(
             entry.get("name"),
             entry.get("software_packageVersion", entry.get("packageVersion")),
@@ -233,7 +241,7 @@ def list_tag_value(path: str) -> Listing:
             files[value] = file_name
         elif tag == "Relationship":
             words = value.split()
-            if len(words) >= 3:  # noqa: PLR2004 (element, kind, related)
+            if len(words) >= 3:
                 relationships.append((words[0], words[1], words[2]))
         if current is not None:
             current.setdefault(tag, []).append(value)
@@ -244,7 +252,7 @@ def list_tag_value(path: str) -> Listing:
     found = []
     for number, fields in packages:
         references = [reference.split() for reference in fields.get("ExternalRef", ())]
-        purls = [words[2] for words in references if len(words) > 2 and words[1] == "purl"]  # noqa: PLR2004
+        purls = [words[2] for words in references if len(words) > 2 and words[1] == "purl"]
         identity, stated = _first(fields, "SPDXID"), _first(fields, "PackageFileName")
         own = [*contained.get(identity or "", []), *([stated] if stated else [])]
         component = make_component(

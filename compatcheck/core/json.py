@@ -33,10 +33,8 @@ def read_json(path: str, *, limit: int = MAX_BYTES) -> JsonFile:
         InputError: it cannot be read, is not JSON, repeats a key or nests more than `MAX_DEPTH` levels deep.
     """
     raw = read_bytes(path, limit=limit)
-    if raw[:2] in {b"\xff\xfe", b"\xfe\xff"}:
-        text = raw.decode("utf-16", "replace")
-    else:
-        text = decode_utf8(raw, path)
+    is_utf_16 = raw[:2] in {b"\xff\xfe", b"\xfe\xff"}
+    text = raw.decode("utf-16", "replace") if is_utf_16 else decode_utf8(raw, path)
     return JsonFile(path, text, parse_json(text, path))
 
 

@@ -6,11 +6,14 @@ https://docs.python.org/3/library/pyexpat.html, https://en.wikipedia.org/wiki/Bi
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_BYTES = 32 << 20
 MAX_DEPTH = 64
@@ -69,51 +72,14 @@ def parse_xml(data: bytes, path: str) -> XmlFile:
 
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
-    root: list[Element] = []
-    stack: list[Element] = []
-    texts: list[list[str]] = []
-    namespaces: list[str] = []
-    count = 0
-
-    def refuse(message: str) -> NoReturn:
-        hint = "check that this is the file you mean"
-        raise InputError(message, source=Source(path, line=parser.CurrentLineNumber), hint=hint)
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal count
-        count += 1
-        if len(stack) >= MAX_DEPTH:
-            refuse(f"is nested more than {MAX_DEPTH} levels deep")
-        if count > MAX_ELEMENTS:
-            refuse(f"holds more than {MAX_ELEMENTS} elements")
-        space, _, local = name.rpartition(" ")
-        plain = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
-        element = Element(local, plain, parser.CurrentLineNumber)
-        if stack:
-            stack[-1].children.append(element)
-        else:
-            root.append(element)
-            namespaces.append(space)
-        stack.append(element)
-        texts.append([])
-
-    def end(_: str) -> None:
-        stack.pop().text = "".join(texts.pop()).strip()
-
-    def characters(text: str) -> None:
-        if texts and not stack[-1].children:
-            texts[-1].append(text)
-
-    def refuse_document_type(*_: object) -> None:
-        refuse("declares a document type, whose entities are not expanded")
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = characters
-    parser.StartDoctypeDeclHandler = refuse_document_type
-    parser.EntityDeclHandler = refuse_document_type
+    building = _Building(path, lambda: parser.CurrentLineNumber)
+    parser.StartElementHandler = building.start
+    parser.EndElementHandler = building.end
+    parser.CharacterDataHandler = building.add_text
+    parser.StartDoctypeDeclHandler = building.refuse_document_type
+    parser.EntityDeclHandler = building.refuse_document_type
     try:
-        parser.Parse(data, True)  # noqa: FBT003 (positional in pyexpat)
+        parser.Parse(data, True)
     except expat.ExpatError as error:
         message = f"is not valid XML: {expat.ErrorString(error.code)} at column {error.offset + 1}"
         raise InputError(message, source=Source(path, line=error.lineno), hint="is the file complete?") from None
@@ -122,4 +88,48 @@ def parse_xml(data: bytes, path: str) -> XmlFile:
             raise
         message = "is in an encoding that cannot be read"
         raise InputError(message, source=Source(path, line=1), hint="save the file as UTF-8") from None
-    return XmlFile(path, root[0], namespaces[0])
+    return XmlFile(path, building.root[0], building.namespace)
+
+
+class _Building:
+    """The tree while it is built."""
+
+    def __init__(self, path: str, line: Callable[[], int]) -> None:
+        self.path = path
+        self.line = line
+        self.root: list[Element] = []
+        self.namespace = ""
+        self._stack: list[Element] = []
+        self._texts: list[list[str]] = []
+        self._count = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._count += 1
+        if len(self._stack) >= MAX_DEPTH:
+            self._refuse(f"is nested more than {MAX_DEPTH} levels deep")
+        if self._count > MAX_ELEMENTS:
+            self._refuse(f"holds more than {MAX_ELEMENTS} elements")
+        space, _, local = name.rpartition(" ")
+        plain = {key.rpartition(" ")[2]: value for key, value in attributes.items()}
+        element = Element(local, plain, self.line())
+        if self._stack:
+            self._stack[-1].children.append(element)
+        else:
+            self.root.append(element)
+            self.namespace = space
+        self._stack.append(element)
+        self._texts.append([])
+
+    def end(self, _: str) -> None:
+        self._stack.pop().text = "".join(self._texts.pop()).strip()
+
+    def add_text(self, text: str) -> None:
+        if self._texts and not self._stack[-1].children:
+            self._texts[-1].append(text)
+
+    def refuse_document_type(self, *_: object) -> None:
+        self._refuse("declares a document type, whose entities are not expanded")
+
+    def _refuse(self, message: str) -> NoReturn:
+        hint = "check that this is the file you mean"
+        raise InputError(message, source=Source(self.path, line=self.line()), hint=hint)

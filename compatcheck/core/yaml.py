@@ -7,7 +7,7 @@ of values and aliases are bounded before anything grows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
@@ -97,6 +97,7 @@ def parse_yaml(text: str, path: str) -> YamlValue:
     kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     tree = _Tree(path)
     try:
+        event: Any  # the classes of PyYAML's events share no typed attributes
         for event in yaml.parse(text, Loader=kind):
             name = type(event).__name__
             line = event.start_mark.line + 1
@@ -139,7 +140,9 @@ class _Tree:
 
     def open(self, value: YamlMap | YamlList, anchor: str | None, line: int) -> None:
         if len(self._stack) >= MAX_DEPTH:
-            raise self._error(f"is nested more than {MAX_DEPTH} levels deep", line, "check that this is the file you mean")
+            raise self._error(
+                f"is nested more than {MAX_DEPTH} levels deep", line, "check that this is the file you mean"
+            )
         self._check_key(line)
         if anchor is not None:
             self._open_anchors.add(anchor)
