@@ -30,6 +30,9 @@ STATED = {
     "tables": ("tables", "the channel defaults"),
     "numpy-base": ("numpy", "the channel defaults splits numpy: AnacondaRecipes/numpy-feedstock"),
     "tensorflow-base": ("tensorflow", "the metadata lies in this part of conda-forge/tensorflow-feedstock"),
+    "msgpack-python": ("msgpack", "renamed on PyPI, in the mapping under both names"),
+    "docker-py": ("docker", "renamed on PyPI, in the mapping under both names"),
+    "python-igraph": ("igraph", "renamed on PyPI, in the mapping under both names"),
     "ray-core": ("ray", "the metadata lies in this part of conda-forge/ray-packages-feedstock"),
 }
 """What the mapping does not hold, because the package is of another channel, or in which it names a part."""

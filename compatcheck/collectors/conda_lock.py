@@ -86,7 +86,7 @@ def list_packages(file: YamlFile) -> tuple[list[LockedPackage], list[Skipped]]:
         message = "has no list of packages: it is no conda-lock file"
         raise InputError(message, source=Source(file.path, "package"), hint=_REMEDY)
     version = root.get("version", "1")
-    if version not in _VERSIONS:
+    if not isinstance(version, str) or version not in _VERSIONS:
         message = f"is of version {echo(str(version))}; versions {', '.join(sorted(_VERSIONS))} are understood"
         raise InputError(message, source=Source(file.path, "version"), hint=f"upgrade compatcheck, or {_REMEDY}")
     found: list[LockedPackage] = []

@@ -76,11 +76,12 @@ def parse_match_spec(text: str) -> MatchSpec:
     if match is None or "*" in match[0]:
         message = f"{echo(whole)} does not begin with the name of a package"
         raise InvalidSpecError(message)
-    condition = rest[match.end() :].strip()
-    if condition and condition[0] not in "=!<>~ " and rest[match.end()] != " ":
+    # conda passes over extras, which people copy from requirements: uvicorn[standard]=0.12
+    behind = re.sub(r"^\[[^\]=]*\]", "", rest[match.end() :])
+    if behind and behind[0] not in "=!<>~ ":
         message = f"{echo(whole)} is no package and version"
         raise InvalidSpecError(message)
-    stated, stated_build = _split_condition(condition)
+    stated, stated_build = _split_condition(behind.strip())
     condition = options.get("version") or stated
     build = options.get("build") or stated_build
     channel = options.get("channel", prefix if separator else "") or None

@@ -67,7 +67,7 @@ def read_pixi_lock(path: str) -> tuple[Environment, ...]:
         InputError: it cannot be read, is of a version that is not understood, or locks no Linux.
     """
     file = read_yaml(path)
-    if isinstance(file.root, YamlMap) and file.root.get("version") in _OLD and "package" in file.root:
+    if isinstance(file.root, YamlMap) and str(file.root.get("version")) in _OLD and "package" in file.root:
         return read_locked(file)
     found = list(list_environments(file))
     linux = [item for item in found if item.subdir in LINUX]
@@ -95,7 +95,7 @@ def list_environments(file: YamlFile) -> Iterator[LockedEnvironment]:
         message = "has no environments: it is no pixi.lock"
         raise InputError(message, source=Source(file.path, "environments"), hint=_REMEDY)
     version = root.get("version")
-    if version not in _VERSIONS:
+    if not isinstance(version, str) or version not in _VERSIONS:
         message = f"is of version {echo(str(version))}; versions 1 to 7 are understood"
         raise InputError(message, source=Source(file.path, "version"), hint=f"upgrade compatcheck, or {_REMEDY}")
     known = _by_location(entries)
@@ -124,9 +124,12 @@ def _subdirs(platforms: YamlValue) -> dict[str, str]:
     return found
 
 
-def _by_location(entries: YamlValue) -> dict[tuple[str, str], YamlMap]:
-    """Index the descriptions by kind and location; versions 4 and 5 state them in keys of their own."""
-    found: dict[tuple[str, str], YamlMap] = {}
+def _by_location(entries: YamlValue) -> dict[tuple[str, str], list[YamlMap]]:
+    """Index the descriptions by kind and location; versions 4 and 5 state them in keys of their own.
+
+    What is built from one directory of sources can be several packages.
+    """
+    found: dict[tuple[str, str], list[YamlMap]] = {}
     for entry in entries if isinstance(entries, YamlList) else ():
         if not isinstance(entry, YamlMap):
             continue
@@ -137,18 +140,18 @@ def _by_location(entries: YamlValue) -> dict[tuple[str, str], YamlMap]:
             kind = next((key for key in _KINDS if key in entry), None)
             location = entry.get(kind) if kind is not None else None
         if isinstance(kind, str) and isinstance(location, str):
-            found.setdefault((kind, location), entry)
+            found.setdefault((kind, location), []).append(entry)
     return found
 
 
-def _resolve(reference: YamlValue, known: dict[tuple[str, str], YamlMap], path: str) -> LockedPackage | None:
+def _resolve(reference: YamlValue, known: dict[tuple[str, str], list[YamlMap]], path: str) -> LockedPackage | None:
     """Look up what an entry of an environment refers to; None where it has neither a description nor a telling name."""
     fields = reference if isinstance(reference, YamlMap) else YamlMap(0)
     kind = next((key for key in _KINDS if key in fields), None)
     location = fields.get(kind) if kind is not None else None
     if kind is None or not isinstance(location, str):
         return None
-    entry = known.get((kind, location))
+    entry = _choose(known.get((kind, location), []), fields)
     described = entry if entry is not None else fields
     archive = read_archive_name(location) if kind == "conda" else None
     source_name = _SOURCE_NAME.fullmatch(location) if kind == "conda_source" else None
@@ -171,6 +174,13 @@ def _resolve(reference: YamlValue, known: dict[tuple[str, str], YamlMap], path: 
         Source(path, f"packages.{name}", line),
         editable=described.get("editable") == "true",
     )
+
+
+def _choose(entries: list[YamlMap], reference: YamlMap) -> YamlMap | None:
+    """Choose the description that agrees with what a reference says beside its location: name, version, build, variants."""
+    said = [key for key in ("name", "version", "build", "subdir", "variants") if key in reference]
+    agreeing = (entry for entry in entries if all(entry.get(key) == reference[key] for key in said))
+    return next(agreeing, entries[0] if entries else None)
 
 
 def _purls(value: YamlValue) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ _DEPENDENCIES = re.compile(
     rb"^dependencies:[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*-[ \t]*([^\n]*)", re.MULTILINE
 )
 _ENTRY = re.compile(
-    rb"""["']?[A-Za-z0-9_][\w./:-]*(?:::[\w.-]+)?["']?[ \t]*(?:[=<>!~\[ (][^:]*)?$|(?:pip|sel\([^)]*\)):"""
+    rb"""["']?(?:https?://|[A-Za-z0-9_][\w./-]*(?:::[\w.-]+)?["']?[ \t]*(?:[=<>!~\[ (][^:]*)?$|(?:pip|sel\([^)]*\)):)"""
 )
 _LOCK_PACKAGE = re.compile(rb"^package:[ \t]*\r?\n[ \t]*-", re.MULTILINE)
 _PIXI_TABLE = re.compile(rb"^\[tool\.pixi[.\]]", re.MULTILINE)

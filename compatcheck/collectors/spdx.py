@@ -66,7 +66,7 @@ def list_any(path: str) -> Listing:
     if head.startswith(b"{"):
         return list_json(path)
     if head.startswith(b"<"):
-        message = "is SPDX in RDF/XML, which is not read"
+        message = "is XML; of SPDX, JSON, YAML and tag-value are read"
         raise InputError(message, source=Source(path), hint=_OTHER_FORMS)
     if re.search(rb"^SPDXVersion:", head, re.MULTILINE):
         return list_tag_value(path)
