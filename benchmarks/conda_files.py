@@ -40,7 +40,32 @@ if TYPE_CHECKING:
     from compatcheck.collectors.conda_spec import MatchSpec as Ours
 
 Packages = list[tuple[str, ...]]
-GRID = "0.1 0.9 1.0 1.1 1.2.1 1.10 1.20 1.26.4 2.0 2.0.1 2.1 2.1.2 2.5 2.5.1 2.5.10 2.10 3.8 3.9.1 3.10 3.11 3.12 11.8 12.1 2024.1".split()
+GRID = (
+    "0.1",
+    "0.9",
+    "1.0",
+    "1.1",
+    "1.2.1",
+    "1.10",
+    "1.20",
+    "1.26.4",
+    "2.0",
+    "2.0.1",
+    "2.1",
+    "2.1.2",
+    "2.5",
+    "2.5.1",
+    "2.5.10",
+    "2.10",
+    "3.8",
+    "3.9.1",
+    "3.10",
+    "3.11",
+    "3.12",
+    "11.8",
+    "12.1",
+    "2024.1",
+)
 
 
 def of_environment(path: Path) -> tuple[Packages, Packages, set[str]]:
@@ -64,7 +89,7 @@ def of_environment(path: Path) -> tuple[Packages, Packages, set[str]]:
 def of_specifications(path: Path) -> tuple[Packages, Packages, set[str]]:
     """Compare what each dependency that a lock states allows on a grid of versions."""
     texts = set()
-    root = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)  # noqa: S506 (the safe loader)
+    root = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     for entry in root.get("package") or root.get("packages") or []:
         needed = entry.get("dependencies") or entry.get("depends") or []
         texts |= (
@@ -107,10 +132,9 @@ def _matched(text: str) -> tuple[str, ...]:
     version, build = spec.get("version"), spec.get("build")
     channel = spec.get("channel")
     bare = MatchSpec(spec.name, version=version) if version is not None else MatchSpec(spec.name)
-    found = []
-    for number in _versions("" if version is None else str(version)):
-        if bare.match({"name": spec.name, "version": number, "build": "x", "build_number": 0}):
-            found.append(number)
+    numbers = _versions("" if version is None else str(version))
+    about = {"name": spec.name, "build": "x", "build_number": 0}
+    found = [number for number in numbers if bare.match({**about, "version": number})]
     odd = version is not None and any(
         parse_version(item.rstrip(".")) is None for item in re.findall(r"[^<>=!~,|*\s]+", str(version))
     )
@@ -132,8 +156,8 @@ def of_list(path: Path) -> tuple[Packages, Packages, set[str]]:
             theirs.append((canonical_name(requirement.name), _wheel_version(requirement.url), "pip"))
         if not line.strip() or line.startswith(("#", "@")):
             continue
-        if "://" in line:
-            spec = MatchSpec(line.split()[0].partition("#")[0] if line.startswith("http") else line.split()[-1])
+        if line.startswith(("http://", "https://")):
+            spec = MatchSpec(line.split()[0].partition("#")[0])
             theirs.append((spec.name, str(spec.get("version")), str(spec.get("build"))))
             continue
         words = line.replace("=", " ").split() if "=" in line.split()[0] else line.split()

@@ -4,8 +4,8 @@
 
 DIRECTORY has ``cyclonedx`` and ``spdx`` with public files, fetched and not committed, and may have ``made`` with SBOMs that
 syft, cyclonedx-py or uv wrote of environments of this machine. Needs cyclonedx-python-lib and spdx-tools; SPDX 3.0, which
-spdx-tools does not read yet, is walked as plain JSON here. All components count, those of other languages too. A Markdown table goes
-to standard output, what differs to standard error.
+spdx-tools does not read yet, is walked as plain JSON here. All components count, those of other languages too. A Markdown
+table goes to standard output, what differs to standard error.
 """
 
 from __future__ import annotations

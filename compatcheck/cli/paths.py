@@ -129,8 +129,8 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
-            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, config.json, DeepSpeed, "
-            "accelerate, trainer arguments, launch scripts"
+            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, environment.yml, conda list, "
+            "conda-lock, pixi, CycloneDX, SPDX, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)

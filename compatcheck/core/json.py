@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import MAX_BYTES, decode_utf8, read_bytes
+from compatcheck.core.textfile import decode_utf8, read_bytes
 
+MAX_BYTES = 32 << 20
+"""Largest JSON file that is read; parsed, such a file takes half a gigabyte and five seconds."""
 MAX_DEPTH = 100
 """Most levels of lists and objects: SBOMs nest components in components, a few levels deep."""
 

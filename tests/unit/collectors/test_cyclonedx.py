@@ -106,7 +106,9 @@ XML = """\
  <components>
   <component type="application"><name>app</name><components>
    <component type="library"><name>torch</name><version>2.5.1</version><purl>pkg:pypi/torch@2.5.1</purl>
-    <properties><property name="syft:location:0:path">/opt/venv/lib/python3.12/site-packages/torch-2.5.1.dist-info/METADATA</property></properties>
+    <properties>
+     <property name="syft:location:0:path">/opt/venv/lib/python3.12/site-packages/torch-2.5.1.dist-info/METADATA</property>
+    </properties>
    </component></components></component>
   <component><name>trl</name><scope>excluded</scope><purl>pkg:pypi/trl@1</purl></component>
  </components>

@@ -128,6 +128,29 @@ TREES = {
     "syft_json": [SYFT],
     "conda_list": [CONDA_JSON],
 }
+PIXI = """\
+[workspace]
+platforms = ["linux-64"]
+[dependencies]
+pytorch = ">=2"
+[environments]
+a = ["b"]
+[feature.b.pypi-dependencies]
+x = { git = "u", rev = "1" }
+"""
+XML = """\
+<bom xmlns="http://cyclonedx.org/schema/bom/1.4"><components><component>
+<name>torch</name><purl>pkg:pypi/torch@2</purl></component></components></bom>
+"""
+TAG_VALUE = """\
+SPDXVersion: SPDX-2.3
+PackageName: torch
+SPDXID: p
+ExternalRef: PACKAGE-MANAGER purl pkg:pypi/torch@2
+Relationship: p CONTAINS f
+FileName: a
+SPDXID: f
+"""
 TEXTS = {
     "conda_list": [
         "# packages in environment at /x:\npython 3.11.1 h1_0\npytorch 2.5.1 py311_cuda12.4_0 pytorch\ntrl 0.9 pypi_0 pypi\n",
@@ -137,15 +160,9 @@ TEXTS = {
     "conda_environment": [yaml.safe_dump(ENVIRONMENT)],
     "conda_lock": [yaml.safe_dump(CONDA_LOCK)],
     "pixi_lock": [yaml.safe_dump(PIXI_LOCK)],
-    "pixi": [
-        '[workspace]\nplatforms = ["linux-64"]\n[dependencies]\npytorch = ">=2"\n[environments]\na = ["b"]\n[feature.b.pypi-dependencies]\nx = { git = "u", rev = "1" }\n'
-    ],
-    "cyclonedx_xml": [
-        '<bom xmlns="http://cyclonedx.org/schema/bom/1.4"><components><component><name>torch</name><purl>pkg:pypi/torch@2</purl></component></components></bom>'
-    ],
-    "spdx": [
-        "SPDXVersion: SPDX-2.3\nPackageName: torch\nSPDXID: p\nExternalRef: PACKAGE-MANAGER purl pkg:pypi/torch@2\nRelationship: p CONTAINS f\nFileName: a\nSPDXID: f\n"
-    ],
+    "pixi": [PIXI],
+    "cyclonedx_xml": [XML],
+    "spdx": [TAG_VALUE],
 }
 SCALARS = st.one_of(
     st.none(),
