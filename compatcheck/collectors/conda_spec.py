@@ -1,7 +1,7 @@
 """Conda's match specifications, and what their versions mean as PEP 440.
 
-A single ``=`` is a prefix in conda (``pytorch=2.5`` allows 2.5.1), ``==`` and a bare version are exact, ``|`` joins
-alternatives. https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/pkg-specs.html#package-match-specifications
+A single ``=`` is a prefix in conda (``pytorch=2.5`` allows 2.5.1), unless a build follows; ``==`` and a bare version are
+exact, ``|`` joins alternatives. https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/pkg-specs.html#package-match-specifications
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _normalise(version: str | None, build: str | None) -> tuple[str | None, str 
     if plain is None or plain[2].startswith("!"):
         return version, None
     signs, bare = plain.groups()
-    if signs == "=" and (build is None or "*" in build):
+    if signs == "=" and build is None:  # with a build behind it, even a pattern, the version is exact
         return f"{bare}.*", None
     return bare, bare
 
