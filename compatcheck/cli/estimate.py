@@ -68,6 +68,7 @@ class Asked(NamedTuple):
 @click.command("estimate", cls=options.GroupedCommand, short_help="Estimate the memory of a run.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
+@options.image_options
 @options.input_options
 @estimate_options
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="text", show_default=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.conda_packages import LINUX, Record, build_environment
 from compatcheck.collectors.conda_spec import InvalidSpecError, MatchSpec, parse_match_spec
-from compatcheck.collectors.requirements import read_requirement_lines
+from compatcheck.collectors.requirements import read_requirement_lines, with_index
 from compatcheck.collectors.variables import attach, collect_variables
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import describe_machine
@@ -66,7 +66,7 @@ def read_conda_environment(path: str) -> Environment:
     environment = build_environment(
         path,
         records,
-        pip=combined.packages,
+        pip=with_index(combined.packages, lines.indexes),
         complete=file.exported and pinned and not lost,
         damage=combined.damage,
         skipped=lost,
