@@ -232,7 +232,7 @@ def build_report(
             skipped.extend(unread)
     skipped = list(place_skipped(skipped))
     findings = [
-        finding
+        finding._replace(aside=True)
         if finding.subject in gathered.aside
         else mark_failing(finding, gathered.subjects, threshold, strict=checks.strict)
         for finding in findings

@@ -22,7 +22,8 @@ _LIST_LINE = re.compile(
     rb"[ \t]*[A-Za-z0-9_][\w.+-]*(?:[ \t]+\S+[ \t]+\S+(?:[ \t]+\S+)?|=[^=\s]+=[^=\s]+|[ \t]+\S+)[ \t]*$"
 )
 _BOM_FORMAT = re.compile(rb"""["']bomFormat["']\s*:\s*["']CycloneDX["']""")
-_SPDX_VERSION = re.compile(rb"""["']?(?:spdxVersion|SPDXVersion)["']?\s*:\s*["']?SPDX-2""")
+_SPDX_VERSION = re.compile(rb'"spdxVersion"\s*:\s*"SPDX-2')
+_SPDX_LINE = re.compile(rb"""^["']?(?:spdxVersion|SPDXVersion)["']?[ \t]*:[ \t]*["']?SPDX-2""", re.MULTILINE)
 _SPDX_3 = re.compile(rb"spdx\.org/rdf/3")
 
 
@@ -33,15 +34,28 @@ def _plain(head: bytes) -> bytes:
     return head.removeprefix(b"\xef\xbb\xbf")
 
 
+def _begins_with_key(head: bytes) -> bool:
+    """Tell whether the first line that is no comment is a key: a YAML file pasted into a longer text is not that file."""
+    lines = (line.strip() for line in head.splitlines())
+    first = next((line for line in lines if line and not line.startswith((b"#", b"---"))), b"")
+    return re.match(rb"[\w-]+:", first) is not None
+
+
 def is_conda_environment(head: bytes) -> bool:
     """Tell whether a YAML file has a list of conda's dependencies; those of a Helm chart are mappings."""
-    match = _DEPENDENCIES.search(_plain(head))
+    head = _plain(head)
+    match = _DEPENDENCIES.search(head) if _begins_with_key(head) else None
     return match is not None and _ENTRY.match(match[1].partition(b" #")[0].strip()) is not None
 
 
 def is_conda_lock(head: bytes) -> bool:
     """Tell whether a YAML file lists locked packages with a manager and a platform."""
-    return _LOCK_PACKAGE.search(head) is not None and b"manager:" in head and b"platform:" in head
+    return (
+        _begins_with_key(head)
+        and _LOCK_PACKAGE.search(head) is not None
+        and b"manager:" in head
+        and b"platform:" in head
+    )
 
 
 def is_pixi_lock(head: bytes) -> bool:
@@ -66,7 +80,8 @@ def is_conda_list(head: bytes) -> bool:
     """Tell whether a text is what ``conda list`` prints, in any form, and nothing longer around it."""
     head = _plain(head)
     if _EXPLICIT.search(head):
-        return True
+        lines = [line for line in head.splitlines() if line.strip() and not line.startswith((b"#", b"@EXPLICIT"))]
+        return 10 * sum(b"://" in line for line in lines) > 9 * (len(lines) - 1)  # the last line may be cut off
     if head.lstrip().startswith(b"["):
         return b'"build_string"' in head and b'"name"' in head
     if _LIST_HEADER.search(head) is None:
@@ -95,11 +110,13 @@ def is_cyclonedx_xml(head: bytes) -> bool:
 def is_spdx(head: bytes) -> bool:
     """Tell whether a file is an SPDX document of version 2 or 3, in any form."""
     head = _plain(head)
-    if _SPDX_VERSION.search(head) is not None:
-        return True
     if not head.lstrip().startswith(b"{"):
-        return False
-    return _SPDX_3.search(head) is not None or (b'"SPDXID"' in head and b'"downloadLocation"' in head)
+        return _SPDX_LINE.search(head) is not None and _begins_with_key(head)
+    return (
+        _SPDX_VERSION.search(head) is not None
+        or _SPDX_3.search(head) is not None
+        or (b'"SPDXID"' in head and b'"downloadLocation"' in head)
+    )
 
 
 def is_syft_json(head: bytes) -> bool:

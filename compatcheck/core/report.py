@@ -91,6 +91,8 @@ class Finding(NamedTuple):
     """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
     rating: str | None = None
     """Why it is critical though the run would start without it: what the run needs with it and without, in words."""
+    aside: bool = False
+    """Whether its subject's findings are shown and never fail the run."""
 
 
 class SubjectReport(NamedTuple):

@@ -163,7 +163,7 @@ class _Writer:
         shown = [finding for finding in findings if finding.suppressed is None]
         certain = [finding for finding in shown if finding.status == "affected"]
         for finding in certain:
-            parts = (f"{finding.severity} {finding.rule_id}", size_text(finding.impact))
+            parts = (f"{finding.severity.upper()} {finding.rule_id}", size_text(finding.impact))
             yield from (f"  {line}" for line in fill(" ".join(filter(None, parts)), self.width - 2))
         possible = len(shown) - len(certain)
         if possible:

@@ -91,6 +91,12 @@ def test_names_and_content(tmp_path: Path, name: str, content: str, kind: str | 
         ("compute_environment: LOCAL_MACHINE\n", None),
         ('{"model_type": "llama"}', None),
         ('{"zero_optimization": {}}', None),
+        (
+            "My file:\n\n" + ENVIRONMENT + "and then it crashes, as one can read below; what can I do about it?\n" * 9,
+            None,
+        ),
+        ("My file:\n\n" + EXPLICIT + "and then it crashes, as one can read below\n" * 9, None),
+        ("The SBOM says\nspdxVersion: SPDX-2.3 but the tool does not like that at all.\n", None),
         ("I see this:\n\n" + LIST + "\n" + "and then it crashes, as one can read in the long trace below\n" * 5, None),
     ],
 )
