@@ -139,8 +139,9 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
             "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, "
-            "pyproject.toml, setup.py, Dockerfile, pip list, pip inspect, config.json, DeepSpeed, accelerate, "
-            "trainer arguments, launch scripts, pasted reports (collect_env, ds_report, nvidia-smi, …)"
+            "pyproject.toml, setup.py, Dockerfile, pip list, pip inspect, environment.yml, conda list, "
+            "conda-lock, pixi, CycloneDX, SPDX, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts, "
+            "pasted reports (collect_env, ds_report, nvidia-smi, …)"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)

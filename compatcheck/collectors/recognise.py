@@ -7,6 +7,8 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors import sniffs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -129,10 +131,27 @@ def _is_broken(head: bytes) -> bool:
     return False
 
 
+_CONDA_TEXTS = r"(?:requirements?|conda|spec[-_]|explicit|environment|env|packages?)[^/]*\.(?:txt|lock|lst|list)"
 _LISTS = "pip|packages|freeze|requirement|environment|installed"
 """What a file that holds a list of packages is called."""
 
 RECOGNISERS: tuple[Recogniser, ...] = (
+    Recogniser("pixi_lock", re.compile(r"(?:.*/)?pixi\.lock")),
+    Recogniser("pixi", re.compile(r"(?:.*/)?pixi\.toml")),
+    Recogniser("pixi", re.compile(r"(?:.*/)?pyproject\.toml"), sniffs.has_pixi_table),
+    Recogniser("conda_lock", re.compile(r"(?:.*/)?[^/]*conda-?lock[^/]*\.ya?ml"), sniffs.is_conda_lock),
+    Recogniser("conda_environment", re.compile(r"(?:.*/)?[^/]*(?:env|conda)[^/]*\.ya?ml"), sniffs.is_conda_environment),
+    Recogniser("conda_list", re.compile(rf"(?:.*/)?[^/]*{_CONDA_TEXTS}"), sniffs.is_conda_list),
+    Recogniser("conda_list", re.compile(r"(?:.*/)?[^/]*conda[^/]*\.json"), sniffs.is_conda_list),
+    Recogniser(
+        "cyclonedx_json",
+        re.compile(r"(?:.*/)?[^/]*(?:bom|cdx|cyclone|syft|trivy)[^/]*\.json"),
+        sniffs.is_cyclonedx_json,
+    ),
+    Recogniser("cyclonedx_xml", re.compile(r"(?:.*/)?[^/]*(?:bom|cdx|cyclone)[^/]*\.xml"), sniffs.is_cyclonedx_xml),
+    Recogniser("spdx", re.compile(r"(?:.*/)?[^/]*\.spdx"), sniffs.is_spdx),
+    Recogniser("spdx", re.compile(r"(?:.*/)?[^/]*(?:spdx|bom|syft|trivy)[^/]*\.(?:json|ya?ml|tag)"), sniffs.is_spdx),
+    Recogniser("syft_json", re.compile(r"(?:.*/)?[^/]*(?:syft|bom)[^/]*\.json"), sniffs.is_syft_json),
     Recogniser("pylock", re.compile(r"(?:.*/)?pylock(?:\.[^./]+)?\.toml")),
     Recogniser("uv_lock", re.compile(r"(?:.*/)?uv\.lock")),
     Recogniser("uv_lock", re.compile(r"(?:.*/)?[^/]+\.py\.lock")),
@@ -200,8 +219,10 @@ def recognise_named(path: str) -> str | None:
     A log or a copied issue that holds nothing else may hold a report of an environment.
     """
     kind = recognise(path)
-    if kind is not None or not path.endswith((*REPORT_SUFFIXES, ".in")):
+    if kind is not None:
         return kind
+    if not path.endswith((*REPORT_SUFFIXES, ".in")):
+        return sniffs.identify_content(_read_head(path))  # files of conda and SBOMs say themselves what they are
     if not path.endswith((".txt", ".in")):
         return "report"
     from compatcheck.core.textfile import MAX_BYTES  # noqa: PLC0415 (only for a named text)
@@ -246,6 +267,9 @@ def recognise_content(content: bytes) -> str | None:
     from compatcheck.collectors.reports.find import looks_like_list, looks_like_report  # noqa: PLC0415 (standard input)
 
     head = content[:SNIFFED_BYTES]
+    marked = sniffs.identify_content(head)
+    if marked is not None:
+        return marked
     for kind, mark in _LOCK_MARKS:
         if mark.search(head):
             return kind
