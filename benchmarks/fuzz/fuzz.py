@@ -16,6 +16,8 @@ A parser is one row of `TARGETS`.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gzip
 import hashlib
 import re
 import subprocess
@@ -39,7 +41,7 @@ class Target(NamedTuple):
     """One parser."""
 
     function: str
-    """``module:function`` below compatcheck; it gets a path, or with ``takes_bytes`` the input itself."""
+    """``module:function`` below compatcheck, or of `adapters`; it gets a path, or with ``takes_bytes`` the input itself."""
     seeds: tuple[str, ...] = ()
     """Globs of valid inputs, relative to the checkout; their words are the fuzzer's dictionary."""
     name: str = "input"
@@ -59,6 +61,17 @@ def _collector(module: str, function: str, name: str, *seeds: str) -> Target:
 
 
 TARGETS: Mapping[str, Target] = {
+    "conda_environment": _collector("conda_environment", "read_conda_environment", "environment.yml"),
+    "conda_list": _collector("conda_list", "read_conda_list", "list.txt"),
+    "conda_lock": _collector("conda_lock", "read_conda_lock", "conda-lock.yml"),
+    "configuration": Target("adapters:read_configuration", ("fixtures/configs/*.*",), "config.yaml"),
+    "cyclonedx_json": _collector("cyclonedx", "read_cyclonedx_json", "bom.json"),
+    "cyclonedx_xml": _collector("cyclonedx", "read_cyclonedx_xml", "bom.xml"),
+    "dockerfile": _collector("dockerfile", "read_dockerfile", "Dockerfile"),
+    "dpkg": Target("adapters:read_dpkg", takes_bytes=True),
+    "launch_script": Target("adapters:read_configuration", name="train.sh"),
+    "oom": Target("adapters:read_oom", takes_bytes=True),
+    "osv_query": Target("adapters:answer_osv", takes_bytes=True, form="json"),
     "pdm_lock": _collector("pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
     "pip_inspect": _collector(
         "pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"
@@ -68,10 +81,14 @@ TARGETS: Mapping[str, Target] = {
     "pipfile_lock": _collector(
         "pipfile_lock", "read_pipfile_lock", "Pipfile.lock", "fixtures/environments/*/Pipfile.lock"
     ),
+    "pixi": _collector("pixi", "read_pixi", "pixi.toml"),
+    "pixi_lock": _collector("pixi_lock", "read_pixi_lock", "pixi-lock.yaml"),
     "poetry_lock": _collector("poetry_lock", "read_poetry_lock", "poetry.lock", "fixtures/environments/*/poetry.lock"),
+    "policy": Target("core.policy:read_policy", (), "compatcheck.toml", form="toml"),
     "pylock": _collector("pylock", "read_pylock", "pylock.toml", "fixtures/environments/*/pylock.toml"),
     "pyproject": _collector("pyproject", "read_pyproject", "pyproject.toml", "fixtures/environments/*/pyproject.toml"),
     "recognise": Target("collectors.recognise:recognise_content", ("fixtures/environments/*/*",), takes_bytes=True),
+    "reports": _collector("reports.find", "read_reports", "issue.txt"),
     "requirements": _collector(
         "requirements",
         "read_requirements",
@@ -79,8 +96,12 @@ TARGETS: Mapping[str, Target] = {
         "fixtures/environments/*/*.txt",
         "fixtures/cases/*/*.txt",
     ),
+    "rpm": Target("adapters:read_rpm", ("fixtures/images/rpm/*.gz",), takes_bytes=True),
     "script": _collector("script", "read_script", "train.py", "fixtures/environments/*/*.py"),
     "setup_py": _collector("setup_py", "read_setup_py", "setup.py"),
+    "spdx": _collector("spdx", "read_spdx", "sbom.spdx"),
+    "syft_json": _collector("syft", "read_syft_json", "syft.json"),
+    "training_script": Target("adapters:read_configuration", name="train.py"),
     "uv_lock": _collector("uv_lock", "read_uv_lock", "uv.lock", "fixtures/environments/*/uv.lock"),
 }
 
@@ -91,12 +112,18 @@ def find_seeds(name: str) -> list[Path]:
     return sorted({path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()})
 
 
+def read_seed(path: Path) -> bytes:
+    """Return a valid input; one that is large is kept compressed."""
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
 def write_dictionary(seeds: list[Path], path: Path) -> None:
     """Write the words of the seeds as a dictionary of libFuzzer."""
     words: dict[bytes, None] = {}
     for seed in seeds:
         for word in re.findall(
-            rb"\[\[?[\w.-]+\]\]?|[\w-]+ = |\"[\w.-]+\":|[A-Za-z_][\w.-]*|[<>=!~|&]=?|\S", seed.read_bytes()
+            rb"\[\[?[\w.-]+\]\]?|[\w-]+ = |\"[\w.-]+\":|[A-Za-z_][\w.-]*|[<>=!~|&]=?|\S", read_seed(seed)
         ):
             if len(word) <= _LONGEST_WORD:
                 words[word] = None
@@ -117,21 +144,26 @@ def load(name: str, place: Path, kept: Path) -> Callable[[bytes], None]:
 
     target = TARGETS[name]
     module, _, function = target.function.partition(":")
-    with atheris.instrument_imports(
-        include=["compatcheck", "packaging", "tomllib", "json"], enable_loader_override=False
-    ):
-        parse = getattr(importlib.import_module(f"compatcheck.{module}"), function)
-        errors = importlib.import_module("compatcheck.core.errors")
-    expected: type[Exception] = errors.CompatcheckError
     file = place / target.name
 
+    def give(data: bytes) -> bytes | str:
+        if target.takes_bytes:
+            return data
+        file.write_bytes(data)
+        return str(file)
+
+    with atheris.instrument_imports(
+        include=["adapters", "compatcheck", "packaging", "tomllib", "json"], enable_loader_override=False
+    ):
+        parse = getattr(importlib.import_module(module if module == "adapters" else f"compatcheck.{module}"), function)
+        expected: type[Exception] = importlib.import_module("compatcheck.core.errors").CompatcheckError
+        for seed in find_seeds(name):  # what is imported late is instrumented too
+            with contextlib.suppress(Exception):
+                parse(give(read_seed(seed)))
+
     def run(data: bytes) -> None:
-        given: bytes | str = data
-        if not target.takes_bytes:
-            file.write_bytes(data)
-            given = str(file)
         try:
-            parse(given)
+            parse(give(data))
         except expected:
             return
         except BaseException:
@@ -155,7 +187,7 @@ def fuzz(name: str, seconds: int, corpus: Path | None) -> None:
         given = place / "seeds"
         given.mkdir()
         for number, seed in enumerate(seeds):
-            given.joinpath(f"{number}").write_bytes(seed.read_bytes()[:MAX_INPUT_BYTES])
+            given.joinpath(f"{number}").write_bytes(read_seed(seed)[:MAX_INPUT_BYTES])
         dictionary = place / "words"
         write_dictionary(seeds, dictionary)
         options = [
