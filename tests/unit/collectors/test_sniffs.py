@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compatcheck.collectors.recognise import recognise, recognise_content, recognise_marked
+from compatcheck.collectors.recognise import recognise, recognise_content, recognise_named
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +104,6 @@ def test_content_without_a_name(tmp_path: Path, content: str, kind: str | None) 
     assert recognise_content(content.encode()) == kind
     path = tmp_path / "inventory.dat"
     path.write_text(content)
-    assert recognise_marked(str(path)) == (None if kind == "requirements" else kind)
+    assert recognise_named(str(path)) == (None if kind == "requirements" else kind)
     if kind == "conda_list":
         assert recognise_content(content.encode("utf-16")) == kind
