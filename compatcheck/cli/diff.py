@@ -57,7 +57,7 @@ class Side(NamedTuple):
 @click.argument("after", metavar="B")
 @options.inside_image_options
 @options.input_options
-@options.check_options
+@options.rule_check_options
 @options.output_options(FORMATS)
 @options.grouped_option(
     "Estimate",
@@ -74,6 +74,10 @@ def command(before: str, after: str, trace: bool, **given: Any) -> int:  # noqa:
     part; give --gpu.
     """
     plan, checks, output = split({**given, "paths": (before,), "hook": False}, files=True)
+    if len({request.target for request in plan.requests}) > 1:
+        names = ", ".join(str(request.target) for request in plan.requests)
+        msg = f"the policy has several targets: {names}"
+        raise UsageError(msg, hint="compare on one of them, with --target")
     if len(plan.requests) > 1:
         msg = "--run is given more than once"
         raise UsageError(msg, hint="compare one run at a time")

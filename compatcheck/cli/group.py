@@ -22,7 +22,7 @@ COMMANDS = {
     "sweep": ("compatcheck.cli.sweep", "Measure probes over many releases and find what changed."),
     "probe": ("compatcheck.cli.probe", "Measure a memory claim in an environment."),
     "evidence": ("compatcheck.cli.evidence", "List, show, export and import measurements."),
-    "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
+    "rules": ("compatcheck.cli.rules", "List, show, lint, start, export and serve rules."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""
 
@@ -65,5 +65,5 @@ def group() -> None:
 
     Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed.
     Only commands that measure releases (bisect, sweep, confirm, probe run, and --trace) use the network, to install them
-    in environments of their own.
+    in environments of their own, and --security, which asks for advisories.
     """

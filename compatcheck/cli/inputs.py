@@ -34,6 +34,8 @@ class Request(NamedTuple):
     """Whether the run is on this machine: then its devices and environment variables take part."""
     run: str | None = None
     """Named run of the policy that fills what the command line leaves open."""
+    target: str | None = None
+    """Name of the policy's target that says what the machine is, where there are several."""
     image: str | None = None
     """Container image: archive, layout or root directory, ``-`` for standard input."""
     image_environments: tuple[str, ...] = ()
@@ -47,7 +49,7 @@ class Request(NamedTuple):
     run_settings: tuple[str, ...] = ()
     """The run's own ``NAME=VALUE``; ``settings`` win over them."""
     sources: Mapping[str, Source] = {}
-    """Where the run's keys stand in the policy, settings as ``set.NAME``."""
+    """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
 
 
 class Gathered(NamedTuple):
@@ -133,6 +135,33 @@ def with_variables(
     from compatcheck.collectors.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
 
     return attach(environment, collect_variables(variables, source), complete=complete)
+
+
+def move(gathered: Gathered, request: Request, rules: RuleSet) -> Gathered:
+    """Resolve what has been read once more, on another machine; nothing is read again.
+
+    Args:
+        gathered: what a request gave that differs from this one in devices, nodes, driver and target only.
+        request: names the machine.
+        rules: the rule database.
+    """
+    from compatcheck.resolution.resolve import resolve  # noqa: PLC0415 (beside its use)
+
+    settings = {**parse_settings(request.run_settings, request.sources), **parse_settings(request.settings)}
+    declared = _declared_hardware(request)
+    subjects = []
+    for subject in gathered.subjects:
+        own = None if subject.environment is None else subject.environment.hardware
+        moved = resolve(
+            subject.id,
+            rules=rules,
+            environment=subject.environment,
+            documents=subject.documents,
+            hardware=declared if own is None else (*declared, (own, False)),
+            settings=settings,
+        )
+        subjects.append(moved)
+    return gathered._replace(subjects=tuple(subjects))
 
 
 def _measure_hardware(environ: Mapping[str, str]) -> Hardware:
@@ -369,7 +398,8 @@ def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
         from compatcheck.core.versions import parse_version  # noqa: PLC0415 (only with --driver)
 
         if parse_version(request.driver) is None:
-            msg = f"--driver {request.driver!r} is not a version"
-            raise UsageError(msg, hint="write it as 550.54.15")
+            named = "driver" if "driver" in request.sources else "--driver"
+            msg = f"{named} {request.driver!r} is not a version"
+            raise UsageError(msg, source=request.sources.get("driver"), hint="write it as 550.54.15")
         declared.append((Hardware(place("driver"), driver=request.driver), True))
     return tuple(declared)

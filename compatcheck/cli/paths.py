@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
 
+DOCKERFILE = "dockerfile"
+"""Kind of a root that says less surely than any other what is installed."""
+
 DASH = "-"
 """What a person writes for standard input."""
 POLICY_FILE = "compatcheck.toml"
@@ -135,8 +138,8 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
-            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, config.json, DeepSpeed, "
-            "accelerate, trainer arguments, launch scripts"
+            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, Dockerfile, config.json, "
+            "DeepSpeed, accelerate, trainer arguments, launch scripts"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
@@ -220,7 +223,7 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
                         environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
                     if environment.packages:
                         yield Found(file, (), environment, is_root=True, kind=kind)
-                    else:
+                    elif kind != DOCKERFILE:  # most build something else
                         skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
             elif file.endswith((*SUFFIXES, *SCRIPTS)) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 yield from _read_configurations(file, named=False, mark=is_named(file))
@@ -373,13 +376,15 @@ def _independent(roots: list[Found]) -> list[Found]:
     included: set[str] = set()
     for root in roots:
         packages = root.environment.packages.values() if root.environment is not None else ()
+        if root.kind == DOCKERFILE:  # it takes a requirement file for one of several things it installs
+            continue
         included |= {os.path.realpath(package.source.path) for package in packages} - {os.path.realpath(root.path)}
     return [root for root in roots if os.path.realpath(root.path) not in included] or roots
 
 
 def _nearest(directory: str, roots: list[Found]) -> list[Found]:
     by_directory: dict[str, list[Found]] = {}
-    for root in roots:
+    for root in [root for root in roots if root.kind != DOCKERFILE] or roots:
         by_directory.setdefault(os.path.abspath(os.path.dirname(root.path)), []).append(root)
     here = os.path.abspath(directory)
     while True:

@@ -34,6 +34,7 @@ ASK_OWNER = "run as a user who may read it"
 """What can be done about a file of this machine that may not be read."""
 _PTH_CHARACTERS = 1 << 20
 _EDITABLE = r'"editable"\s*:\s*true'
+_VCS = r'"vcs"\s*:\s*"(\w+)"'
 _URL = r'"url"\s*:\s*"([^"\\]*)"'
 
 
@@ -173,8 +174,12 @@ class _Scan:
         if match is not None:
             if "editable" in text and re.search(_EDITABLE, text) is not None:
                 more["editable"] = _path_of(match[1])
-            elif self.details:
+            else:
                 more["direct_url"] = redact(match[1])
+            if (vcs := re.search(_VCS, text)) is not None:
+                more["vcs"] = vcs[1]
+            elif '"dir_info"' in text and "editable" not in more:
+                more["source"] = "directory"
         if self.details:
             installer = read_installer(path, self.files)
             if installer is not None:

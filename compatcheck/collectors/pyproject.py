@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.collectors.project_indexes import torch_index
 from compatcheck.core.environment import Environment
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import (
@@ -93,6 +94,9 @@ def read_pyproject(
     unselected = {extra: items for extra, items in optional.items() if extra not in wanted_extras}
     for name, package in combine_optional(unselected, environment).items():
         packages.setdefault(name, package)
+    torch, index = packages.get("torch"), torch_index(tool)
+    if torch is not None and index is not None:
+        packages["torch"] = torch._replace(details={**torch.details, "index": index})
     left_out = sorted(set(named_groups) - wanted_groups)
     if left_out:
         reading.notes.append(f"dependency groups not selected: {', '.join(left_out)}")

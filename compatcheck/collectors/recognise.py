@@ -41,6 +41,14 @@ _REQUIREMENT = re.compile(
 )
 
 
+_FROM = re.compile(rb"^[ \t]*FROM[ \t]+\S", re.MULTILINE | re.IGNORECASE)
+
+
+def starts_from_an_image(head: bytes) -> bool:
+    """Tell whether a file by the name of a Dockerfile is one."""
+    return _FROM.search(head) is not None
+
+
 class Recogniser(NamedTuple):
     """How one kind of file is recognised."""
 
@@ -87,6 +95,13 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     Recogniser("pylock", re.compile(r"(?:.*/)?pylock(?:\.[^./]+)?\.toml")),
     Recogniser("uv_lock", re.compile(r"(?:.*/)?uv\.lock")),
     Recogniser("pyproject", re.compile(r"(?:.*/)?pyproject\.toml")),
+    Recogniser(
+        "dockerfile",
+        re.compile(
+            r"(?:.*/)?(?:(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file)"
+        ),
+        starts_from_an_image,
+    ),
     Recogniser("setup_py", re.compile(r"(?:.*/)?setup\.py"), states_requirements),
     Recogniser("constraints", re.compile(r"(?:.*/)?constraints?(?:[-_.][^/]*)?\.(?:txt|in)"), looks_like_requirements),
     Recogniser("constraints", re.compile(r"(?:.*/)?[^/]*[-_.]constraints\.(?:txt|in)"), looks_like_requirements),
@@ -100,7 +115,8 @@ def recognise(path: str) -> str | None:
     """Tell what kind of file this is, or None when it is none that is known.
 
     Returns:
-        ``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject`` or ``setup_py``: the collector that reads it.
+        ``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject``, ``dockerfile`` or ``setup_py``: the
+        collector that reads it.
     """
     parts = os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)
     name = "/".join(parts[-2:]).lower()
@@ -120,6 +136,13 @@ def recognise(path: str) -> str | None:
 _LOCK_MARKS = (
     ("pylock", re.compile(rb"^lock-version[ \t]*=", re.MULTILINE)),
     ("uv_lock", re.compile(rb"^\[\[package\]\]", re.MULTILINE)),
+    (
+        "dockerfile",
+        re.compile(
+            rb"\A(?:[ \t]*(?:#.*|ARG[ \t].*)?\r?\n)*[ \t]*FROM[ \t]+[\w.${][^\s]*(?:[ \t]+[Aa][Ss][ \t]+\S+)?[ \t]*\r?$",
+            re.MULTILINE,
+        ),
+    ),
     ("pyproject", re.compile(rb"^\[(?:project|build-system|dependency-groups|tool\.[\w.-]+)\]", re.MULTILINE)),
 )
 """Lines that tell what a TOML file without a name is."""
@@ -129,7 +152,7 @@ def recognise_content(content: bytes) -> str | None:
     """Tell what kind of file an input without a name is, or None when it is not one of packages.
 
     Returns:
-        ``pylock``, ``uv_lock``, ``pyproject`` or ``requirements``.
+        ``pylock``, ``uv_lock``, ``dockerfile``, ``pyproject`` or ``requirements``.
     """
     head = content[:SNIFFED_BYTES]
     for kind, mark in _LOCK_MARKS:

@@ -22,7 +22,9 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from compatcheck.core.environment import Package
 
 _BYTE_ORDER_MARKS = (  # the longer marks first: UTF-32 begins like UTF-16
     (codecs.BOM_UTF8, "utf-8"),
@@ -67,6 +69,7 @@ _WITH_VALUE = [
     "--only-final",
     "--all-releases",
 ]
+_INDEXES = {"--index-url", "--pypi-url", "--extra-index-url", "--find-links"}
 _WITHOUT_VALUE = ["--no-index", "--prefer-binary", "--require-hashes", "--pre", "--always-unzip"]
 _MAX_DEPTH = 50
 
@@ -79,6 +82,7 @@ class _Reading:
         self.constraints: list[Requirement] = []
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
+        self.indexes: list[str] = []
         self.chain: list[tuple[str, str]] = []
         self.done: set[tuple[str, bool]] = set()
 
@@ -128,7 +132,7 @@ def read_requirements(
     combined = combine(reading.requirements, environment, constraints=reading.constraints)
     return Environment(
         path,
-        combined.packages,
+        with_index(combined.packages, reading.indexes),
         complete=False,
         damage=combined.damage,
         skipped=tuple(reading.skipped),
@@ -146,6 +150,17 @@ def _read_file(reading: _Reading, path: str, *, as_constraints: bool) -> None:
     for line in logical_lines(text):
         _read_line(reading, line, Source(path, line=line.number), as_constraints=as_constraints)
     reading.chain.pop()
+
+
+def with_index(packages: Mapping[str, Package], indexes: Sequence[str]) -> dict[str, Package]:
+    """Note which index of torch's builds torch comes from, where one is named.
+
+    The release that such an index offers carries a label, ``2.6.0+cu124``, and so wins over the one without it.
+    """
+    torch, own = packages.get("torch"), [index for index in indexes if "/whl" in index]
+    if torch is None or not own or "index" in torch.details:
+        return dict(packages)
+    return {**packages, "torch": torch._replace(details={**torch.details, "index": own[-1]})}
 
 
 def decode(data: bytes, path: str) -> tuple[str, str | None]:
@@ -226,6 +241,8 @@ def _read_line(reading: _Reading, line: _Line, source: Source, *, as_constraints
             _add(reading, target, value, source, {"editable": "true"})
         elif option in {"--requirement", "--constraint"}:
             _include(reading, value, source, as_constraints=as_constraints or option == "--constraint")
+        elif option in _INDEXES:
+            reading.indexes.append(redact(value))
 
 
 def _parse_options(text: str) -> list[tuple[str, str]]:

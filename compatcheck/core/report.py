@@ -7,6 +7,7 @@ from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
+    from compatcheck.core.advisory import Audit
     from compatcheck.core.estimate import Estimate
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
@@ -122,6 +123,8 @@ class SubjectReport(NamedTuple):
     """What one device of the run needs, without the findings; None where no run is described."""
     aside: bool = False
     """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
+    target: str | None = None
+    """Machine of the policy it is checked for, where there are several."""
 
 
 class Report(NamedTuple):
@@ -145,6 +148,8 @@ class Report(NamedTuple):
     """Time from reading the options to the finished report."""
     policy: str | None = None
     """Policy file that took part."""
+    audit: "Audit | None" = None
+    """Security advisories about the same packages; None without ``--security``."""
 
 
 def severity_rank(severity: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors.driver_requirement import read_compat_package
 from compatcheck.collectors.image.entrypoint import Start, find_start
 from compatcheck.collectors.image.layouts import Place, find_place, find_places, read_environ
 from compatcheck.collectors.image.system_packages import lay_under, read_system
@@ -112,6 +113,10 @@ def _read_place(place: Place, image: Image, names: tuple[str, ...], system: Syst
     origin = f"{CONFIGURATION} and --env-file" if declared else CONFIGURATION
     variables = collect_variables(dict(image.config.env), Source(origin))
     environment = environment._replace(components=components, notes=(*environment.notes, *notes))
+    compat = system.compatibility_driver
+    release = None if compat is None else read_compat_package(compat.details.get("system", ""))
+    if compat is not None and release is not None:
+        environment = environment._replace(facts={**environment.facts, "runtime.cuda_compat": (release, compat.source)})
     if image.skipped:  # what was in them is unknown, not absent
         environment = environment._replace(complete=False)
     # What the image leaves unset whoever starts it may set: `docker run --env`, a manifest.

@@ -270,3 +270,16 @@ def test_environments_that_share_very_many_packages_are_not_all_read(monkeypatch
     reading = read(files, env={"PATH": "/usr/bin"})
     assert len(reading.environments) == 3
     assert "/v/" in reading.skipped[0].reason
+
+
+def test_what_an_image_says_of_the_driver_becomes_facts():
+    status = "Package: cuda-compat-12-4\nStatus: install ok installed\nVersion: 550.54.15-0ubuntu1\n"
+    files = {
+        **python("/usr/local", "3.12"),
+        **torch(site("/usr/local", "3.12"), "2.6.0+cu124", "12.4"),
+        "/var/lib/dpkg/status": status,
+    }
+    required = "cuda>=12.4 brand=tesla,driver>=535,driver<536"
+    facts = only(read(files, env={"NVIDIA_REQUIRE_CUDA": required})).facts
+    assert facts["runtime.cuda_compat"][0] == "12.4"
+    assert facts["runtime.driver_required"][0] == ">=550.54.14 || >=535,<536"
