@@ -17,7 +17,7 @@ from compatcheck.cli.inputs import (
     with_variables,
 )
 from compatcheck.collectors.read import LOCKS, read_environments
-from compatcheck.collectors.recognise import recognise, recognise_content, walk
+from compatcheck.collectors.recognise import recognise, recognise_content, recognise_text, walk
 from compatcheck.configs.recognise import SCRIPTS, SUFFIXES, read_configurations
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
@@ -138,8 +138,9 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
-            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, Dockerfile, config.json, "
-            "DeepSpeed, accelerate, trainer arguments, launch scripts"
+            "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, "
+            "pyproject.toml, setup.py, Dockerfile, pip list, pip inspect, config.json, DeepSpeed, accelerate, "
+            "trainer arguments, launch scripts"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
@@ -249,10 +250,22 @@ def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
 def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
     kind = recognise(path)
     if kind is None and path.endswith((".txt", ".in")):
-        kind = "requirements"
+        kind = recognise_text(path) or "requirements"
     elif kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
     yield from _read_as(path, kind, skipped)
+    if kind == "script" and _says_training(path):
+        yield from _read_as(path, None, skipped)
+
+
+def _says_training(path: str) -> bool:
+    """Tell whether a script that states its requirements trains something, too."""
+    from compatcheck.configs import python_script  # noqa: PLC0415 (only for scripts)
+
+    try:
+        return bool(python_script.read(path, named=False))
+    except InputError:
+        return False  # its requirements could be read, which is what it was named for
 
 
 def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Found]:
@@ -331,6 +344,7 @@ def _merge_run(items: Iterable[Found], directory: str) -> Run:
 
 def name_subject(paths: Sequence[str]) -> str:
     """Name a subject after its files; a directory they share is written once."""
+    paths = tuple(dict.fromkeys(paths))  # a script is named once, also where it is both environment and configuration
     directories = {os.path.dirname(path) for path in paths}
     if len(paths) > 1 and len(directories) == 1 and directories != {""}:
         return f"{directories.pop()}: {' + '.join(os.path.basename(path) for path in paths)}"

@@ -18,13 +18,20 @@ _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "constraints": ("requirements", "read_requirements", {"constraints": True}),
     "pylock": ("pylock", "read_pylock", {}),
     "uv_lock": ("uv_lock", "read_uv_lock", {}),
+    "poetry_lock": ("poetry_lock", "read_poetry_lock", {}),
+    "pdm_lock": ("pdm_lock", "read_pdm_lock", {}),
+    "pipfile_lock": ("pipfile_lock", "read_pipfile_lock", {}),
+    "pip_list": ("pip_list", "read_pip_list", {}),
+    "pip_inspect": ("pip_list", "read_pip_inspect", {}),
+    "pipfile": ("pipfile", "read_pipfile", {}),
+    "script": ("script", "read_script", {}),
     "pyproject": ("pyproject", "read_pyproject", {}),
     "dockerfile": ("dockerfile", "read_dockerfile", {}),
     "setup_py": ("setup_py", "read_setup_py", {}),
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
 
-LOCKS = frozenset({"pylock", "uv_lock"})
+LOCKS = frozenset({"pylock", "uv_lock", "poetry_lock", "pdm_lock", "pipfile_lock"})
 """Kinds that name everything that is installed, and win over a manifest beside them."""
 
 

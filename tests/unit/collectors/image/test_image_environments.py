@@ -226,6 +226,19 @@ def test_unread_layer_makes_absent_packages_unknown():
     assert only(read_image(damaged, ())).complete is False
 
 
+def test_what_an_image_says_of_the_driver_becomes_facts():
+    status = "Package: cuda-compat-12-4\nStatus: install ok installed\nVersion: 550.54.15-0ubuntu1\n"
+    files = {
+        **python("/usr/local", "3.12"),
+        **torch(site("/usr/local", "3.12"), "2.6.0+cu124", "12.4"),
+        "/var/lib/dpkg/status": status,
+    }
+    required = "cuda>=12.4 brand=tesla,driver>=535,driver<536"
+    facts = only(read(files, env={"NVIDIA_REQUIRE_CUDA": required})).facts
+    assert facts["runtime.cuda_compat"][0] == "12.4"
+    assert facts["runtime.driver_required"][0] == ">=550.54.14 || >=535,<536"
+
+
 def test_leftovers_of_another_python_are_a_directory_of_their_own():
     reading = read(
         {
@@ -270,16 +283,3 @@ def test_environments_that_share_very_many_packages_are_not_all_read(monkeypatch
     reading = read(files, env={"PATH": "/usr/bin"})
     assert len(reading.environments) == 3
     assert "/v/" in reading.skipped[0].reason
-
-
-def test_what_an_image_says_of_the_driver_becomes_facts():
-    status = "Package: cuda-compat-12-4\nStatus: install ok installed\nVersion: 550.54.15-0ubuntu1\n"
-    files = {
-        **python("/usr/local", "3.12"),
-        **torch(site("/usr/local", "3.12"), "2.6.0+cu124", "12.4"),
-        "/var/lib/dpkg/status": status,
-    }
-    required = "cuda>=12.4 brand=tesla,driver>=535,driver<536"
-    facts = only(read(files, env={"NVIDIA_REQUIRE_CUDA": required})).facts
-    assert facts["runtime.cuda_compat"][0] == "12.4"
-    assert facts["runtime.driver_required"][0] == ">=550.54.14 || >=535,<536"
