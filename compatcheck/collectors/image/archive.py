@@ -114,7 +114,7 @@ def open_image(path: str, *, cache: str | None) -> Image:
 
 
 def _open(path: str) -> int:
-    """Open a file, or standard input, without waiting for a writer that may never come.
+    """Open a file, a named pipe, or standard input.
 
     Raises:
         InputError: there is no file, or it is a device or a terminal.

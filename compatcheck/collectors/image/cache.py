@@ -3,7 +3,7 @@
 An archive says which digests its layers have, and may lie; what was read of a layer must never stand for another one.
 A compressed layer costs far more to expand than to hash, so its digest is verified while it is read, and its record is kept
 under that digest: it is found again in every archive and layout that holds the layer. A plain layer in a file is read by its
-headers alone (0.1 s of CPU for each 10,000 entries, whatever its size), less than hashing it would take (0.6 s for each GB,
+headers alone (0.2 s of CPU for each 10,000 entries, whatever its size), less than hashing it would take (0.6 s for each GB,
 with the processor's help): its record is kept under the identity of the file it lies in (device, inode, size, and the times
 of its last changes, of which no program can set the second) and the place in it.
 
@@ -71,7 +71,7 @@ class LayerCache:
         try:
             with open(path, "rb") as file:
                 data = file.read(MAX_BYTES + 1)
-            record = _decode(data)
+            record = decode(data)
         except (OSError, ValueError, TypeError, KeyError, IndexError, RecursionError, MemoryError):
             return None
         with suppress(OSError):
@@ -89,7 +89,7 @@ class LayerCache:
             descriptor, temporary = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".new")
             try:
                 with open(descriptor, "wb") as file:
-                    file.write(_encode(record))
+                    file.write(encode(record))
                 os.replace(temporary, self._path(key))
             except BaseException:
                 os.unlink(temporary)
@@ -128,7 +128,7 @@ class LayerCache:
         return os.path.join(self._folder, name)
 
 
-def _encode(record: LayerRecord) -> bytes:
+def encode(record: LayerRecord) -> bytes:
     """Return a record as zlib over the length of a JSON text, that text, and the contents one after the other."""
     import json  # noqa: PLC0415 (see above)
     import zlib  # noqa: PLC0415 (see above)
@@ -151,8 +151,8 @@ def _encode(record: LayerRecord) -> bytes:
     return zlib.compress(b"".join(parts), 1)
 
 
-def _decode(data: bytes) -> LayerRecord:
-    """Return the record that bytes of `_encode` hold.
+def decode(data: bytes) -> LayerRecord:
+    """Return the record that bytes of `encode` hold.
 
     Raises:
         ValueError, TypeError, IndexError: they are damaged.

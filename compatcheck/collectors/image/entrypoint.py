@@ -242,16 +242,13 @@ class _Walk:
             self._doubt("its start scripts start each other too often to be followed")
             return None
         self.depth += 1
-        try:
-            for words in split_commands(text):
-                found = self._run_line(words, arguments)
-                if found is not None or self.steps > MAX_STEPS:
-                    return found
-        except ValueError as error:
-            self._doubt(f"its shell text could not be read to its end: {error}")
-        finally:
-            self.depth -= 1
-        return None
+        found = None
+        for words in split_commands(text):
+            found = self._run_line(words, arguments)
+            if found is not None or self.steps > MAX_STEPS:
+                break
+        self.depth -= 1
+        return found
 
     def _run_line(self, words: list[str], arguments: list[str]) -> str | None:
         expanded: list[str] = []

@@ -96,8 +96,8 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
     notes = (*image.notes, *found.notes, *system.notes, *_describe_driver(system, dict(config.env)))
     skipped = [_inside(entry, image.name) for entry in system.skipped]
     if unread or not found.is_complete:
-        names = f": {', '.join(unread[:3])}" if unread else ""
-        reason = f"holds more environments or packages than are looked at{names}"
+        some = f": {', '.join(unread[:3])}" if unread else ""
+        reason = f"holds more environments or packages than are looked at{some}"
         skipped.append(Skipped(Source(image.name), reason))
     return ImageReading(tuple(environments), start, notes, (*image.skipped, *skipped))
 

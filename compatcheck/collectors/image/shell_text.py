@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,16 +18,44 @@ MAX_CHARACTERS = 65536
 
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "{", "!", "time", "("})
 _REFERENCE = r"\$(?:\{(\w+)(?::?-([^{}$]*))?\}|(\w+))"
+_DOCUMENT = r"(?<!<)<<-?[ \t]*['\"\\]?(\w+)"
 _COMMENT = r"(?m)^[ \t]*#.*$"
 
 
-def split_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each simple command, in order; quotes are removed, nothing is expanded.
+def split_commands(text: str) -> list[list[str]]:
+    """Return the words of each simple command, in order; quotes are removed, nothing is expanded.
 
-    Raises:
-        ValueError: a quotation mark is not closed; the commands before it have been yielded.
+    Where a quotation mark is not closed, each line counts by itself and those that do not are passed over.
     """
-    text = re.sub(_COMMENT, "", text[:MAX_CHARACTERS]).replace("\\\r\n", " ").replace("\\\n", " ")
+    text = _without_documents(re.sub(_COMMENT, "", text[:MAX_CHARACTERS]))
+    text = text.replace("\\\r\n", " ").replace("\\\n", " ")
+    try:
+        return list(_split(text))
+    except ValueError:
+        commands = []
+        for line in text.split("\n"):
+            with suppress(ValueError):
+                commands += list(_split(line))
+        return commands
+
+
+def _without_documents(text: str) -> str:
+    """Leave out here-documents, which are input of a command and no commands."""
+    if "<<" not in text:
+        return text
+    kept = []
+    end = None
+    for line in text.split("\n"):
+        if end is not None:
+            end = None if line.strip() == end else end
+            continue
+        kept.append(line)
+        match = re.search(_DOCUMENT, line)
+        end = match[1] if match is not None else None
+    return "\n".join(kept)
+
+
+def _split(text: str) -> Iterator[list[str]]:
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()\n")
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True

@@ -146,6 +146,22 @@ def test_scripts_that_start_each_other_end():
     assert any("start each other" in doubt for doubt in found.doubts)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "cat <<EOT\ndon't /usr/bin/python3\nEOT\n",
+        "cat <<-'EOT'\n\tpython a.py\n\tEOT\n",
+        "echo it\\'s\necho don't\n",
+        "case $1 in\n  *.txt) cat $1;;\nesac\n",
+        'if [[ $# -eq 0 ]]; then\n  exec "/bin/bash"\nelse\n  :\nfi\n',
+    ],
+)
+def test_what_scripts_do_before_they_hand_over(lines):
+    files = {**FILES, "/entry.sh": f'#!/bin/bash\n{lines}exec "$@"\n'}
+    found = start("/opt/venv/bin/python", "x.py", entrypoint=("/entry.sh",), files=files)
+    assert (found.executable, found.doubts) == (VENV, ())
+
+
 def test_long_entry_script_is_followed_to_its_end():
     lines = "".join(f'if [ -n "$A{number}" ]; then\n  echo {number}\nfi\n' for number in range(300))
     files = {**FILES, "/opt/nvidia/nvidia_entrypoint.sh": f'#!/bin/bash\n{lines}exec "$@"\n'}
