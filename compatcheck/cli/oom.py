@@ -123,7 +123,7 @@ def _gather(
     subjects: Sequence[Subject] = ()
     skipped: list[Skipped] = []
     files = bool(given["paths"] or given["run"])
-    plan = make_plan(given, files=files)
+    plan = make_plan(given, files=files, on_targets=False)
     if files or given["python"] or given["prefix"]:
         gathered = gather_all(plan, rules, os.environ)
         subjects, skipped = gathered.subjects, list(gathered.skipped)

@@ -7,13 +7,18 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.distributions import canonical_name, read_installer, same_version
+from compatcheck.collectors.files import LOCAL
 from compatcheck.core.environment import Damage, Package
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from compatcheck.collectors.files import Files
+
 _METADATA_DIRECTORY = r'site-packages/([^/"]+?)-(\d[^/"-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info'
+_RECORD_CHARACTERS = 64 << 20
+"""A record lists every file of its package; those of the largest take some megabytes."""
 _DISTRIBUTIONS = {"pytorch": "torch"}
 """Conda packages whose distribution has another name."""
 
@@ -27,14 +32,14 @@ class CondaPackage(NamedTuple):
     path: str
 
 
-def read_conda_meta(folder: str) -> dict[str, CondaPackage]:
+def read_conda_meta(folder: str, files: Files = LOCAL) -> dict[str, CondaPackage]:
     """List the packages of a ``conda-meta`` directory by name; only file names are read.
 
     Raises:
         OSError: the directory cannot be listed.
     """
     packages = {}
-    for name in os.listdir(folder):
+    for name in files.list_names(folder):
         if name.endswith(".json"):
             rest, _, build = name[: -len(".json")].rpartition("-")
             package, dash, version = rest.rpartition("-")
@@ -44,7 +49,10 @@ def read_conda_meta(folder: str) -> dict[str, CondaPackage]:
 
 
 def find_replaced(
-    conda: Mapping[str, CondaPackage], packages: Mapping[str, Package], copies: Mapping[str, Iterable[Package]]
+    conda: Mapping[str, CondaPackage],
+    packages: Mapping[str, Package],
+    copies: Mapping[str, Iterable[Package]],
+    files: Files = LOCAL,
 ) -> list[Damage]:
     """Find Python packages of conda that pip or uv has written over.
 
@@ -54,6 +62,7 @@ def find_replaced(
         conda: records by conda name.
         packages: distributions as they would be imported.
         copies: all metadata of the distributions that have more than one set in a directory.
+        files: the tree they lie in.
     """
     damage = []
     for record in conda.values():
@@ -62,10 +71,10 @@ def find_replaced(
         for package in found:
             if package.version is None or package.version == record.version:
                 continue
-            installer = read_installer(package.source.path)
+            installer = read_installer(package.source.path, files)
             if installer in {None, "conda"}:
                 continue
-            own = _version_in_record(record, name)
+            own = _version_in_record(record, name, files)
             if own is None or same_version(own, package.version):
                 continue
             detail = f"conda installed {own}, {installer} wrote {package.version} over it"
@@ -74,11 +83,10 @@ def find_replaced(
     return damage
 
 
-def _version_in_record(record: CondaPackage, name: str) -> str | None:
+def _version_in_record(record: CondaPackage, name: str, files: Files) -> str | None:
     """Return the version of the distribution among the files of a conda package, whose name may mean another thing."""
     try:
-        with open(record.path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
+        text = files.read_text(record.path, _RECORD_CHARACTERS)
     except OSError:
         return None
     for found, version in re.findall(_METADATA_DIRECTORY, text):

@@ -8,6 +8,8 @@ from compatcheck.core.document import MISSING, ROLES
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
+from compatcheck.resolution.binaries import KIND as MISFIT
+from compatcheck.resolution.binaries import find_misfits
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.known_keys import drop_unknown_keys
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment
+    from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
     from compatcheck.rules.database import RuleSet
 
@@ -152,9 +154,9 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     conflicts = (*merged.conflicts, *_contradicted(facts))
     _describe_conflicts(conflicts, facts, compared=bool(documents))
     unknown_device = _describe_gpu(facts, rules)
-    if environment is not None and environment.damage:
-        _describe_damage(environment, facts)
     scope = FactScope(facts, environment, rules)
+    if environment is not None:
+        _describe_damage((*environment.damage, *find_misfits(scope)), facts)
     unresolved: dict[str, str] = {}
     entries = [
         (entry.fact, document.place(entry.key), entry.why)
@@ -334,12 +336,12 @@ def _claim_environment(environment: Environment, claims: dict[str, list[Claim]])
     if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
         claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
     for kind in DAMAGE:
-        known = environment.complete or kind == "contradictory"
+        known = environment.complete or kind in {"contradictory", MISFIT}
         if known and not any(damage.kind == kind for damage in environment.damage):
             claim(f"environment.{kind}", (), place)
 
 
-DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory")
+DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT)
 """Kinds of damage that are facts."""
 
 
@@ -351,11 +353,12 @@ def _contradictions(environment: Environment | None) -> Iterator[Conflict]:
             yield Conflict(version_need(damage.package), values)
 
 
-def _describe_damage(environment: Environment, facts: dict[str, Fact]) -> None:
+def _describe_damage(found: Sequence[Damage], facts: dict[str, Fact]) -> None:
     """State what is damaged, with every place and the versions in words."""
-    for kind in DAMAGE:
-        damaged = [damage for damage in environment.damage if damage.kind == kind]
-        if damaged:
+    for kind in DAMAGE if found else ():
+        damaged = [damage for damage in found if damage.kind == kind]
+        stated = facts.get(f"environment.{kind}")
+        if damaged and (stated is None or stated.origin not in {"set", "configuration"}):
             names = tuple(sorted({damage.package for damage in damaged}))
             sources = tuple(dict.fromkeys(source for damage in damaged for source in damage.sources))
             details = "; ".join(damage.detail for damage in damaged)
