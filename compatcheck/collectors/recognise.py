@@ -273,11 +273,11 @@ def recognise_content(content: bytes) -> str | None:
     for kind, mark in _LOCK_MARKS:
         if mark.search(head):
             return kind
+    if looks_like_report(content):
+        return "report"
     for kind, sniff in _SNIFFS:
         if sniff(head):
             return kind
-    if looks_like_report(content):
-        return "report"
     if looks_like_requirements(head):
         return "requirements"
     return "report" if looks_like_list(head) else None

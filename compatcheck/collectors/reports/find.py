@@ -41,7 +41,7 @@ MARK = re.compile(
 TELLING = re.compile(
     rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
     rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
-    rb"|[pP]ackage +[vV]ersion *\r?\n *-{3}|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version|ROCk module"
+    rb"|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version, |, driver_version|ROCk module"
     rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:",
 )
 """What no other file that is checked holds; tells a report of what is read as something else."""

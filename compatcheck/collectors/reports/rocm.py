@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from compatcheck.collectors.reports.text import Part
 
 _SERIES = re.compile(r"GPU\[(\d{1,2})\] {0,8}: Card (?:series|Series): {1,8}([^\n]{3,60})\n")
-_AGENT = re.compile(r"\n {0,6}Marketing Name: {1,30}([^\n]{3,60}?) {0,20}\n")
+_PROCESSOR = re.compile(r"\n {0,6}Marketing Name: {1,30}([^\n]{3,60}?) {0,20}\n")
 _TYPE = re.compile(r"Device Type: {1,30}(CPU|GPU)\b")
 
 
 def read(part: Part, path: str) -> Iterator[Report]:
     """Read the reports of a part."""
-    for devices, start, end in (_read_series(part.text), _read_agents(part.text)):
+    for devices, start, end in (_read_series(part.text), _read_processors(part.text)):
         if devices:
             yield Report(
                 kind="rocm",
@@ -40,16 +40,16 @@ def _read_series(text: str) -> tuple[list[Device], int, int]:
     return [Device(entry[2].strip()) for entry in found], *_span(found)
 
 
-def _read_agents(text: str) -> tuple[list[Device], int, int]:
-    """Read ``rocminfo``: each agent has a marketing name and, some lines below, what it is."""
-    agents = list(_AGENT.finditer(text))
+def _read_processors(text: str) -> tuple[list[Device], int, int]:
+    """Read ``rocminfo``: each processor has a marketing name and, some lines below, what it is."""
+    processors = list(_PROCESSOR.finditer(text))
     found = []
-    for index, agent in enumerate(agents):
-        follows = agents[index + 1].start() if index + 1 < len(agents) else len(text)
-        kind = _TYPE.search(text, agent.end(), min(follows, agent.end() + 3000))
-        if kind is not None and kind[1] == "GPU" and is_device_name(agent[1]):
-            found.append(agent)
-    return [Device(agent[1].strip()) for agent in found], *_span(found)
+    for index, processor in enumerate(processors):
+        follows = processors[index + 1].start() if index + 1 < len(processors) else len(text)
+        kind = _TYPE.search(text, processor.end(), min(follows, processor.end() + 3000))
+        if kind is not None and kind[1] == "GPU" and is_device_name(processor[1]):
+            found.append(processor)
+    return [Device(processor[1].strip()) for processor in found], *_span(found)
 
 
 def _span(found: list[re.Match[str]]) -> tuple[int, int]:
