@@ -230,7 +230,9 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
                 raise
             skipped.append(_skipped_run(error, request, plan))
             continue
-        renamed = tuple(subject._replace(id=_name_subject(request, subject.id)) for subject in part.subjects)
+        renamed = tuple(
+            subject._replace(id=_name_subject(request, subject.id), target=request.target) for subject in part.subjects
+        )
         aside = frozenset(_name_subject(request, name) for name in part.aside)
         reasons = {_name_subject(request, name): reason for name, reason in part.reasons.items()}
         gathered.append(part._replace(subjects=renamed, aside=aside, reasons=reasons))

@@ -232,7 +232,7 @@ def build_report(
             skipped.extend(unread)
     skipped = list(place_skipped(skipped))
     findings = [
-        finding
+        finding._replace(aside=True)
         if finding.subject in gathered.aside
         else mark_failing(finding, gathered.subjects, threshold, strict=checks.strict)
         for finding in findings
@@ -359,6 +359,7 @@ def describe_subject(
         waiting=waiting,
         variables=None if environment is None else environment.variables,
         variables_complete=environment is not None and environment.variables_complete,
+        target=subject.target,
     )
 
 

@@ -13,7 +13,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.base_images import read_image_name
+from compatcheck.collectors.dockerfile_stage import Stage
 from compatcheck.collectors.dockerfile_text import (
+    MAX_VALUE,
     MAX_VARIABLES,
     Instruction,
     Text,
@@ -23,18 +25,14 @@ from compatcheck.collectors.dockerfile_text import (
     unquote,
 )
 from compatcheck.collectors.install_commands import Install, read_commands, read_install
-from compatcheck.collectors.pinned_build import read_index
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
-from compatcheck.core.markers import canonical_name, describe_machine
-from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
+from compatcheck.core.markers import canonical_name
+from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, decode_utf8, echo, read_bytes
-from compatcheck.core.versions import compile_specifier, contains, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from compatcheck.collectors.install_commands import Word
 
 LIMIT_BYTES = min(4 << 20, MAX_BYTES)
@@ -45,56 +43,16 @@ _PREDEFINED = {
     "TARGETARCH": "amd64",
     "BUILDPLATFORM": "linux/amd64",
 }
-_PINS_TORCH = frozenset(
-    {"vllm", "sglang", "xformers", "torchvision", "torchaudio", "lmdeploy", "torchtext", "torchao-nightly"}
-)
-"""Distributions that require one torch exactly: installing one replaces another torch."""
-_ENGINES = frozenset({"vllm", "sglang", "lmdeploy"})
-_MOVED_BY_ENGINES = frozenset(
-    {"transformers", "tokenizers", "xformers", "triton", "ray", "numpy", "torchvision", "torchaudio"}
-)
-"""What an inference engine requires closely, so that installing it may replace what is there."""
 _LOCAL_ARCHIVE = re.compile(r"(?:^\.{0,2}/|^\.$|^\.\[|^/).*|.*\.(?:whl|tar\.gz|zip)$")
 _ENVIRONMENTS = re.compile(
     r"(?:^|/)(?:\.?venv|[\w.-]*[-_]?env|virtualenv|site-packages|dist-packages|\w*conda\d?|install|\.local|python[\d.]*)/?$"
     r"|^(?:/usr/local|/opt|/app|/workspace|/usr/local/lib|/)/?$"
 )
 """Paths that hold a Python environment, copied as a whole."""
-_INDEX_VARIABLES = (
-    "PIP_EXTRA_INDEX_URL",
-    "PIP_INDEX_URL",
-    "UV_EXTRA_INDEX_URL",
-    "UV_INDEX",
-    "UV_INDEX_URL",
-    "UV_DEFAULT_INDEX",
-)
-"""Variables that pip and uv take an index from."""
+
 MAX_STAGES = 500
 _PARENTS = 3
 """How many directories above the Dockerfile are tried as the build context."""
-
-
-class _Stage:
-    """One ``FROM`` and what has been done to it."""
-
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-        self.packages: dict[str, Package] = {}
-        self.facts: dict[str, tuple[object, Source]] = {}
-        self.python: str | None = None
-        self.variables: dict[str, str] = {}
-        self.arguments: dict[str, str | None] = {}
-        self.directory = "/"
-        self.copies: list[tuple[str, str]] = []
-        """Source in the context → destination; a destination that ends in a slash is a directory."""
-        self.skipped: list[Skipped] = []
-        self.notes: list[str] = []
-
-    def value(self, name: str) -> str | None:
-        """Return what a variable holds in this stage."""
-        if name in self.variables:
-            return self.variables[name]
-        return self.arguments.get(name)
 
 
 def read_dockerfile(path: str, *, stage: str | None = None) -> Environment:
@@ -143,7 +101,7 @@ class _Reader:
         self.path = path
         self.directory = os.path.dirname(path) if path != STANDARD_INPUT else ""
         self.globals: dict[str, str | None] = {**_PREDEFINED}
-        self.stages: list[_Stage] = []
+        self.stages: list[Stage] = []
 
     def read(self, instruction: Instruction) -> None:
         """Take one instruction."""
@@ -178,7 +136,7 @@ class _Reader:
         """Read ``FROM [--platform=…] IMAGE [AS NAME]``."""
         words = [word for word in instruction.text.content.split() if not word.startswith("--")]
         alias = words[2] if len(words) > 2 and words[1].lower() == "as" else None
-        stage = _Stage(alias)
+        stage = Stage(alias)
         written = unquote(words[0]) if words else ""
         image = substitute(written, self.globals.get)
         earlier = next(
@@ -253,7 +211,11 @@ class _Reader:
         other = next((entry for entry in self.stages[:-1] if entry.name and entry.name.lower() == origin.lower()), None)
         if other is None and origin.isdigit() and int(origin) < len(self.stages) - 1:
             other = self.stages[int(origin)]
-        if other is None or not other.packages or not any(_ENVIRONMENTS.search(entry) for entry in sources):
+        if (
+            other is None
+            or not other.packages
+            or not any(len(entry) < MAX_VALUE and _ENVIRONMENTS.search(entry) for entry in sources)
+        ):
             return
         stage.packages = {**stage.packages, **other.packages}
         stage.facts = {**stage.facts, **{k: v for k, v in other.facts.items() if k != "runtime.cuda_compat"}}
@@ -303,7 +265,7 @@ class _Reader:
             for command in read_commands(content, stage.value):
                 install = read_install(command)
                 if install is not None and install.kind == "uninstall":
-                    self.uninstall(install)
+                    stage.uninstall(install)
                 elif install is not None:
                     self.install(install, part)
                 elif (other := _other_installer(command.words)) is not None:
@@ -312,39 +274,13 @@ class _Reader:
                     )
 
     def install(self, install: Install, text: Text) -> None:
-        """Apply one install to the stage."""
-        stage = self.stages[-1]
+        """Read what a command installs, and apply it to the stage."""
         wanted: list[Requirement] = []
         for word in install.requirements:
             wanted += self.requirement(word, install, text)
         for word in install.files:
             wanted += self.file(word, text)
-        variables = [install.settings.get(name) or stage.value(name) or "" for name in _INDEX_VARIABLES]
-        index = next((found for found in map(_index_of, (*reversed(install.indexes), *variables)) if found), None)
-        backend = install.backend or install.settings.get("UV_TORCH_BACKEND") or stage.value("UV_TORCH_BACKEND")
-        if backend and install.is_uv and re.fullmatch(r"cu\d{3}|cpu", backend):
-            index = f"/whl/{backend}"
-        combined = combine(wanted, describe_machine(None))
-        for name, package in combined.packages.items():
-            self.put(name, package, install, index if name == "torch" else None)
-        stage.notes += combined.notes
-        if install.dependencies and _ENGINES & set(combined.packages):
-            for name in _MOVED_BY_ENGINES & set(stage.packages):
-                asked = combined.packages.get(name)
-                if asked is None or (asked.version is None and not asked.specifier and stage.packages[name].version):
-                    stage.packages[name] = _unsure(stage.packages[name])
-        if install.dependencies and "torch" not in combined.packages:
-            self.replace_torch(combined.packages, install)
-
-    def uninstall(self, install: Install) -> None:
-        """Take away what a command removes, where it runs for certain."""
-        stage = self.stages[-1]
-        for word in install.requirements if install.certain else ():
-            name = canonical_name(word.text or "")
-            stage.packages.pop(name, None)
-            if name == "torch":
-                stage.facts.pop("runtime.torch_build", None)
-                stage.facts.pop("runtime.torch_cuda", None)
+        self.stages[-1].install(wanted, install)
 
     def requirement(self, word: Word, install: Install, text: Text) -> list[Requirement]:
         stage = self.stages[-1]
@@ -427,100 +363,6 @@ class _Reader:
                 if os.path.isfile(path):
                     return path
         return None
-
-    def put(self, name: str, package: Package, install: Install, index: str | None) -> None:
-        """Install one distribution over what is there."""
-        stage = self.stages[-1]
-        present = stage.packages.get(name)
-        if present is not None and not install.upgrade and _satisfies(present, package):
-            return
-        if index is not None:
-            package = package._replace(details={**package.details, "index": index})
-        if not install.certain:
-            package = _either(present, package)
-        stage.packages[name] = package
-        if name == "torch":
-            self.forget_build(package, install.certain)
-
-    def forget_build(self, torch: Package, certain: bool) -> None:  # noqa: FBT001 (beside its use)
-        """Drop what the base image said of torch's build once another torch is installed, unless the pins say the same."""
-        stage = self.stages[-1]
-        if (
-            certain
-            and torch.details.get("index")
-            and read_index(torch.details["index"]) is not None
-            and torch.version is None
-        ):
-            build, cuda = read_index(torch.details["index"]) or (None, None)
-            stage.facts["runtime.torch_build"] = (build, torch.source)
-            stage.facts["runtime.torch_cuda"] = (cuda, torch.source)
-            return
-        for fact in ("runtime.torch_build", "runtime.torch_cuda"):
-            if fact in stage.facts and stage.facts[fact][1].key != "RUN":
-                stage.facts.pop(fact)
-
-    def replace_torch(self, installed: Mapping[str, Package], install: Install) -> None:
-        """Follow distributions that require one torch exactly: installing them replaces another one that is there."""
-        stage = self.stages[-1]
-        torch = stage.packages.get("torch")
-        pinning = [package for name, package in installed.items() if name in _PINS_TORCH]
-        if not pinning:
-            return
-        package = pinning[0]
-        minor = _torch_of(package)
-        if torch is None and minor is None:
-            return
-        if torch is not None and torch.version is not None and ".".join(torch.version.split(".")[:2]) == minor:
-            return
-        place = package.source._replace(key=f"with {package.name} {package.version or ''}".rstrip())
-        brought = Package("torch", None, place, "" if minor is None else f"=={minor}.*")
-        stage.packages["torch"] = brought if install.certain else _either(torch, brought)
-        self.forget_build(brought, install.certain)
-        if torch is not None:
-            present = torch.version or "the one there"
-            stage.notes.append(f"{package.name} requires a torch of its own and may replace {present}")
-
-
-def _torch_of(package: Package) -> str | None:
-    if package.version is None:
-        return None
-    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (few installs ask)
-
-    rows = (open_builtin().section("tables/torch-minor-of-binaries") or {}).get(package.name) or {}
-    found = rows.get(package.version.partition("+")[0])
-    return found if isinstance(found, str) else None
-
-
-def _satisfies(present: Package, wanted: Package) -> bool:
-    """Tell whether pip would leave what is there: its release fits, or nothing is asked of it."""
-    if wanted.details.get("direct_url"):
-        return False
-    if wanted.version is not None:
-        mine, asked = parse_version(present.version or ""), parse_version(wanted.version)
-        return mine is not None and asked is not None and (asked == mine or str(asked) == mine.public)
-    if not wanted.specifier:
-        return True
-    return present.version is not None and contains(compile_specifier(wanted.specifier), present.version) != "no"
-
-
-def _unsure(package: Package) -> Package:
-    """Mark a release that another distribution's requirements may have replaced."""
-    return package._replace(details={**package.details, "presence": "unknown"})
-
-
-def _either(present: Package | None, package: Package) -> Package:
-    """Describe an install that may not run: what is there, or what it would install."""
-    details = {**package.details, "presence": "unknown"}
-    if present is None:
-        return package._replace(details=details)
-    ranges = [f"=={entry.version}" if entry.version else entry.specifier or "" for entry in (present, package)]
-    return Package(
-        package.name, None, package.source, "" if "" in ranges else " || ".join(dict.fromkeys(ranges)), details
-    )
-
-
-def _index_of(address: str) -> str | None:
-    return address if read_index(address) is not None else None
 
 
 def _shell_of_list(content: str) -> str:

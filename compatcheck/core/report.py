@@ -91,6 +91,8 @@ class Finding(NamedTuple):
     """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
     rating: str | None = None
     """Why it is critical though the run would start without it: what the run needs with it and without, in words."""
+    aside: bool = False
+    """Whether its subject's findings are shown and never fail the run."""
 
 
 class SubjectReport(NamedTuple):
@@ -121,6 +123,8 @@ class SubjectReport(NamedTuple):
     """What one device of the run needs, without the findings; None where no run is described."""
     aside: bool = False
     """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
+    target: str | None = None
+    """Machine of the policy it is checked for, where there are several."""
 
 
 class Report(NamedTuple):

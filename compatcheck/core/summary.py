@@ -54,13 +54,8 @@ def closing_line(report: Report) -> str:
     if checked_anything(report):
         count = f"{summary.affected} finding{'' if summary.affected == 1 else 's'}"
         parts = [count + (f" ({levels})" if levels else "")]
-        aside = {subject.id for subject in report.subjects if subject.aside}
-        if aside:
-            certain = (
-                finding for finding in report.findings if finding.status == "affected" and not finding.suppressed
-            )
-            left = sum(finding.subject in aside for finding in certain)
-            parts += [f"{left} of them not counted"] if left else []
+        left = sum(item.aside and item.status == "affected" and not item.suppressed for item in report.findings)
+        parts += [f"{left} of them not counted"] if left else []
         if summary.possible:
             parts.append(f"{summary.possible} possible")
         parts += [f"{summary.waived} waived", f"{summary.not_checked} not checked"]

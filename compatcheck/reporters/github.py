@@ -82,7 +82,7 @@ def _audit_lines(audit: Audit, root: str, room: int) -> Iterator[str]:
 
 
 def _annotation(finding: Finding, root: str) -> str:
-    level = LEVELS[finding.severity] if finding.status == "affected" else "notice"
+    level = LEVELS[finding.severity] if finding.status == "affected" and not finding.aside else "notice"
     title = f"{_label(finding)} {finding.rule_id}"
     return _command(level, _message(finding), title, _best_place(finding, root))
 

@@ -144,7 +144,7 @@ def _table(title: str, findings: list[Finding], *, several: bool) -> Iterator[st
         cells = [finding.severity, rule_link(finding), escape(finding.title), escape(size_text(finding.impact))]
         cells.append(escape(_last_cell(title, finding)))
         if several:
-            cells.append(escape(finding.subject))
+            cells.append(escape(finding.subject + (" (not counted)" if finding.aside else "")))
         yield "| " + " | ".join(cells) + " |"
     yield ""
 

@@ -172,7 +172,7 @@ def _result(finding: Finding, index: int, root: str) -> dict[str, Any]:
         "ruleId": finding.rule_id,
         "ruleIndex": index,
         "kind": "fail" if certain else "open",
-        "level": LEVELS[finding.severity] if certain else "none",
+        "level": "none" if not certain else "note" if finding.aside else LEVELS[finding.severity],
         "message": {"text": _message(finding)},
         "locations": _locations(finding, root),
         "partialFingerprints": {"compatcheckFinding/v1": fingerprint(finding)},

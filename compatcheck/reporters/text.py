@@ -19,8 +19,9 @@ from compatcheck.core.summary import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from compatcheck.core.advisory import Advisory
     from compatcheck.core.report import Finding, Report, SubjectReport
 
 MAX_POSSIBLE = 5
@@ -63,6 +64,7 @@ class _Writer:
         fold = main > MAX_SUBJECTS and not self.verbose and not self.quiet
         if fold:
             yield from self.folded(report)
+        told: dict[tuple[object, ...], str] = {}
         for subject in report.subjects if not fold else ():
             findings = [finding for finding in report.findings if finding.subject == subject.id]
             if self.quiet:
@@ -72,7 +74,9 @@ class _Writer:
             title = subject.origin if subject.origin.startswith(subject.id) else subject.id
             yield from (self.paint(line, "1") for line in fill(title, self.width))
             yield from (
-                self.aside(subject, findings) if subject.aside and not self.verbose else self.subject(subject, findings)
+                self.aside(subject, findings)
+                if subject.aside and not self.verbose
+                else self.subject(subject, findings, self.repeated(subject, findings, told))
             )
         if report.audit is not None:
             yield from self.audit(report)
@@ -88,8 +92,25 @@ class _Writer:
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
         yield from closing_lines(report, self.width)
 
-    def subject(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
-        shown = [finding for finding in findings if finding.suppressed is None]
+    def repeated(
+        self, subject: SubjectReport, findings: list[Finding], told: dict[tuple[object, ...], str]
+    ) -> dict[str, list[Finding]]:
+        """Return, by target, the findings that another target of the same subject has alike: the machine has no part in them."""
+        again: dict[str, list[Finding]] = {}
+        for finding in findings if subject.target is not None and not self.verbose else ():
+            facts = tuple((fact.name, fact.value) for fact in finding.facts)
+            words = (finding.rule_id, finding.role, finding.status, finding.severity, finding.impact, finding.needs)
+            key = (subject.id.removesuffix(f" (on {subject.target})"), *words, facts)
+            first = told.setdefault(key, str(subject.target))
+            if first != subject.target and finding.suppressed is None:
+                again.setdefault(first, []).append(finding)
+        return again
+
+    def subject(
+        self, subject: SubjectReport, findings: list[Finding], repeated: Mapping[str, list[Finding]]
+    ) -> Iterator[str]:
+        said = [finding for found in repeated.values() for finding in found]
+        shown = [finding for finding in findings if finding.suppressed is None and finding not in said]
         certain = [finding for finding in shown if finding.status == "affected"]
         possible = [finding for finding in shown if finding.status == "possible"]
         for finding in certain:
@@ -126,6 +147,12 @@ class _Writer:
                 end = finding.suppressed.expires or finding.suppressed.until
                 until = f" (until {end})" if end else ""
                 yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
+        for target, found in repeated.items():
+            yield ""
+            certain_ones = list(dict.fromkeys(finding.rule_id for finding in found if finding.status == "affected"))
+            possible_ones = len(found) - sum(finding.status == "affected" for finding in found)
+            parts = [*certain_ones, *([f"{possible_ones} possible"] if possible_ones else [])]
+            yield from self.wrapped("same", f"as on {target}: {', '.join(parts)}")
         if not findings:
             yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
         yield from self.remarks(subject)
@@ -136,7 +163,7 @@ class _Writer:
         shown = [finding for finding in findings if finding.suppressed is None]
         certain = [finding for finding in shown if finding.status == "affected"]
         for finding in certain:
-            parts = (f"{finding.severity} {finding.rule_id}", size_text(finding.impact))
+            parts = (f"{finding.severity.upper()} {finding.rule_id}", size_text(finding.impact))
             yield from (f"  {line}" for line in fill(" ".join(filter(None, parts)), self.width - 2))
         possible = len(shown) - len(certain)
         if possible:
@@ -241,55 +268,57 @@ class _Writer:
 
     def audit(self, report: Report) -> Iterator[str]:
         """Report security advisories, and apart from them what could not be audited."""
-        from compatcheck.core.advisory import (  # noqa: PLC0415 (only with --security)
-            audit_text,
-            fix_text,
-            fold_advisories,
-            fold_unaudited,
-        )
-        from compatcheck.core.folding import shorten  # noqa: PLC0415 (see above)
+        from compatcheck.core.advisory import audit_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (with --security)
+        from compatcheck.core.folding import shorten  # noqa: PLC0415 (with --security)
 
         audit = report.audit
         assert audit is not None  # noqa: S101 (the caller looked)
+        folded = fold_advisories(audit.advisories)
         if self.quiet:
-            for advisory, subjects in fold_advisories(audit.advisories):
+            for advisory, subjects in folded:
                 label = self.paint("ADVISORY", "31") if advisory.suppressed is None else "WAIVED"
                 yield f"{label} {advisory.id} {advisory.package} {advisory.version} {shorten(subjects)}"
             if audit.unaudited:
                 yield f"NOT AUDITED {audit_text(audit)}"
             return
         yield from (self.paint(line, "1") for line in fill(f"security: {audit_text(audit)}", self.width))
-        for advisory, subjects in fold_advisories(audit.advisories):
-            if advisory.suppressed is not None:
-                yield from self.wrapped("waived", f"{advisory.id} ({advisory.package}): {advisory.suppressed.reason}")
-                continue
+        if any(advisory.suppressed is None for advisory, _ in folded):
             yield ""
-            yield (
-                f"{self.paint('ADVISORY', '31')} {self.paint(advisory.id, '1')} {advisory.package} {advisory.version}"
-            )
-            yield from self.wrapped("what", advisory.description)
-            yield from self.wrapped("fix", fix_text(advisory), "32")
-            if advisory.aliases:
-                yield from self.wrapped("also", ", ".join(advisory.aliases))
-            if len(report.subjects) > 1:
-                yield from self.wrapped("in", shorten(subjects))
-            if advisory.url is not None:
-                yield f"  {'see':<{_LABEL}}{advisory.url}"
-        if any(advisory.suppressed is None for advisory in audit.advisories) and audit.unaudited:
-            yield ""
+        for advisory, subjects in folded:
+            yield from self.advisory(advisory, shorten(subjects) if len(report.subjects) > 1 else None)
         for reason, entries in fold_unaudited(audit.unaudited):
-            if reason == audit.failure:
-                reason = "the same"  # noqa: PLW2901 (said above)
             names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
             listed = ", ".join(names) if self.verbose else shorten(names)
-            yield from self.wrapped("no audit", f"{reason}: {listed}", "33")
-        if self.verbose:
-            for note in audit.notes:
-                yield from self.wrapped("note", note)
-        elif audit.notes:
-            count = len(audit.notes)
-            text = f"{count} version{'s were' if count > 1 else ' was'} looked up without a local label; -v lists them"
-            yield from self.wrapped("note", text)
+            said = "for this reason" if reason == audit.failure else reason
+            yield from self.wrapped("no audit", f"{said}: {listed}", "33")
+        notes = audit.notes
+        if notes and not self.verbose:
+            notes = (f"{len(notes)} looked up without the local label of the version; -v lists them",)
+        for note in notes:
+            yield from self.wrapped("note", note)
+        yield ""
+
+    def advisory(self, advisory: Advisory, subjects: str | None) -> Iterator[str]:
+        """Report one advisory; a waived one in one line."""
+        from compatcheck.core.advisory import fix_text  # noqa: PLC0415 (only with --security)
+
+        if advisory.suppressed is not None:
+            yield from self.wrapped("waived", f"{advisory.id} ({advisory.package}): {advisory.suppressed.reason}")
+            return
+        about = f"{advisory.package} {advisory.version}"
+        head = f"{self.paint('ADVISORY', '31')} {self.paint(advisory.id, '1')}"
+        if len(f"ADVISORY {advisory.id} {about}") <= self.width:
+            yield f"{head} {about}"
+        else:
+            yield from (head, f"  {about}")
+        yield from self.wrapped("what", advisory.description)
+        yield from self.wrapped("fix", fix_text(advisory), "32")
+        if advisory.aliases:
+            yield from self.wrapped("also", ", ".join(advisory.aliases))
+        if subjects is not None:
+            yield from self.wrapped("in", subjects)
+        if advisory.url is not None:
+            yield f"  {'see':<{_LABEL}}{advisory.url}"
         yield ""
 
     def skipped(self, report: Report) -> Iterator[str]:

@@ -26,6 +26,7 @@ PINNED = ("torchvision", "torchaudio", "xformers", "vllm")
 
 TABLE = "torch-minor-of-binaries"
 _LABEL = r"\+(?:cu(\d+))?torch(\d+\.\d+)(?:\.\d+)?(?:cxx11abi(true|false))?"
+_CUDA_LABEL = r"\+cu(\d\d)\d"
 _CUDA_LENGTH = 2
 """Digits of CUDA's major release in a label: ``cu12``, ``cu122``."""
 
@@ -41,11 +42,20 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
     if torch is None or version is None or version.is_prerelease:
         return
     minor = ".".join(map(str, version.release[:2]))
+    own = scope.value("runtime.torch_cuda")
     for name in PINNED:
         package = scope.package(name)
         wanted = None if package is None else _built_with(package, scope)
-        if package is not None and wanted is not None and wanted != minor:
+        if package is None:
+            continue
+        if wanted is not None and wanted != minor:
             detail = f"{name} {package.version} is built for torch {wanted}, and torch is {torch.version}"
+            yield Damage(KIND, name, detail, (package.source, torch.source))
+            continue
+        cuda = re.search(_CUDA_LABEL, package.version or "") if name == "torchvision" else None
+        if cuda is not None and isinstance(own, str) and own.partition(".")[0] != cuda[1]:
+            # https://github.com/pytorch/vision/blob/main/torchvision/extension.py (_check_cuda_version)
+            detail = f"{name} {package.version} is built for CUDA {cuda[1]}, and torch for CUDA {own}"
             yield Damage(KIND, name, detail, (package.source, torch.source))
     flash = scope.package("flash-attn")
     if flash is not None:

@@ -136,3 +136,27 @@ def test_what_is_read_is_read_once_for_all_targets(project: Path, monkeypatch: p
     first, second = ({fact["name"]: fact["value"] for fact in subject["facts"]} for subject in data["subjects"])
     assert (first["hardware.world_size"], second["hardware.world_size"]) == (8, 16)
     assert first["training.zero_stage"] == second["training.zero_stage"] == 3
+
+
+def test_what_every_target_has_is_told_once(project: Path) -> None:
+    (project / "compatcheck.toml").write_text(FLEET)
+    (project / "requirements.txt").write_text("torch==2.11.0\ntorchvision==0.20.1\n")
+    text = run("check", "requirements.txt").out
+    assert text.count("CRITICAL _stack/built-for-another-torch") == 1
+    assert text.count(f"CRITICAL {RULE}") == 1
+    assert "as on old: _stack/built-for-another-torch, 3 possible" in " ".join(text.split())
+    assert run("check", "requirements.txt", "-v").out.count("CRITICAL _stack/built-for-another-torch") == 2
+
+
+def test_the_hook_warns_of_a_dockerfile_before_it_is_built(project: Path) -> None:
+    (project / "compatcheck.toml").write_text(FLEET)
+    (project / "requirements.txt").unlink()
+    (project / "Dockerfile").write_text(
+        "FROM pytorch/pytorch:2.11.0-cuda13.0-cudnn9-devel\nRUN pip install trl==0.15.0\n"
+    )
+    (project / "web.Dockerfile").write_text("FROM nginx:1.27\n")
+    data = _report("check", "--hook", "Dockerfile", "web.Dockerfile")
+    assert _subjects_of(data) == ["Dockerfile (on old)"]
+    (finding,) = [finding for finding in data["findings"] if finding["rule_id"] == RULE]
+    assert any("by the tag pytorch/pytorch:2.11.0" in str(place) for place in finding["locations"])
+    assert data["skipped"] == []

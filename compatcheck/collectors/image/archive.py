@@ -19,7 +19,7 @@ from compatcheck.collectors.image.compression import (
 )
 from compatcheck.collectors.image.manifest import ImageConfig, read_documents
 from compatcheck.collectors.image.rootfs import scan_directory
-from compatcheck.collectors.image.stream import FileStream, Peeked, PipeStream
+from compatcheck.collectors.image.stream import FileStream, PipeStream, peek
 from compatcheck.collectors.image.tar import BLOCK, TarError, looks_like_tar
 from compatcheck.collectors.image.tree import ImageTree
 from compatcheck.core.errors import InputError
@@ -151,10 +151,10 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
     else:
         _widen(descriptor)
         stream = PipeStream(descriptor)
-    head = Peeked(stream, BLOCK)
-    compression = recognise_compression(head.head)
-    if compression == NONE and not looks_like_tar(head.head):
-        what = "is empty" if not head.head else "is not an image archive: it does not begin as a tar archive does"
+    head, stream = peek(stream, BLOCK)
+    compression = recognise_compression(head)
+    if compression == NONE and not looks_like_tar(head):
+        what = "is empty" if not head else "is not an image archive: it does not begin as a tar archive does"
         raise InputError(what, source=Source(path), hint=_SAVE)
     if compression not in {NONE, GZIP, ZSTD}:
         program = "unzip -p" if compression == "zip" else f"{compression} -dc"
@@ -167,7 +167,7 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
     if regular and compression == NONE:
         blobs = FileBlobs(descriptor, size, job)
     else:
-        source = head if compression == NONE else _expand(head, compression, path, job)
+        source = stream if compression == NONE else _expand(stream, compression, path, job)
         blobs = StreamBlobs(source, job)
     return _read_images(blobs, path, job)
 
@@ -179,12 +179,12 @@ def _expand(stream: Stream, compression: str, path: str, job: Job) -> Stream:
         InputError: it holds something else, or cannot be expanded.
     """
     try:
-        expanded = Peeked(decompress(stream, compression, job.expansion), BLOCK)
+        head, expanded = peek(decompress(stream, compression, job.expansion), BLOCK)
     except UnavailableError as error:
         raise InputError(str(error), source=Source(path), hint=UnavailableError.hint) from None
     except TarError as error:
         raise InputError(str(error), source=Source(path), hint=_SAVE) from None
-    if not looks_like_tar(expanded.head):
+    if not looks_like_tar(head):
         message = f"is {compression} data, but what it expands to is not an image archive"
         raise InputError(message, source=Source(path), hint=_SAVE)
     return expanded

@@ -26,7 +26,7 @@ from compatcheck.collectors.image.layers import (
     normalise,
     scan_layer,
 )
-from compatcheck.collectors.image.stream import FileStream, Hashed, Peeked
+from compatcheck.collectors.image.stream import FileStream, Hashed, Peeked, peek
 from compatcheck.collectors.image.tar import BLOCK, FILE, HARD_LINK, LINK, TarError, TarReader, looks_like_tar
 from compatcheck.core.units import MIB
 
@@ -45,9 +45,9 @@ _MAX_LINKS = 40
 _HEX = r"[0-9a-f]{32,128}"
 _BLOB = re.compile(rf"(?:^|/)blobs/(sha(?:256|512))/({_HEX})$")
 _MEMBER = re.compile(
-    rf"(?:[^/]+/){{0,3}}(?:[^/]+\.(?:tar|tar\.gz|tgz|tar\.zst|json)|(?:sha256:)?{_HEX}|json|layer|oci-layout)"
+    rf"(?:[^/]+/)?[^/]+\.(?:tar|tar\.gz|tgz|tar\.zst)|[^/]+\.json|(?:sha256:)?{_HEX}|blobs/sha(?:256|512)/{_HEX}|oci-layout"
 )
-"""Names that a document or layer of an image archive has, whatever program wrote it; a root directory has few such."""
+"""Names that a document or layer of an archive has, whatever program wrote it; a root directory has none that matter."""
 
 
 class LayerRead(NamedTuple):
@@ -104,8 +104,8 @@ def read_layer_stream(
         identity: what tells the file and the place it lies in from all others (`identify_file`).
         job: limits and cache.
     """
-    head = Peeked(stream, BLOCK)
-    compression = recognise_compression(head.head)
+    head, stream = peek(stream, BLOCK)
+    compression = recognise_compression(head)
     algorithm, _, stated = (digest or "").partition(":")
     verifiable = compression != NONE and algorithm in {"sha256", "sha512"}
     keys = [f"digest {digest}"] if verifiable else []
@@ -116,10 +116,10 @@ def read_layer_stream(
     hashed = None
     try:
         if compression == NONE:
-            record = scan_layer(head, job.budget)
+            record = scan_layer(stream, job.budget)
         else:
-            hashed = Hashed(head, algorithm) if verifiable else None
-            record = scan_layer(decompress(hashed or head, compression, job.expansion), job.budget)
+            hashed = Hashed(stream, algorithm) if verifiable else None
+            record = scan_layer(decompress(hashed or stream, compression, job.expansion), job.budget)
     except UnavailableError as error:
         hint = UnavailableError.hint if compression == ZSTD else None
         return LayerRead(LayerRecord((), problems=(str(error),)), size, compression, hint=hint)
@@ -159,13 +159,13 @@ class FileBlobs:
         self.problem: str | None = None
         """Why the archive could not be read to its end."""
         stream = FileStream(descriptor, 0, size)
+        members = Budget()
         try:
             for entry in TarReader(stream):
-                job.budget.take_entry()
+                members.take_entry()
                 self._take(entry, stream.position)
         except (TarError, LimitError) as error:
             self.problem = str(error)
-        job.budget.entries = Budget().entries  # members of the archive are not entries of its layers
 
     def _take(self, entry: Entry, position: int) -> None:
         named = name_member(entry)

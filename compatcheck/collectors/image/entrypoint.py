@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a container whose image sets none (``system.DefaultPathEnvUnix`` of moby)."""
 
-MAX_STEPS = 40
-"""Programs looked through before giving up: scripts may start each other in a circle."""
+MAX_STEPS = 2000
+"""Commands looked at before giving up."""
+MAX_DEPTH = 10
+"""Programs that start each other, looked through before giving up: scripts may do so in a circle."""
+MAX_VALUE = 32768
+"""Characters of a variable that are kept: a script can double one again and again."""
+MAX_FOLDERS = 200
+"""Directories of ``PATH`` that are looked into."""
 
 _MAX_LOST = 3
 """Programs that could not be followed, as many as are said."""
@@ -116,7 +122,7 @@ def find_start(config: ImageConfig, files: ImageTree) -> Start:
         return Start(executable, f"{said} starts it", from_command=True, doubts=tuple(walk.doubts))
     doubts = (*walk.doubts, *dict.fromkeys(walk.lost[:_MAX_LOST]))
     path = walk.initial["PATH"]
-    for folder in path.split(":"):
+    for folder in path.split(":", MAX_FOLDERS)[:MAX_FOLDERS]:
         for name in ("python", "python3"):
             candidate = posixpath.join(folder or "/", name)
             if files.is_file(candidate):
@@ -148,13 +154,15 @@ class _Walk:
         self.lost: list[str] = []
         """Programs that could not be followed; of no interest once another one starts an interpreter."""
         self.steps = 0
+        self.depth = 0
+        self._conda: list[str] | None = None
 
     def run(self, words: list[str]) -> str | None:
         """Follow a command until it starts an interpreter; None when it does not, or that cannot be told."""
         while words:
             self.steps += 1
             if self.steps > MAX_STEPS:
-                self._doubt("its start scripts start each other too often to be followed")
+                self._doubt(f"its start scripts were followed for {MAX_STEPS} commands only")
                 return None
             assignment = split_assignment(words[0])
             if assignment is not None:
@@ -230,13 +238,19 @@ class _Walk:
 
     def run_text(self, text: str, arguments: list[str]) -> str | None:
         """Follow the commands of shell text; ``"$@"`` is what was handed to it."""
+        if self.depth >= MAX_DEPTH:
+            self._doubt("its start scripts start each other too often to be followed")
+            return None
+        self.depth += 1
         try:
             for words in split_commands(text):
                 found = self._run_line(words, arguments)
-                if found is not None:
+                if found is not None or self.steps > MAX_STEPS:
                     return found
         except ValueError as error:
             self._doubt(f"its shell text could not be read to its end: {error}")
+        finally:
+            self.depth -= 1
         return None
 
     def _run_line(self, words: list[str], arguments: list[str]) -> str | None:
@@ -382,7 +396,7 @@ class _Walk:
         if "/" in name:
             path = self._place(name)
             return path if self.files.is_file(path) else None
-        for folder in self.variables["PATH"].split(":"):
+        for folder in self.variables["PATH"].split(":", MAX_FOLDERS)[:MAX_FOLDERS]:
             path = posixpath.join(self._place(folder), name)
             if self.files.is_file(path):
                 return path
@@ -401,14 +415,14 @@ class _Walk:
 
     def _assign(self, name: str, value: str) -> None:
         expanded = expand(value, self.variables)
-        if expanded is None:
+        if expanded is None or len(expanded) > MAX_VALUE:
             if name == "PATH":
                 self._doubt(f"PATH is set to {value}, which is known only when the container runs")
             return
         self.variables[name] = expanded
 
     def _activate(self, prefix: str) -> None:
-        self.variables["PATH"] = f"{prefix}/bin:{self.variables['PATH']}"
+        self.variables["PATH"] = f"{prefix}/bin:{self.variables['PATH']}"[:MAX_VALUE]
 
     def _activate_conda(self, name: str) -> None:
         prefix = self._conda_prefix(name)
@@ -420,7 +434,9 @@ class _Walk:
     def _conda_prefix(self, name: str) -> str | None:
         if "/" in name:
             return self._place(name)
-        prefixes = [posixpath.dirname(path) for path in self.files.find_directories("conda-meta")]
+        if self._conda is None:
+            self._conda = [posixpath.dirname(path) for path in self.files.find_directories("conda-meta")]
+        prefixes = self._conda
         if name == "base":
             return next((prefix for prefix in prefixes if "/envs/" not in prefix), None)
         return next((prefix for prefix in prefixes if prefix.endswith(f"/envs/{name}")), None)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CONFIGURATION = "image configuration"
 """Origin of what the image's configuration says."""
 
+MAX_PACKAGES = 100_000
+"""Distributions of all environments of an image after which no further one is read."""
+
 _EMPTY = frozenset({"pip", "setuptools", "wheel"})
 """What an environment has that nobody has installed anything into."""
 
@@ -74,9 +77,15 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
     started = find_place(start.executable, found.places, environ, files) if start.executable else None
     system = read_system(files, dict(config.env))
     environments = []
+    unread = []
+    total = 0
     for place in sorted(found.places, key=lambda place: place is not started):
+        if total > MAX_PACKAGES:
+            unread.append(place.name)
+            continue
         name = f"{image.name}:{place.name}"
         environment = _read_place(place, image, names, system, declared=declared is not None)
+        total += len(environment.packages)
         environments.append(ImageEnvironment(name, place, environment._replace(origin=name), place is started))
     if started is None:
         filled = [index for index, entry in enumerate(environments) if not entry.is_empty]
@@ -85,7 +94,11 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
             entry = environments.pop(filled[0])
             environments.insert(0, entry._replace(is_started=True))
     notes = (*image.notes, *found.notes, *system.notes, *_describe_driver(system, dict(config.env)))
-    skipped = tuple(_inside(entry, image.name) for entry in system.skipped)
+    skipped = [_inside(entry, image.name) for entry in system.skipped]
+    if unread or not found.is_complete:
+        names = f": {', '.join(unread[:3])}" if unread else ""
+        reason = f"holds more environments or packages than are looked at{names}"
+        skipped.append(Skipped(Source(image.name), reason))
     return ImageReading(tuple(environments), start, notes, (*image.skipped, *skipped))
 
 

@@ -58,7 +58,7 @@ _NO_START_SCRIPTS = (b"usr/lib/", b"usr/share/", b"etc/", b"lib/", b"var/", b"pr
 _LIBRARY = rb"lib(?:cudart|cudnn|nccl|cublas|cuda)\.so(?:\.[0-9.]*)?\Z"
 _PYTHON = rb"(?:python|pypy)[0-9]*(?:\.[0-9]+)?t?(?:\.exe)?\Z"
 _PYTHON_FOLDER = rb"(?:python|pypy)[0-9]\.?[0-9]*t?\Z"
-_HEADER = rb"(?:cudnn_version\w*|nccl|NvInferVersion)\.h\Z"
+_HEADER = rb"(?:patchlevel|cudnn_version\w*|nccl|NvInferVersion)\.h\Z"
 _DPKG_FIELD = rb"(?m)^(?:(?:Package|Status|Version|Architecture|Source):[^\n]*\n|(?:[ \t]*\n)+)"
 _MOST_MATCHES = 2000
 """Of each kind in one conda record; a package has some ten files of metadata."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.interpreter import Layout, layout_of_executable, layout_of_prefix
@@ -27,6 +28,12 @@ _SITE = r"(?P<prefix>.*)/lib(?:64)?/(?P<library>(?:python|pypy)\d+\.\d+t?)/(?P<k
 _SHARED = r"(?P<prefix>.*)/lib/python3/dist-packages"
 _WINDOWS = r"(?P<prefix>.*)/Lib/site-packages"
 _LIBRARY = r"python\d+\.\d+t?"
+
+
+MAX_PLACES = 500
+"""Environments of one image that are looked at; a checked image has a handful."""
+MAX_LIBRARIES = 16
+"""Pythons that share a prefix, as many as are told apart."""
 
 
 class Place(NamedTuple):
@@ -50,6 +57,8 @@ class Places(NamedTuple):
 
     places: tuple[Place, ...]
     notes: tuple[str, ...]
+    is_complete: bool = True
+    """Whether all of them are here: not when there are more than `MAX_PLACES`."""
 
 
 def find_places(files: ImageTree, config: ImageConfig) -> Places:
@@ -58,28 +67,32 @@ def find_places(files: ImageTree, config: ImageConfig) -> Places:
     places: dict[tuple[str, str | None], Place] = {}
     left_out: dict[str, list[str]] = {}
     caches = _caches(files)
-    for prefix, library, kind in _candidates(files):
+    libraries = _Libraries(files)
+    opened: set[tuple[str, str | None]] = set()
+    for prefix, library, kind in _candidates(files, libraries):
         reason = _left_out(prefix, caches)
         if reason is not None:
             left_out.setdefault(reason, []).append(prefix)
-            continue
-        place = _open(prefix, library, kind, environ, files)
-        if place is not None:
-            places.setdefault(place.key, place)
+        elif (prefix, library) not in opened and len(opened) <= MAX_PLACES:
+            opened.add((prefix, library))
+            place = _open(prefix, library, kind, environ, libraries)
+            if place is not None:
+                places.setdefault(place.key, place)
     found = _drop_covered(list(places.values()))
     covered = {folder for place in found for folder in (*place.layout.site_packages, *place.layout.python_path)}
     for folder in sorted(_package_folders(files)):
-        if folder in covered or any(folder.startswith(f"{above}/") for above in covered):
+        if not covered.isdisjoint(_with_parents(folder)):
             continue
         reason = _left_out(folder, caches)
         if reason is not None:
             left_out.setdefault(reason, []).append(folder)
-        else:
-            layout = Layout(folder, (folder,), None, CHOSEN)
-            found.append(Place(folder, "directory", None, layout))
+        elif len(found) <= MAX_PLACES:
+            found.append(Place(folder, "directory", None, Layout(folder, (folder,), None, CHOSEN)))
             covered.add(folder)
     notes = [f"left out as {reason}: {_some(sorted(set(names)))}" for reason, names in left_out.items()]
-    return Places(tuple(sorted(found, key=lambda place: place.name)), tuple(notes))
+    found.sort(key=lambda place: place.name)
+    is_complete = len(opened) <= MAX_PLACES and len(found) <= MAX_PLACES
+    return Places(tuple(found[:MAX_PLACES]), tuple(notes), is_complete)
 
 
 def read_environ(config: ImageConfig) -> dict[str, str]:
@@ -106,7 +119,26 @@ def find_place(executable: str, places: Iterable[Place], environ: Mapping[str, s
     return next(iter(same or of_prefix), None)
 
 
-def _candidates(files: ImageTree) -> Iterator[tuple[str, str | None, str]]:
+class _Libraries:
+    """The Pythons of each prefix; a prefix is listed once, however many share it."""
+
+    def __init__(self, files: ImageTree) -> None:
+        self.files = files
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def of(self, prefix: str) -> tuple[str, ...]:
+        """Return the ``python3.11`` of a prefix that have a standard library or an interpreter."""
+        if prefix not in self._known:
+            names = (posixpath.basename(path) for path in self.files.glob(f"{prefix}/lib/python*"))
+            found = (name for name in names if re.fullmatch(_LIBRARY, name) and self._is_there(prefix, name))
+            self._known[prefix] = tuple(islice(found, MAX_LIBRARIES))
+        return self._known[prefix]
+
+    def _is_there(self, prefix: str, name: str) -> bool:
+        return self.files.is_file(f"{prefix}/lib/{name}/os.py") or self.files.is_file(f"{prefix}/bin/{name}")
+
+
+def _candidates(files: ImageTree, libraries: _Libraries) -> Iterator[tuple[str, str | None, str]]:
     """Yield prefix, library and kind of what looks like an environment; virtual and conda environments first."""
     for path in files.find_files("pyvenv.cfg"):
         yield posixpath.dirname(path), None, "venv"
@@ -120,12 +152,13 @@ def _candidates(files: ImageTree) -> Iterator[tuple[str, str | None, str]]:
             # Debian's interpreter in /usr looks into /usr/local for what pip installs.
             if match["kind"] == "dist" and last == "local" and files.is_directory(f"{above}/lib"):
                 prefix = above
-            yield prefix, library, "system"
+            known = libraries.of(prefix)
+            if library in known or not known:  # else what a Python that is gone has left
+                yield prefix, library if known else None, "system"
             continue
         match = re.fullmatch(_SHARED, path)
         if match is not None:
-            libraries: list[str | None] = [*_libraries(match["prefix"], files)]
-            for name in libraries or [None]:
+            for name in libraries.of(match["prefix"]) or (None,):
                 yield match["prefix"], name, "system"
             continue
         match = re.fullmatch(_WINDOWS, path)
@@ -133,19 +166,13 @@ def _candidates(files: ImageTree) -> Iterator[tuple[str, str | None, str]]:
             yield match["prefix"], None, "system"
 
 
-def _libraries(prefix: str, files: ImageTree) -> list[str]:
-    names = []
-    for path in files.glob(f"{prefix}/lib/python*"):
-        name = posixpath.basename(path)
-        if re.fullmatch(_LIBRARY, name) and (files.is_file(f"{path}/os.py") or files.is_file(f"{prefix}/bin/{name}")):
-            names.append(name)
-    return names
-
-
-def _open(prefix: str, library: str | None, kind: str, environ: Mapping[str, str], files: ImageTree) -> Place | None:
+def _open(
+    prefix: str, library: str | None, kind: str, environ: Mapping[str, str], libraries: _Libraries
+) -> Place | None:
+    files = libraries.files
     if kind == "system" and (files.is_file(f"{prefix}/pyvenv.cfg") or files.is_directory(f"{prefix}/conda-meta")):
         return None  # has been found as what it is
-    several = kind == "system" and library is not None and len(_libraries(prefix, files)) > 1
+    several = kind == "system" and library is not None and len(libraries.of(prefix)) > 1
     own = f"{prefix}/bin/{library}" if several else None
     try:
         layout = layout_of_prefix(prefix, CHOSEN, environ, user_site=True, executable=own, files=files)
@@ -159,19 +186,19 @@ def _open(prefix: str, library: str | None, kind: str, environ: Mapping[str, str
 
 def _drop_covered(places: list[Place]) -> list[Place]:
     """Leave out what another environment's interpreter imports from and no interpreter of its own does."""
+    importers: dict[str, set[int]] = {}
+    for number, place in enumerate(places):
+        if place.layout.executable is not None:
+            for folder in (*place.layout.site_packages, *place.layout.python_path):
+                importers.setdefault(folder, set()).add(number)
     kept = []
-    for place in places:
-        own = set(place.layout.site_packages)
-        covered = place.kind == "system" and place.layout.executable is None and own
-        if not (
-            covered
-            and any(
-                own <= {*other.layout.site_packages, *other.layout.python_path}
-                for other in places
-                if other is not place and other.layout.executable is not None
-            )
-        ):
-            kept.append(place)
+    for number, place in enumerate(places):
+        folders = place.layout.site_packages
+        if place.kind == "system" and place.layout.executable is None and folders:
+            of_all = set.intersection(*(importers.get(folder, set()) for folder in folders))
+            if of_all - {number}:
+                continue
+        kept.append(place)
     return kept
 
 
@@ -186,23 +213,29 @@ def _caches(files: ImageTree) -> dict[str, str]:
     for path in files.find_files("CACHEDIR.TAG"):
         folder = posixpath.dirname(path)
         if not files.is_file(f"{folder}/pyvenv.cfg"):  # uv and virtualenv mark their environments, too
-            caches[f"{folder}/"] = "package cache"
+            caches[folder] = "package cache"
     for path in files.find_directories("conda-meta"):
-        caches[f"{posixpath.dirname(path)}/pkgs/"] = "package cache of conda"
+        caches[f"{posixpath.dirname(path)}/pkgs"] = "package cache of conda"
     return caches
 
 
 def _left_out(path: str, caches: Mapping[str, str]) -> str | None:
     """Say why a directory is none of the environments, None when it may be one."""
-    below = f"{path}/"
-    for cache, what in caches.items():
-        if below.startswith(cache):
-            return what
-    if "/.cache/" in below:
-        return "package cache"
+    for folder in _with_parents(path):
+        if folder in caches:
+            return caches[folder]
+        if folder.endswith("/.cache"):
+            return "package cache"
     if re.search(r"/(?:site|dist)-packages/.", path) is not None:
         return "copies that packages carry inside themselves"
     return None
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    """Yield a directory and those above it."""
+    while path not in {"", "/"}:
+        yield path
+        path = posixpath.dirname(path)
 
 
 def _some(names: list[str]) -> str:

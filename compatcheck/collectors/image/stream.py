@@ -131,6 +131,16 @@ class Peeked:
         return passed
 
 
+def peek(stream: Stream, count: int) -> tuple[bytes, Stream]:
+    """Return the first bytes of a stream and a stream that gives them once more."""
+    if isinstance(stream, FileStream):
+        head = stream.read(count)
+        stream.position = 0
+        return head, stream
+    peeked = Peeked(stream, count)
+    return peeked.head, peeked
+
+
 class Hashed:
     """A stream whose every byte goes through a hash, those passed over too."""
 

@@ -287,16 +287,18 @@ def _number(header: bytes, start: int, end: int, *, signed: bool = False) -> int
         TarError: it is neither, or a size is negative or beyond 63 bits.
     """
     field = header[start:end]
-    if field[0] & 0x80:
-        value = int.from_bytes(field, "big", signed=True)
-        # The first bit only marks the form; the next is the sign.
-        value = value + (1 << (8 * (end - start) - 1)) if not field[0] & 0x40 else value
-    else:
-        try:
-            digits = field.partition(b"\0")[0].strip()
-            value = int(digits, 8) if digits else 0
-        except ValueError:
-            raise TarError("a number in a header is not octal: the archive is damaged") from None
+    try:
+        value = int(field.rstrip(b"\0 ") or b"0", 8)
+    except ValueError:
+        if field[0] & 0x80:
+            # The first bit only marks the form; the next is the sign.
+            value = int.from_bytes(field, "big", signed=True)
+            value = value if field[0] & 0x40 else value + (1 << (8 * (end - start) - 1))
+        else:
+            try:
+                value = int(field.partition(b"\0")[0].strip() or b"0", 8)
+            except ValueError:
+                raise TarError("a number in a header is not octal: the archive is damaged") from None
     if not signed and value < 0:
         raise TarError("an entry states a negative size: the archive is damaged or hostile")
     if abs(value) >= 1 << 63:

@@ -221,11 +221,13 @@ def test_any_order_of_instructions_is_read(tmp_path_factory: pytest.TempPathFact
     [
         "FROM a\n" + "".join(f"ENV A{i}=$A{i - 1}$A{i - 1}x\n" for i in range(20_000)),
         "FROM a\nENV A=" + "x" * 4_000 + "\nRUN pip install " + "$A" * 100_000,
-        "FROM a\nRUN " + "if x; then " * 100_000,
+        "FROM a\nRUN " + "if x; then " * 30_000,
         "FROM a\nRUN pip install " + "<" * 100_000,
         "FROM a\nRUN pip install " + "\"'" * 50_000,
         "".join(f"FROM s{i} AS s{i + 1}\n" for i in range(499)),
         "FROM a\nARG " + "=" * 50_000 + "\nARG a=" + "'\"" * 20_000 + "\n",
+        "FROM a AS b\nRUN pip install x==1\nFROM c\nCOPY --from=b " + "a" * 500_000 + " /\n",
+        "FROM a\nRUN pip install " + "a-" * 200_000 + ".tar.gz\n",
         "FROM a\nRUN <<A <<B <<C\n" + "\n" * 50_000,
     ],
 )

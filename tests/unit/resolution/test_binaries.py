@@ -56,6 +56,14 @@ def test_pinned_distributions(packages: dict[str, str], names: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize(
+    ("torchvision", "names"),
+    [("0.21.0+cu118", ("torchvision",)), ("0.21.0+cu126", ()), ("0.21.0+cpu", ()), ("0.21.0", ())],
+)
+def test_torchvision_compares_cuda_major_releases(torchvision: str, names: tuple[str, ...]) -> None:
+    assert _misfits(_environment({"torch": "2.6.0+cu124", "torchvision": torchvision}, "12.4"))[0] == names
+
+
+@pytest.mark.parametrize(
     ("torch", "cuda", "flash", "said"),
     [
         ("2.6.0", "12.4", "2.7.4.post1+cu12torch2.6cxx11abiFALSE", None),

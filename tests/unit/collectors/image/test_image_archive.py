@@ -226,7 +226,14 @@ def test_several_images_of_an_archive_are_told_apart(tmp_path):
 @pytest.mark.parametrize("form", ["directory", "tar", "gzip", "pipe"])
 def test_a_root_directory_and_its_archive_are_read(form, tmp_path):
     root = tmp_path / "root"
-    files = {**dist(SITE, "torch", "2.6.0"), "etc/os-release": "ID=debian\n", "opt/venv/pyvenv.cfg": "x"}
+    files = {
+        **dist(SITE, "torch", "2.6.0"),
+        "etc/os-release": "ID=debian\n",
+        "opt/venv/pyvenv.cfg": "x",
+        "conda/conda-meta/numpy-2.0.0-0.json": "{}",
+        "usr/local/cuda/version.json": "{}",
+        "srv/data.tar": "x",
+    }
     write_files(root, {name: text.encode() for name, text in files.items()})
     (root / "opt/venv/bin").mkdir()
     (root / "opt/venv/bin/python").symlink_to("/usr/bin/python3")
@@ -248,6 +255,8 @@ def test_a_root_directory_and_its_archive_are_read(form, tmp_path):
     assert distributions(image) == EXPECTED
     assert image.files.read_link("/opt/venv/bin/python") == "/usr/bin/python3"
     assert image.files.read_text("/etc/os-release") == "ID=debian\n"
+    assert image.files.is_file("/conda/conda-meta/numpy-2.0.0-0.json")
+    assert image.files.read_text("/usr/local/cuda/version.json") == "{}"
     assert image.config.env == ()
     assert len(image.notes) == 1
 

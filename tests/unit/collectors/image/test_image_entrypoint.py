@@ -146,6 +146,13 @@ def test_scripts_that_start_each_other_end():
     assert any("start each other" in doubt for doubt in found.doubts)
 
 
+def test_long_entry_script_is_followed_to_its_end():
+    lines = "".join(f'if [ -n "$A{number}" ]; then\n  echo {number}\nfi\n' for number in range(300))
+    files = {**FILES, "/opt/nvidia/nvidia_entrypoint.sh": f'#!/bin/bash\n{lines}exec "$@"\n'}
+    found = start("/opt/venv/bin/python", "x.py", entrypoint=("/opt/nvidia/nvidia_entrypoint.sh",), files=files)
+    assert (found.executable, found.doubts) == (VENV, ())
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -154,6 +161,9 @@ def test_scripts_that_start_each_other_end():
         "$" * 200_000,
         "${" * 100_000,
         "a=" * 100_000,
+        "PATH=$PATH:$PATH\n" * 3000,
+        "ls\n" * 20_000,
+        "conda activate a\n" * 3000,
         "\\\n" * 100_000,
         ";" * 300_000,
         "\0",

@@ -1,6 +1,11 @@
+import time
+
+import pytest
 from image_trees import PROGRAM, To, conda, debian, dist, make_image, python, site, torch, venv
 
+from compatcheck.collectors.image import environments
 from compatcheck.collectors.image.environments import read_image
+from compatcheck.collectors.image.layouts import MAX_PLACES
 from compatcheck.core.redaction import REDACTED
 from compatcheck.core.source import Skipped, Source
 
@@ -232,3 +237,49 @@ def test_what_an_image_says_of_the_driver_becomes_facts():
     facts = only(read(files, env={"NVIDIA_REQUIRE_CUDA": required})).facts
     assert facts["runtime.cuda_compat"][0] == "12.4"
     assert facts["runtime.driver_required"][0] == ">=550.54.14 || >=535,<536"
+
+
+def test_leftovers_of_another_python_are_a_directory_of_their_own():
+    reading = read(
+        {
+            **python("/usr/local"),
+            **dist(site("/usr/local"), "peft", "0.14.0"),
+            **dist(site("/usr/local", "3.9"), "torch", "1.13.1"),
+        },
+        env={"PATH": "/usr/local/bin"},
+    )
+    assert packages(reading) == {"/usr/local": {"peft": "0.14.0"}, site("/usr/local", "3.9"): {"torch": "1.13.1"}}
+    assert started(reading) == ["/usr/local"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"/v/{number}/pyvenv.cfg": "home = /usr/bin\n" for number in range(5000)},
+        {f"/p/{number}/lib/python3.11/site-packages/a-1.dist-info/METADATA": "" for number in range(5000)},
+        {f"/t/{number}/a-1.dist-info/METADATA": "" for number in range(5000)},
+        {f"/usr/lib/python3.{number}/{name}": "" for number in range(5000) for name in ("os.py", "site-packages/")},
+        {f"/c/{number}/{name}": "" for number in range(5000) for name in ("CACHEDIR.TAG", "a-1.dist-info/METADATA")},
+        {f"{'/d' * number}/a-1.dist-info/METADATA": "" for number in range(1, 400)},
+    ],
+    ids=["venvs", "prefixes", "targets", "pythons", "caches", "deep"],
+)
+def test_image_of_very_many_environments_is_read_in_bounded_time(files):
+    image = make_image({**python("/usr/local"), **files}, env={"PATH": "/usr/local/bin"})
+    began = time.process_time()
+    reading = read_image(image, ())
+    assert time.process_time() - began < 10
+    assert len(reading.environments) <= MAX_PLACES
+    if len(reading.environments) == MAX_PLACES:
+        assert "more environments or packages than are looked at" in reading.skipped[0].reason
+
+
+def test_environments_that_share_very_many_packages_are_not_all_read(monkeypatch):
+    monkeypatch.setattr(environments, "MAX_PACKAGES", 2500)
+    files = python("/usr")
+    files |= {f"{site('/usr')}/a{number}-1.dist-info/METADATA": "Name: a\n" for number in range(1000)}
+    for number in range(50):
+        files |= venv(f"/v/{number}", "/usr", system=True)
+    reading = read(files, env={"PATH": "/usr/bin"})
+    assert len(reading.environments) == 3
+    assert "/v/" in reading.skipped[0].reason

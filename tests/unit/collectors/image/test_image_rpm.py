@@ -119,10 +119,11 @@ def test_chain_of_pages_that_leads_back_ends():
     ],
 )
 def test_hostile_schema_ends(schema):
-    connection = sqlite3.connect(":memory:")
-    connection.executescript(schema)
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(schema)
+        data = connection.serialize()
     with pytest.raises(RpmError):
-        read_rpm_packages(connection.serialize())
+        read_rpm_packages(data)
 
 
 def test_header_without_name_is_none():
