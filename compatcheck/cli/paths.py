@@ -17,7 +17,7 @@ from compatcheck.cli.inputs import (
     with_variables,
 )
 from compatcheck.collectors.read import LOCKS, read_environments
-from compatcheck.collectors.recognise import recognise, recognise_content, recognise_text, walk
+from compatcheck.collectors.recognise import recognise_content, recognise_named, walk
 from compatcheck.configs.recognise import SCRIPTS, SUFFIXES, read_configurations
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
@@ -139,8 +139,9 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
             "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, "
-            "pyproject.toml, setup.py, Dockerfile, pip list, pip inspect, config.json, DeepSpeed, accelerate, "
-            "trainer arguments, launch scripts"
+            "pyproject.toml, setup.py, Dockerfile, pip list, pip inspect, environment.yml, conda list, "
+            "conda-lock, pixi, CycloneDX, SPDX, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts, "
+            "pasted reports (collect_env, ds_report, nvidia-smi, …)"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
@@ -248,10 +249,8 @@ def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
 
 
 def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
-    kind = recognise(path)
-    if kind is None and path.endswith((".txt", ".in")):
-        kind = recognise_text(path) or "requirements"
-    elif kind is None and os.path.basename(path) == "setup.py":
+    kind = recognise_named(path)
+    if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
     yield from _read_as(path, kind, skipped)
     if kind == "script" and _says_training(path):
@@ -270,6 +269,9 @@ def _says_training(path: str) -> bool:
 
 def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Found]:
     try:
+        if kind == "report":
+            yield from _read_report(path)
+            return
         if kind is not None:
             for environment in read_environments(path, kind):
                 yield Found(path, (), environment, is_root=True, kind=kind)
@@ -277,6 +279,24 @@ def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Fo
         yield from _read_configurations(path, named=True, mark=True)
     except InputError as error:
         skipped.append(as_skipped(error, path))
+
+
+def _read_report(path: str) -> Iterator[Found]:
+    """Read a pasted report; the configuration of accelerate in it is one of the run."""
+    from compatcheck.collectors.reports.find import read_found  # noqa: PLC0415 (only for reports)
+
+    reports = read_found(path)
+    for found in reports:
+        environment = found.environment
+        if found.accelerate is not None and len(reports) > 1:
+            note = f"{found.accelerate_source}: the configuration of accelerate is not read where a text has several environments"
+            environment = environment._replace(notes=(*environment.notes, note))
+        yield Found(path, (), environment, is_root=True, kind="report")
+    if len(reports) == 1 and reports[0].accelerate is not None:
+        from compatcheck.configs import accelerate  # noqa: PLC0415 (only for a report with one)
+
+        documents = (accelerate.read_data(reports[0].accelerate, path),)
+        yield Found(f"{path} (accelerate)", mark_named(documents))
 
 
 def _read_configurations(path: str, *, named: bool, mark: bool) -> Iterator[Found]:

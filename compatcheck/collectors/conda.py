@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors.conda_names import find_distribution
 from compatcheck.collectors.distributions import canonical_name, read_installer, same_version
 from compatcheck.collectors.files import LOCAL
 from compatcheck.core.environment import Damage, Package
@@ -19,17 +20,23 @@ if TYPE_CHECKING:
 _METADATA_DIRECTORY = r'site-packages/([^/"]+?)-(\d[^/"-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info'
 _RECORD_CHARACTERS = 64 << 20
 """A record lists every file of its package; those of the largest take some megabytes."""
-_DISTRIBUTIONS = {"pytorch": "torch"}
-"""Conda packages whose distribution has another name."""
 
 
 class CondaPackage(NamedTuple):
-    """One package by the name of its record, ``name-version-build.json``."""
+    """One package by the name of its record, ``name-version-build.json``, or as a file lists it."""
 
     name: str
     version: str
     build: str
     path: str
+    line: int | None = None
+    """Line in a file that lists packages."""
+    key: str | None = None
+
+    @property
+    def source(self) -> Source:
+        """Return the place a person can look at."""
+        return Source(self.path, self.key, self.line)
 
 
 def read_conda_meta(folder: str, files: Files = LOCAL) -> dict[str, CondaPackage]:
@@ -66,7 +73,7 @@ def find_replaced(
     """
     damage = []
     for record in conda.values():
-        name = _DISTRIBUTIONS.get(record.name) or canonical_name(record.name)
+        name = find_distribution(record.name) or canonical_name(record.name)
         found = [*copies.get(name, ()), *([packages[name]] if name in packages else ())]
         for package in found:
             if package.version is None or package.version == record.version:
@@ -78,7 +85,7 @@ def find_replaced(
             if own is None or same_version(own, package.version):
                 continue
             detail = f"conda installed {own}, {installer} wrote {package.version} over it"
-            damage.append(Damage("pip_over_conda", name, detail, (Source(record.path), package.source)))
+            damage.append(Damage("pip_over_conda", name, detail, (record.source, package.source)))
             break
     return damage
 

@@ -28,10 +28,22 @@ _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "pyproject": ("pyproject", "read_pyproject", {}),
     "dockerfile": ("dockerfile", "read_dockerfile", {}),
     "setup_py": ("setup_py", "read_setup_py", {}),
+    "report": ("reports.find", "read_reports", {}),
+    "conda_environment": ("conda_environment", "read_conda_environment", {}),
+    "conda_list": ("conda_list", "read_conda_list", {}),
+    "conda_lock": ("conda_lock", "read_conda_lock", {}),
+    "pixi_lock": ("pixi_lock", "read_pixi_lock", {}),
+    "pixi": ("pixi", "read_pixi", {}),
+    "cyclonedx_json": ("cyclonedx", "read_cyclonedx_json", {}),
+    "cyclonedx_xml": ("cyclonedx", "read_cyclonedx_xml", {}),
+    "spdx": ("spdx", "read_spdx", {}),
+    "syft_json": ("syft", "read_syft_json", {}),
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
 
-LOCKS = frozenset({"pylock", "uv_lock", "poetry_lock", "pdm_lock", "pipfile_lock"})
+LOCKS = frozenset(
+    {"pylock", "uv_lock", "poetry_lock", "pdm_lock", "pipfile_lock", "conda_list", "conda_lock", "pixi_lock"}
+)
 """Kinds that name everything that is installed, and win over a manifest beside them."""
 
 

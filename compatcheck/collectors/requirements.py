@@ -24,7 +24,7 @@ from compatcheck.core.textfile import echo, read_bytes
 from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.environment import Package
 
@@ -152,6 +152,38 @@ def read_requirements(
         damage=combined.damage,
         skipped=tuple(reading.skipped),
         notes=(*reading.notes, *combined.notes),
+    )
+
+
+class RequirementLines(NamedTuple):
+    """What lines of another file, which are written as in a requirement file, ask for."""
+
+    requirements: tuple[Requirement, ...]
+    constraints: tuple[Requirement, ...]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+    indexes: tuple[str, ...] = ()
+    """Package indexes that options name."""
+
+
+def read_requirement_lines(lines: Iterable[tuple[int, str]], path: str) -> RequirementLines:
+    """Read lines as pip would, such as the ``pip:`` list of an ``environment.yml``; files they include are read too.
+
+    Args:
+        lines: number and text of each.
+        path: the file they stand in.
+    """
+    reading = _Reading()
+    reading.chain.append((os.path.realpath(path), path))
+    for number, text in lines:
+        if content := _COMMENT.sub("", text).strip():
+            _read_line(reading, _Line(number, content), Source(path, "pip", number), as_constraints=False)
+    return RequirementLines(
+        tuple(reading.requirements),
+        tuple(reading.constraints),
+        tuple(reading.skipped),
+        tuple(reading.notes),
+        tuple(reading.indexes),
     )
 
 

@@ -18,6 +18,7 @@ from compatcheck.resolution.merge import (
     INSTALLED,
     LOOKED_UP,
     MEASURED,
+    REPORTED,
     SETTING,
     Claim,
     claims_of,
@@ -142,7 +143,8 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     for name, (value, source) in inputs.settings.items():
         claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
     for device, declared in inputs.hardware:
-        _claim_hardware(device, DECLARED if declared else MEASURED, claims)
+        reported = environment is not None and device is environment.hardware
+        _claim_hardware(device, DECLARED if declared else REPORTED if reported else MEASURED, claims)
     if environment is not None:
         _claim_environment(environment, claims)
     withdraw(claims, documents, role)
@@ -256,11 +258,11 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
 def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
-    A measured device is left alone: its collector has asked the catalogue, and where it gives no memory, as under MIG that
-    could not be read, the whole device's memory is not what a job can use.
+    A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
+    MIG that could not be read, the whole device's memory is not what a job can use.
     """
     gpu = facts.get("hardware.gpu")
-    if gpu is None or gpu.origin == "measured" or "hardware.memory_bytes" in facts:
+    if gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts:
         return ()
     from compatcheck.collectors.gpu import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
@@ -315,12 +317,13 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
 
 
 def _claim_environment(environment: Environment, claims: dict[str, list[Claim]]) -> None:
-    def claim(name: str, value: Value, source: Source) -> None:
-        claims.setdefault(name, []).append(Claim(INSTALLED, "environment", value, source))
+    def claim(name: str, value: Value, source: Source, rank: int = INSTALLED) -> None:
+        claims.setdefault(name, []).append(Claim(rank, "environment", value, source))
 
     place = Source(environment.origin)
     for name, (value, source) in environment.facts.items():
-        claim(name, value, source)  # type: ignore[arg-type]  # collectors state vocabulary values
+        rank = REPORTED if name.startswith("hardware.") else INSTALLED
+        claim(name, value, source, rank)  # type: ignore[arg-type]  # collectors state vocabulary values
     if environment.python is not None:
         claim("runtime.python", environment.python, place)
     for component in ("cudnn", "nccl", "cublas", "triton"):

@@ -24,6 +24,7 @@ _TABLE = """
 runtime.python | version | | interpreter version
 runtime.torch_cuda | version? | | CUDA version torch was built for; None for a CPU or ROCm build
 runtime.torch_build | str | cpu, cuda, rocm, xpu | what torch was built for
+runtime.nvcc | version? | | version of the CUDA compiler on the machine, which need not be torch's CUDA
 runtime.cudnn | version | | cuDNN version torch loads
 runtime.nccl | version | | NCCL version torch loads
 runtime.cublas | version | | cuBLAS version torch loads
@@ -39,6 +40,7 @@ hardware.gpus_per_node | int>=1 | | devices per node
 hardware.nodes | int>=1 | | nodes of the job
 hardware.world_size | int>=1 | | ranks of the job
 hardware.driver | version | | NVIDIA driver version
+hardware.driver_cuda | version | | newest CUDA version the driver supports, as nvidia-smi prints it
 hardware.host_memory_bytes | bytes>=1 | | main memory of one node
 hardware.shm_bytes | bytes | | size of /dev/shm
 hardware.nvlink | bool | | devices of a node joined by NVLink or NVSwitch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.collectors.recognise import SNIFFED_BYTES, recognise, recognise_content, walk
+from compatcheck.collectors.recognise import SNIFFED_BYTES, recognise, recognise_content, recognise_named, walk
 
 TEXT = "# x\ntorch==2.6.0\n-r base.txt\n"
 
@@ -159,3 +159,32 @@ def test_walked_scripts_do_not_count(tmp_path: Path) -> None:
 
 def test_a_long_run_of_blanks_is_looked_at_once() -> None:
     assert recognise_content(b"a" + b" " * SNIFFED_BYTES + b"x") in {None, "requirements"}
+
+
+@pytest.mark.parametrize("name", ["issue.md", "job.log", "pasted.txt", "slurm-12.out"])
+def test_a_named_text_with_a_report_is_one_and_a_walked_one_is_not(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("x\n" * 40_000 + "CUDA used to build PyTorch: 12.4\n", encoding="utf-8")
+    assert recognise_named(str(path)) == "report"
+    assert list(walk(str(tmp_path))) == [(str(path), None)]
+
+
+def test_a_named_text_without_a_report_is_read_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "pins.txt"
+    path.write_text("torch==2.6.0\n", encoding="utf-8")
+    assert recognise_named(str(path)) == "requirements"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"PyTorch version: 2.5.1\nCUDA used to build PyTorch: 12.4\n", "report"),
+        (b"| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15 |\n", "report"),
+        (b"torch: 2.5.1\ntransformers version: 4.46\n", "report"),
+        (b"torch==2.5.1\n", "requirements"),
+        (b"compatcheck: 1\npackages:\n  torch: 2.5.1\n", None),
+        (b"learning_rate: 0.1\nbf16: true\n", None),
+    ],
+)
+def test_content_tells_a_report_from_other_inputs(content: bytes, kind: str | None) -> None:
+    assert recognise_content(content) == kind
