@@ -21,6 +21,7 @@ from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_bytes
+from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -208,7 +209,8 @@ def _read_comments(reading: _Reading, text: str, path: str) -> None:
                 reading.editable[Source(path, line=number)] = told
             told = None
             continue
-        if match := _EDITABLE.match(line):
+        match = _EDITABLE.match(line)
+        if match is not None and parse_version(match[2]) is not None:
             told = (match[1], match[2])
         elif number <= _HEADER_LINES and _COMPILED.match(line):
             reading.compiled.add(path)

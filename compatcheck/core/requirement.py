@@ -181,7 +181,7 @@ def combine_optional(
         first = versions[0][1]
         details = {**first.details, "extra": ", ".join(extra for extra, _ in versions), "presence": "unknown"}
         ranges = dict.fromkeys(
-            f"=={package.version}" if package.version else package.specifier or "" for _, package in versions
+            _pin(package.version) if package.version else package.specifier or "" for _, package in versions
         )
         if len(ranges) == 1:
             packages[name] = first._replace(details=details)
@@ -259,9 +259,14 @@ def _describe_clash(name: str, clash: Sequence[Requirement]) -> Damage:
     return Damage("contradictory", name, detail, tuple(item.source for item in clash), statements)
 
 
+def _pin(version: str) -> str:
+    """Write a version as a clause; one that is not PEP 440 is only ever pinned with ``===``."""
+    return f"=={version}" if parse_version(version) is not None else f"==={version}"
+
+
 def _range(item: Requirement) -> str:
     """Return what a requirement allows; one by URL or path allows the version of its file name."""
-    return _join(item.specifier, f"=={item.version}") if item.version else item.specifier
+    return _join(item.specifier, _pin(item.version)) if item.version else item.specifier
 
 
 def _range_of_all(items: Iterable[Requirement]) -> str:
@@ -323,7 +328,7 @@ def _settle(
     if len(outcomes) == 1:
         version, specifier = next(iter(outcomes))
         return Package(name, version, source, None if version else specifier, details), notes
-    alternatives = " || ".join(f"=={version}" if version else specifier for version, specifier in outcomes)
+    alternatives = " || ".join(_pin(version) if version else specifier for version, specifier in outcomes)
     if any(version is None and not specifier for version, specifier in outcomes):
         alternatives = ""
     return Package(name, None, source, alternatives, details), notes

@@ -460,3 +460,9 @@ def test_a_wheel_whose_name_holds_no_version_has_none(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("demo @ https://files.example/demo-2.!0-py3-none-any.whl\ndemo>=1\n")
     assert read_requirements(str(path)).packages["demo"].version is None
+
+
+def test_versions_that_are_none_stay_pinned_by_identity(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("a===1.pos; python_version < '3.10'\na==2; python_version >= '3.10'\n")
+    assert read_requirements(str(path)).packages["a"].specifier == "===1.pos || ==2"
