@@ -14,6 +14,7 @@ COMMANDS = {
     "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
     "diff": ("compatcheck.cli.diff", "Compare two environments or lock files: regressions entered and left."),
+    "fix": ("compatcheck.cli.fix", "Show or write the smallest changes that clear the findings."),
     "estimate": ("compatcheck.cli.estimate", "Estimate the memory of a run, and what would make it fit."),
     "oom": ("compatcheck.cli.oom", "Explain an out-of-memory message or log."),
     "confirm": ("compatcheck.cli.confirm", "Measure whether a rule holds."),

@@ -6,7 +6,7 @@ Build requirements are left out: they are installed apart from the project.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -109,6 +109,56 @@ def read_pyproject(
         damage=combined.damage,
         skipped=tuple(reading.skipped),
         notes=(*reading.notes, *combined.notes),
+    )
+
+
+class Statements(NamedTuple):
+    """Every requirement a project writes, one by one."""
+
+    required: tuple[Requirement, ...]
+    optional: Mapping[str, tuple[Requirement, ...]]
+    """Those of extras, by name."""
+    groups: Mapping[str, tuple[Requirement, ...]]
+    constraints: tuple[Requirement, ...]
+    overrides: tuple[Requirement, ...]
+    requires_python: str | None
+
+
+def read_statements(path: str) -> Statements:
+    """Read the requirements of a project without bringing them together.
+
+    Raises:
+        InputError: it cannot be read or is not TOML.
+    """
+    reading = _Reading(read_toml(path))
+    project = _table(reading.file.data.get("project"))
+    tool = _table(reading.file.data.get("tool"))
+    poetry, uv = _table(tool.get("poetry")), _table(tool.get("uv"))
+    requires = project.get("requires-python")
+    required = reading.read_strings(project.get("dependencies"), "project", "dependencies")
+    optional = {
+        name: tuple(reading.read_strings(items, "project.optional-dependencies", name))
+        for name, items in _table(project.get("optional-dependencies")).items()
+    }
+    groups = {
+        name: tuple(items) for name, items in reading.read_groups(_table(reading.file.data.get("dependency-groups"))).items()
+    }
+    if "dependencies" in poetry:
+        more, _, python = reading.read_poetry(poetry)
+        required += more
+        requires = requires or python
+    for name, group in _table(poetry.get("group")).items():
+        where = f"tool.poetry.group.{name}.dependencies"
+        groups[name] = tuple(reading.read_poetry_table(_table(_table(group).get("dependencies")), where))
+    if "dev-dependencies" in uv:
+        groups.setdefault("dev", tuple(reading.read_strings(uv["dev-dependencies"], "tool.uv", "dev-dependencies")))
+    return Statements(
+        tuple(required),
+        optional,
+        groups,
+        tuple(reading.read_strings(uv.get("constraint-dependencies"), "tool.uv", "constraint-dependencies")),
+        tuple(reading.read_strings(uv.get("override-dependencies"), "tool.uv", "override-dependencies")),
+        requires if isinstance(requires, str) else None,
     )
 
 
