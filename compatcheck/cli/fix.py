@@ -24,13 +24,13 @@ from compatcheck.cli.run import (
     write_files,
 )
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
-from compatcheck.core.fix import Fix
 from compatcheck.core.threshold import parse_threshold
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
     from compatcheck.cli.fixing import Ways
     from compatcheck.cli.policy import Plan
+    from compatcheck.core.fix import Fix
 
 FORMATS = ("text", "json", "markdown", "diff")
 FIX = "Fix"
@@ -48,7 +48,10 @@ class Wanted(NamedTuple):
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.grouped_option(FIX, "--apply", is_flag=True, help="Write the changes. Default: show them as a diff.")
 @options.grouped_option(
-    FIX, "--unsafe", is_flag=True, help="Also make changes that can alter results: minor and major releases, older ones, settings so marked."
+    FIX,
+    "--unsafe",
+    is_flag=True,
+    help="Also make changes that can alter results: minor and major releases, older ones, settings so marked.",
 )
 @options.grouped_option(
     FIX, "--offline", is_flag=True, help="Ask no package index: the known releases, not checked by a resolver."
@@ -150,4 +153,6 @@ def format_as(name: str, fix: Fix, output: Output, *, color: bool = False) -> st
         return reporter.format_json(fix, unified_diff(fix.files))
     if name == "markdown":
         return reporter.format_markdown(fix, diff)
-    return reporter.format_text(fix, diff, quiet=output.quiet, verbose=output.verbose, color=color, width=terminal_width())
+    return reporter.format_text(
+        fix, diff, quiet=output.quiet, verbose=output.verbose, color=color, width=terminal_width()
+    )

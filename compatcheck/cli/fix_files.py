@@ -50,7 +50,11 @@ class Files:
         """Return every file that states packages or settings of a subject."""
         environment = subject.environment
         roots = [] if environment is None else [path for path, _ in roots_of(environment)]
-        return [os.path.realpath(path) for path in (*roots, *(document.source.path for document in subject.documents)) if os.path.isfile(path)]
+        return [
+            os.path.realpath(path)
+            for path in (*roots, *(document.source.path for document in subject.documents))
+            if os.path.isfile(path)
+        ]
 
     def _add(self, path: str, kind: str) -> None:
         if path in self.projects or path in self.locks:
@@ -79,7 +83,9 @@ class Files:
             for item in project.statements
             if os.path.realpath(item.source.path) != os.path.realpath(path) and project.lock is None
         }
-        self.projects = {path: project for path, project in self.projects.items() if os.path.realpath(path) not in included} or self.projects
+        self.projects = {
+            path: project for path, project in self.projects.items() if os.path.realpath(path) not in included
+        } or self.projects
 
     def text(self, path: str) -> str | None:
         """Return a file's text, None when it is not one that can be edited."""
@@ -95,7 +101,7 @@ class Files:
         name = package.name
         if self.locks or self.installed or any(not found.hashed for found in self.statements.get(name, ())):
             return True
-        return bool(self.statements.get(name)) or self._elsewhere(package) is not None
+        return bool(self.statements.get(name)) or bool(self._edit_elsewhere(package, package.version or ""))
 
     def _elsewhere(self, package: Package) -> Statement | None:
         """Find a package in a file whose requirements are not read one by one: a Dockerfile, a conda environment."""
@@ -152,7 +158,9 @@ class Files:
         edits = list(edits)
         paths = list(dict.fromkeys(edit.path for edit in edits))
         after = apply_edits({path: self.texts[path] for path in paths}, edits)
-        return tuple(FileChange(_shown(path), self.texts[path], after[path]) for path in paths if after[path] != self.texts[path])
+        return tuple(
+            FileChange(_shown(path), self.texts[path], after[path]) for path in paths if after[path] != self.texts[path]
+        )
 
     def command(self, targets: Mapping[str, str]) -> str | None:
         """Return the command that moves packages where no text edit does."""
@@ -189,7 +197,12 @@ class Files:
             return changes, by_hand, (), (f"uv could not renew {_shown(lock)}: {answer.detail}",)
         if LOCK not in answer.files:
             names = ", ".join(answer.unbuilt)
-            return changes, by_hand, (), (f"{_shown(lock)} is left to its own command: {names} would have to be built to lock it",)
+            return (
+                changes,
+                by_hand,
+                (),
+                (f"{_shown(lock)} is left to its own command: {names} would have to be built to lock it",),
+            )
         before, after = locked_versions(copied[LOCK]), locked_versions(answer.files[LOCK])
         moved = tuple(
             (name, before.get(name), after.get(name))
@@ -228,4 +241,10 @@ def compile_command(text: str, path: str, upgrades: str) -> str:
 
 def _shown(path: str) -> str:
     relative = os.path.relpath(path)
-    return os.path.normpath(path) if relative.startswith("..") and not os.path.isabs(path) else relative if not relative.startswith("..") else path
+    return (
+        os.path.normpath(path)
+        if relative.startswith("..") and not os.path.isabs(path)
+        else relative
+        if not relative.startswith("..")
+        else path
+    )

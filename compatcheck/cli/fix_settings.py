@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
 
 
+DESCRIBED = ("run.", "hardware.", "environment.")
+"""Facts that say how things are: a file that states them describes the run, and another value would only describe it wrongly."""
+
+NATIVE_NOTE = "the facts file describes the run: change it where the run is configured too"
+
+
 def find_settings(
     case: Case, findings: Iterable[Finding], rules: RuleSet, files: Files
 ) -> Iterator[tuple[Setting, tuple[TextEdit, ...]]]:
@@ -39,6 +45,8 @@ def find_settings(
             if remedy["verb"] != "set" or len(target) != 1:
                 continue
             ((name, value),) = target.items()
+            if name.startswith(DESCRIBED):
+                continue
             edit = _find_edit(case, finding.role, name, value, rules, files)
             if edit is None:
                 continue
@@ -46,7 +54,9 @@ def find_settings(
             if axis not in seen:
                 seen.add(axis)
                 subjects = frozenset({case.subject.id})
-                yield Setting(axis, {name: value}, subjects, remedy["safety"] == "safe", remedy["note"]), (edit,)
+                native = any(one.reader == "native" and one.source.path == edit.path for one in case.subject.documents)
+                note = "; ".join(filter(None, [remedy["note"], NATIVE_NOTE if native else None])) or None
+                yield Setting(axis, {name: value}, subjects, remedy["safety"] == "safe", note), (edit,)
 
 
 def _find_edit(case: Case, role: str, name: str, value: Value, rules: RuleSet, files: Files) -> TextEdit | None:
@@ -71,15 +81,17 @@ def _propose(case: Case, role: str, name: str, value: Value, rules: RuleSet, fil
     own = key_of(name, FactScope(facts, case.subject.environment, rules))
     for document in case.subject.documents:
         path = document.source.path
-        text = files.text(path) if os.path.isfile(path) and document.reader != "model" else None
-        key = name if document.reader == "native" else own
-        if text is not None and key is not None:
-            edit = add_value(path, text, key, value)
+        content = files.text(path) if os.path.isfile(path) and document.reader != "model" else None
+        written = name if document.reader == "native" else own
+        if content is not None and written is not None:
+            edit = add_value(path, content, written, value)
             if edit is not None:
                 yield edit
 
 
-def _proves(case: Case, role: str, name: str, value: Value, edit: TextEdit, rules: RuleSet, files: Files) -> bool:
+def _proves(  # noqa: PLR0913, PLR0917 (what is changed, and what it takes to read it again)
+    case: Case, role: str, name: str, value: Value, edit: TextEdit, rules: RuleSet, files: Files
+) -> bool:
     after = apply_edits({edit.path: files.texts[edit.path]}, [edit])
     try:
         with pretend(after):

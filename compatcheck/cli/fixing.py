@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.cli.fix_files import Files
-from compatcheck.cli.fix_settings import find_settings
+from compatcheck.cli.fix_settings import NATIVE_NOTE, find_settings
 from compatcheck.cli.inputs import Gathered, read_shared
 from compatcheck.cli.policy import gather_all
 from compatcheck.cli.run import build_report, mark_failing
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, RESOLVED, Change, Fix, Plan, Resolution
 from compatcheck.core.textfile import pretend
-from compatcheck.core.versions import allowed_releases, compile_specifier, parse_version
+from compatcheck.core.versions import compile_specifier, parse_version
 from compatcheck.editing.project import any_of, write_requirements
 from compatcheck.matching.engine import match
 from compatcheck.matching.fix import Axis, Case, Releases, Setting, group_by_files, rules_of, what_clears
@@ -189,19 +189,18 @@ class _Group:
         edits: dict[str, tuple[object, ...]] = {}
         for case in self.cases:
             own = [finding for finding in self.failing if finding.subject == case.subject.id]
-            for setting, change in find_settings(case, own, self.rules, self.files):
-                before = settings.get(setting.axis)
-                if before is not None:
-                    setting = setting._replace(subjects=before.subjects | setting.subjects, safe=before.safe and setting.safe)  # noqa: PLW2901
-                settings[setting.axis] = setting
-                edits[setting.axis] = change
+            for found, change in find_settings(case, own, self.rules, self.files):
+                before = settings.get(found.axis, found)
+                subjects = before.subjects | found.subjects
+                settings[found.axis] = found._replace(subjects=subjects, safe=before.safe and found.safe)
+                edits[found.axis] = change
         return settings, edits
 
     # The resolver.
 
     def ask(self, wanted: Mapping[str, Sequence[str]]) -> tuple[str, str | None]:
         """Ask whether every project of the group resolves with these versions; what does not as it stands tells nothing."""
-        verdicts = []
+        verdicts: list[tuple[str, str | None]] = []
         for demand, before in zip(self._demands(wanted), self._demands({}), strict=True):
             assert self.ways.resolver is not None  # noqa: S101 (asked only with one)
             answer = self.ways.resolver.resolve(demand)
@@ -210,27 +209,48 @@ class _Group:
                 if base.verdict != RESOLVED:
                     verdicts.append((NOT_CHECKED, f"the project as it is does not resolve: {base.detail}"))
                     continue
-            detail = answer.detail if answer.verdict != RESOLVED else f"for CPython {demand.python or DEFAULT_PYTHON} on Linux"
+            detail = (
+                answer.detail
+                if answer.verdict != RESOLVED
+                else f"for CPython {demand.python or DEFAULT_PYTHON} on Linux"
+            )
             verdicts.append((answer.verdict, detail))
         order = (REFUSED, NOT_CHECKED, RESOLVED)
-        return min(verdicts, key=lambda verdict: order.index(verdict[0]), default=(NOT_CHECKED, "no file states what is required"))
+        return min(
+            verdicts,
+            key=lambda verdict: order.index(verdict[0]),
+            default=(NOT_CHECKED, "no file states what is required"),
+        )
 
     def _demands(self, wanted: Mapping[str, Sequence[str]]) -> list[Demand]:
         releases = {name: axis.releases for name, axis in self.axes.items()}
-        python = next((case.subject.environment.python for case in self.cases if case.subject.environment is not None and case.subject.environment.python), None)
+        python = next(
+            (
+                case.subject.environment.python
+                for case in self.cases
+                if case.subject.environment is not None and case.subject.environment.python
+            ),
+            None,
+        )
         demands = []
         for project in self.files.projects.values():
             requirements = write_requirements(project.requirements, wanted, releases)
             constraints = write_requirements(project.constraints, wanted, releases)
             stated = {item.name for item in project.statements}
             if project.lock is not None:
-                requirements += tuple(f"{name}{any_of(values, releases.get(name, ()))}" for name, values in wanted.items() if name not in stated)
+                requirements += tuple(
+                    f"{name}{any_of(values, releases.get(name, ()))}"
+                    for name, values in wanted.items()
+                    if name not in stated
+                )
             if requirements:
                 minor = project.python if python is None else ".".join(python.split(".")[:2])
                 demands.append(Demand(requirements, constraints, project.options, minor))
         if not self.files.projects:
             pins = tuple(
-                f"{name}{any_of(wanted[name], axis.releases)}" if name in wanted else f"{name}=={(axis.package.version or '').partition('+')[0]}"
+                f"{name}{any_of(wanted[name], axis.releases)}"
+                if name in wanted
+                else f"{name}=={(axis.package.version or '').partition('+')[0]}"
                 for name, axis in self.axes.items()
                 if axis.package.version
             )
@@ -288,7 +308,9 @@ class _Group:
             name, value = next(iter(setting.facts.items()))
             place, before = self.files.place_of_setting(self.setting_edits[choice.axis])
             why = "the rule calls it safe" if setting.safe else "the rule says that it changes more than memory"
-            return Change("setting", name, before, _word(value), None, choice.safe, why, (place,), clears, note=setting.note)
+            return Change(
+                "setting", name, before, _word(value), None, choice.safe, why, (place,), clears, note=setting.note
+            )
         axis = self.axes[choice.axis]
         target = self.problem.release_of(choice)
         move = describe_move(self.problem.current_of(choice.axis), target)
@@ -301,15 +323,24 @@ class _Group:
         edits = self.files.edits(choice.axis, axis, choice.value, target)
         command = None if edits else self.files.command({choice.axis: target})
         places = tuple(place for place, _ in edits)
-        return Change("version", choice.axis, axis.written or None, choice.value, move, choice.safe, why, places, clears, command)
+        described = bool(edits) and axis.package.source.key is not None and choice.axis not in self.files.statements
+        note = NATIVE_NOTE if described else None
+        before = axis.written or None
+        return Change(
+            "version", choice.axis, before, choice.value, move, choice.safe, why, places, clears, command, note
+        )
 
-    def _write(self, best: Best) -> tuple[tuple[FileChange, ...], dict[str, str], tuple[tuple[str, str | None, str | None], ...], tuple[str, ...]]:
+    def _write(
+        self, best: Best
+    ) -> tuple[tuple[FileChange, ...], dict[str, str], tuple[tuple[str, str | None, str | None], ...], tuple[str, ...]]:
         """Return the changed files, commands by package, what moves along in a lock, and remarks."""
         edits = [
             edit
             for choice in best.choices
             if choice.axis in self.axes
-            for _, edit in self.files.edits(choice.axis, self.axes[choice.axis], choice.value, self.problem.release_of(choice))
+            for _, edit in self.files.edits(
+                choice.axis, self.axes[choice.axis], choice.value, self.problem.release_of(choice)
+            )
         ]
         for choice in best.choices:
             if choice.axis in self.setting_edits:
@@ -367,7 +398,9 @@ class _Group:
     def _cleared_by(self, choices: Sequence[Choice]) -> tuple[Finding, ...]:
         key = tuple((choice.axis, choice.value) for choice in choices)
         if key not in self._after:
-            self._after[key] = _keys(one for found in self.problem.findings_after(choices) for one in found if one.fails)
+            self._after[key] = _keys(
+                one for found in self.problem.findings_after(choices) for one in found if one.fails
+            )
         return tuple(finding for finding in self.failing if not _keys([finding]) & self._after[key])
 
 
@@ -405,6 +438,3 @@ def _is_final(release: str) -> bool:
 
 def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
-
-
-__all__ = ["Judging", "Ways", "allowed_releases", "find_fix", "find_ways"]

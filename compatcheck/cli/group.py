@@ -65,5 +65,5 @@ def group() -> None:
 
     Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed.
     Only commands that measure releases (bisect, sweep, confirm, probe run, and --trace) use the network, to install them
-    in environments of their own.
+    in environments of their own, and fix, to ask an index which releases fit together.
     """

@@ -141,7 +141,8 @@ def read_statements(path: str) -> Statements:
         for name, items in _table(project.get("optional-dependencies")).items()
     }
     groups = {
-        name: tuple(items) for name, items in reading.read_groups(_table(reading.file.data.get("dependency-groups"))).items()
+        name: tuple(items)
+        for name, items in reading.read_groups(_table(reading.file.data.get("dependency-groups"))).items()
     }
     if "dependencies" in poetry:
         more, _, python = reading.read_poetry(poetry)

@@ -136,9 +136,7 @@ def read_requirements(
     )
 
 
-def read_statements(
-    path: str, *, constraints: bool = False
-) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
+def read_statements(path: str, *, constraints: bool = False) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
     """Return every line of a requirement file and of what it includes, one by one: what is required, and the constraints.
 
     Raises:

@@ -35,8 +35,8 @@ def parse_hjson(text: str, path: str) -> tuple[Any, dict[str, int]]:
     return parser.document(), parser.lines
 
 
-def locate_values(text: str, path: str) -> dict[str, tuple[int, int]]:
-    """Return where the value of every key begins and ends, in characters, by its dotted path.
+def locate_values(text: str, path: str) -> dict[str, tuple[int, int, int]]:
+    """Return where every key begins, and where its value begins and ends, in characters, by its dotted path.
 
     Raises:
         InputError: as `parse_hjson` does.
@@ -51,7 +51,7 @@ class _Parser:
         self.text = text
         self.path = path
         self.at = 0
-        self.spans: dict[str, tuple[int, int]] = {}
+        self.spans: dict[str, tuple[int, int, int]] = {}
         self.lines: dict[str, int] = {}
         self.counted = (0, 0)
         """How far line ends were counted, and how many there were."""
@@ -128,7 +128,7 @@ class _Parser:
             self.space()
             begin = self.at
             result[key] = self.value(dotted, depth + 1)
-            self.spans[dotted] = (begin, begin + len(self.text[begin : self.at].rstrip()))
+            self.spans[dotted] = (start, begin, begin + len(self.text[begin : self.at].rstrip()))
             if self.space() == ",":
                 self.at += 1
 

@@ -38,9 +38,9 @@ def change_value(path: str, text: str, key: str, value: Value, line: int | None 
     skip = text.startswith(_MARK)
     spans = _spans(path, text[skip:])
     span = spans.get(key)
-    if span is None or text[span[0] + skip : span[0] + skip + 1] in {"{", "[", "&", "*", "|", ">"}:
+    if span is None or text[span[1] + skip : span[1] + skip + 1] in {"{", "[", "&", "*", "|", ">"}:
         return None
-    start, end = span[0] + skip, span[1] + skip
+    start, end = span[1] + skip, span[2] + skip
     return TextEdit(path, start, end, _write(value, path, text[start:end]))
 
 
@@ -55,35 +55,34 @@ def add_value(path: str, text: str, key: str, value: Value) -> TextEdit | None:
     skip = int(text.startswith(_MARK))
     spans = _spans(path, text[skip:])
     outer, _, name = key.rpartition(".")
-    inside = [other for other in spans if other.rpartition(".")[0] == outer and "." not in other[len(outer) + bool(outer) :]]
+    inside = [
+        other for other in spans if other.rpartition(".")[0] == outer and "." not in other[len(outer) + bool(outer) :]
+    ]
     if key in spans or not inside or (outer and outer not in spans):
         return None
     last = max(inside, key=lambda other: spans[other][0])
-    start, end = spans[last][0] + skip, spans[last][1] + skip
+    at, start, end = (place + skip for place in spans[last])
     newline = "\r\n" if "\r\n" in text else "\n"
-    begin = text.rfind("\n", 0, start) + 1
-    nested = [spans[other][0] + skip for other in spans if other.startswith(f"{last}.")]
-    head = re.match(r"[ \t]*", text[begin:start])
-    indent = head.group(0) if head else ""
+    indent = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(_MARK)
+    if indent.strip():
+        return None  # the mapping is written on one line
     if path.endswith(_YAML_SUFFIXES):
-        return _add_to_yaml(path, text, (start, end), indent, f"{name}: {_write(value, path, '')}", newline)
-    if not text[begin : begin + len(indent) + 1].strip() or text[begin + len(indent)] not in "\"'" or (nested and text[start] != "{"):
+        return _add_to_yaml(path, text, max(start, end), indent, f"{name}: {_write(value, path, '')}", newline)
+    if text[at] not in "\"'":
         return None
     return TextEdit(path, end, end, f",{newline}{indent}{json.dumps(name)}: {_write(value, path, '')}")
 
 
-def _add_to_yaml(path: str, text: str, span: tuple[int, int], indent: str, line: str, newline: str) -> TextEdit | None:
-    start, end = span
-    begin = text.rfind("\n", 0, start) + 1
-    if text[begin : start].lstrip().startswith(("{", "- ")) or text[begin:begin + 1] == "{":
-        return None
-    stop = text.find("\n", max(end - 1, start) if text[max(end - 1, start)] == "\n" else end)
+def _add_to_yaml(path: str, text: str, end: int, indent: str, line: str, newline: str) -> TextEdit:
+    while end and text[end - 1] in " \t\r\n":  # the end of a block is where the next key begins
+        end -= 1
+    stop = text.find("\n", end)
     if stop < 0:
         return TextEdit(path, len(text), len(text), f"{newline}{indent}{line}")
     return TextEdit(path, stop + 1, stop + 1, f"{indent}{line}{newline}")
 
 
-def _spans(path: str, text: str) -> dict[str, tuple[int, int]]:
+def _spans(path: str, text: str) -> dict[str, tuple[int, int, int]]:
     if path.endswith(_YAML_SUFFIXES):
         return _yaml_spans(text)
     if path.endswith(_JSON_SUFFIXES):
@@ -94,10 +93,10 @@ def _spans(path: str, text: str) -> dict[str, tuple[int, int]]:
     return {}
 
 
-def _yaml_spans(text: str) -> dict[str, tuple[int, int]]:
+def _yaml_spans(text: str) -> dict[str, tuple[int, int, int]]:
     import yaml  # noqa: PLC0415 (30 ms; only for YAML files)
 
-    spans: dict[str, tuple[int, int]] = {}
+    spans: dict[str, tuple[int, int, int]] = {}
     try:
         # The C loader counts bytes of its own encoding; this one counts characters.
         node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -106,13 +105,13 @@ def _yaml_spans(text: str) -> dict[str, tuple[int, int]]:
     pending: list[tuple[str, Any, int]] = [("", node, 0)]
     while pending:
         prefix, node, depth = pending.pop()
-        if node is None or node.id != "mapping" or depth > 64:  # noqa: PLR2004 (as deep as configurations are read)
+        if node is None or node.id != "mapping" or depth > 64:
             continue
         for key, value in node.value:
             if key.id != "scalar":
                 continue
             dotted = f"{prefix}{key.value}"
-            spans.setdefault(dotted, (value.start_mark.index, value.end_mark.index))
+            spans.setdefault(dotted, (key.start_mark.index, value.start_mark.index, value.end_mark.index))
             pending.append((f"{dotted}.", value, depth + 1))
     return spans
 
@@ -128,7 +127,17 @@ def _write(value: Value, path: str, written: str) -> str:
     text = str(value)
     if path.endswith(_YAML_SUFFIXES):
         quote = written[:1] if written[:1] in {"'", '"'} else ""
-        plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in {"yes", "no", "on", "off", "true", "false", "null", "y", "n"}
+        plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in {
+            "yes",
+            "no",
+            "on",
+            "off",
+            "true",
+            "false",
+            "null",
+            "y",
+            "n",
+        }
         return f"{quote}{text}{quote}" if quote else text if plain else json.dumps(text)
     return json.dumps(text)
 

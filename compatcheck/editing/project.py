@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.recognise import recognise
 from compatcheck.core.errors import InputError
-from compatcheck.core.requirement import Requirement
 from compatcheck.core.versions import all_ordered, compile_specifier, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.core.environment import Environment
+    from compatcheck.core.requirement import Requirement
 
 MANIFEST = "pyproject.toml"
 LOCK_COMMANDS: Mapping[str, str] = {

@@ -46,7 +46,12 @@ class Statement(NamedTuple):
         if self.form == "poetry":
             return TextEdit(self.path, self.start, self.end, _poetry(written, specifier))
         if self.form == "conda":
-            return TextEdit(self.path, self.start, self.end, written[: len(written) - len(written.lstrip("="))] + specifier.lstrip("="))
+            return TextEdit(
+                self.path,
+                self.start,
+                self.end,
+                written[: len(written) - len(written.lstrip("="))] + specifier.lstrip("="),
+            )
         return TextEdit(self.path, self.start, self.end, _spaced(written, specifier))
 
 
@@ -136,7 +141,13 @@ def _read(text: str, at: int, end: int, requirement: Requirement) -> Statement |
         return None
     conda = _CONDA.match(text, at, end)
     if conda:
-        return Statement(*place, conda.start("sign"), conda.end("build") if conda["build"] else conda.end("version"), f"=={conda['version']}", "conda")
+        return Statement(
+            *place,
+            conda.start("sign"),
+            conda.end("build") if conda["build"] else conda.end("version"),
+            f"=={conda['version']}",
+            "conda",
+        )
     after = text[match.end() : match.end() + 1]
     if requirement.specifier or after in {"@", "=", "(", "/"}:
         return None

@@ -68,8 +68,10 @@ def unified_diff(changes: Iterable[FileChange]) -> str:
     for change in changes:
         path = change.path.replace(os.sep, "/")
         before, after = _lines(change.before), _lines(change.after)
-        for line in difflib.unified_diff(before, after, f"a/{path}", f"b/{path}"):
-            parts.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+        parts += [
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")
+        ]
     return "".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MOST_RESOLUTIONS = 40
 """Questions to the resolver after which the search ends."""
 
+_MOST_SETTINGS = 5
 MOST_EVALUATION_SECONDS = 15.0
 """Time a search may evaluate rules for; after it the best so far stands."""
 MOST_RESOLVER_SECONDS = 60.0
@@ -44,9 +46,7 @@ class Case(NamedTuple):
     hardware: tuple[tuple[Hardware, bool], ...]
     settings: Mapping[str, tuple[Value, Source]]
 
-    def change(
-        self, rules: RuleSet, packages: Mapping[str, Package], settings: Mapping[str, Value]
-    ) -> Subject:
+    def change(self, rules: RuleSet, packages: Mapping[str, Package], settings: Mapping[str, Value]) -> Subject:
         """Resolve the subject with other releases and settings."""
         environment = self.subject.environment
         if environment is not None and packages:
@@ -146,7 +146,9 @@ class Releases:
         Args:
             advised_against: package → ranges that a rule's remedy calls unsafe to move to.
         """
-        result = {name: list(self._moves(name, axis, advised_against.get(name, ()))) for name, axis in self.axes.items()}
+        result = {
+            name: list(self._moves(name, axis, advised_against.get(name, ()))) for name, axis in self.axes.items()
+        }
         for name, setting in self.settings.items():
             result[name] = [Choice(name, _show(setting.facts), (0, 0, 1), name, setting.safe)]
         self._values = {name: found for name, found in result.items() if found}
@@ -198,14 +200,18 @@ class Releases:
         return tuple(judge(part, value, self.rules.releases(name)) for part in bounds)
 
     def _collect_bounds(self) -> dict[str, tuple[Any, ...]]:
-        """Collect every range a package is compared with by what can still speak up: rules that some release would not silence."""
+        """Collect every range a package is compared with by rules that some release would not silence."""
         found: dict[str, list[Any]] = {name: [] for name in self.axes}
         for case in self.cases:
             relaxed = self._relax(case, tuple(self.axes), {})
-            names = () if relaxed.environment is None else (*relaxed.environment.packages, *relaxed.environment.components)
+            names = (
+                () if relaxed.environment is None else (*relaxed.environment.packages, *relaxed.environment.components)
+            )
             for facts in relaxed.roles.values():
                 scope = FactScope(facts, relaxed.environment, self.rules)
-                for rule in self.rules.rules_about((*names, *self.axes, "cuda", "cudnn", "nccl", "cublas", "driver", "python")):
+                for rule in self.rules.rules_about(
+                    (*names, *self.axes, "cuda", "cudnn", "nccl", "cublas", "driver", "python")
+                ):
                     if self.settings or self._may_speak(rule, scope):
                         for clause in rule.clauses:
                             _add_ranges(clause.packages, found)
@@ -289,12 +295,19 @@ class Releases:
         return self._bounds[key]
 
     def lowest(self) -> int:
-        """Count the targets that nothing clears; 0, which is never too many, where more than one setting can change."""
-        if len(self.settings) > 1:
+        """Count the targets that nothing clears; 0, which is never too many, where a great many settings can change."""
+        if len(self.settings) > _MOST_SETTINGS:
             return 0
-        return min(self.bound(tuple(self.axes)), self.bound((*self.axes, *self.settings)))
+        left = set(self.targets)
+        for count in range(len(self.settings) + 1):
+            for chosen in itertools.combinations(self.settings, count):
+                left &= self._relaxed_failing((*self.axes, *chosen), {})
+        return len(left)
 
     def _relaxed_remaining(self, axes: Sequence[str], fixed: Mapping[str, Package]) -> int:
+        return len(self._relaxed_failing(axes, fixed))
+
+    def _relaxed_failing(self, axes: Sequence[str], fixed: Mapping[str, Package]) -> set[Target]:
         failing: set[Target] = set()
         for case in self.cases:
             if not any(subject == case.subject.id for subject, _, _ in self.targets):
@@ -303,9 +316,11 @@ class Releases:
             relaxed = self._relax(case, axes, self._settings_for(case, axes), fixed)
             # Under --strict a finding that is merely possible fails too, but of a package that can be anything everything is.
             failing |= {
-                _key(finding) for finding in self.judge_subject(relaxed) if finding.fails and finding.status == "affected"
+                _key(finding)
+                for finding in self.judge_subject(relaxed)
+                if finding.fails and finding.status == "affected"
             }
-        return len(failing & self.targets)
+        return failing & self.targets
 
     def _relax(
         self, case: Case, axes: Sequence[str], settings: Mapping[str, Value], fixed: Mapping[str, Package] | None = None
@@ -374,7 +389,9 @@ class Releases:
             others = {other: self._domain(other, limit) or wanted[other] for other in wanted if other != name}
             if self.axes[name].pinned:
                 series = series_of(self._released[name, values[0]])
-                group = [value for value in self._domain(name, limit) if series_of(self._released[name, value]) == series]
+                group = [
+                    value for value in self._domain(name, limit) if series_of(self._released[name, value]) == series
+                ]
                 if len(group) > 1 and self._ask({name: tuple(group), **others})[0] == REFUSED:
                     return False
             if others and self._ask({name: values, **others})[0] == REFUSED:
@@ -426,7 +443,7 @@ def _add_ranges(ranges: Mapping[str, Any], found: dict[str, list[Any]]) -> None:
 
 
 def _add_code(code: Any, found: dict[str, list[Any]]) -> None:  # noqa: ANN401 (compiled expressions)
-    """Find ``installed(package, range)`` and ``version_in(fact, range)`` in an expression; the latter counts for every package."""
+    """Find ``installed(package, range)`` and ``version_in(fact, range)`` in an expression; this one counts for every package."""
     if not isinstance(code, list) or not code:
         return
     if code[0] == "call" and code[1] in {"installed", "version_in", "metadata_refutes"}:
@@ -457,7 +474,9 @@ def group_by_files(files: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
                 apart.append(group)
         groups = [*apart, (own, names)]
     order = {subject: index for index, subject in enumerate(files)}
-    return sorted((tuple(sorted(names, key=order.__getitem__)) for _, names in groups), key=lambda names: order[names[0]])
+    return sorted(
+        (tuple(sorted(names, key=order.__getitem__)) for _, names in groups), key=lambda names: order[names[0]]
+    )
 
 
 def rules_of(targets: Iterable[Target]) -> tuple[str, ...]:
@@ -467,6 +486,7 @@ def rules_of(targets: Iterable[Target]) -> tuple[str, ...]:
 
 def what_clears(problem: Releases, choices: Sequence[Choice]) -> dict[str, set[Target]]:
     """Tell for each change which targets come back when it alone is taken back, or which it clears alone."""
+
     def failing(part: Sequence[Choice]) -> set[Target]:
         return {_key(finding) for found in problem.findings_after(part) for finding in found if finding.fails}
 

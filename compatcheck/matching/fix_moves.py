@@ -37,7 +37,7 @@ def is_patch_up(move: str) -> bool:
 
 
 def cost_of_move(current: str, target: str, releases: Sequence[str], *, pinned: bool) -> tuple[int, ...]:
-    """Return how far a move goes, to be compared with others: patch before minor before major, newer before older, near before far.
+    """Return how far a move goes, comparable: patch before minor before major, newer before older, near before far.
 
     Args:
         current: the version, or the newest one a range allows.
@@ -65,7 +65,8 @@ def rewrite(specifier: str, target: str) -> str:
     """
     clauses = [match.groups() for match in map(_CLAUSE.fullmatch, specifier.split(",")) if match]
     if exact_version(specifier) is not None:
-        return ",".join(_rewrite_pin(sign, operand, target) for sign, operand in clauses if sign != "!=")
+        pins = (_rewrite_pin(sign, operand, target) for sign, operand in clauses)
+        return ",".join(dict.fromkeys(pin for pin in pins if pin.startswith("==")))
     version = _parsed(target)
     kept: list[str] = []
     floored = False
@@ -95,7 +96,7 @@ def rewrite(specifier: str, target: str) -> str:
 
 def _rewrite_pin(sign: str, operand: str, target: str) -> str:
     if sign not in {"==", "==="} or operand.endswith(".*"):
-        return f"{sign}{operand}"
+        return ""  # what stands beside a pin adds nothing to it
     label = operand.partition("+")[2]
     return f"{sign}{target}" + (f"+{label}" if label and "+" not in target else "")
 

@@ -190,7 +190,7 @@ Key = tuple[int, int, tuple[tuple[int, ...], ...], tuple[str, ...]]
 
 
 def key_of(remaining: int, choices: Sequence[Choice]) -> Key:
-    """Return what orders combinations of one size: what remains, unsafe changes, the largest move, the next largest, …"""
+    """Return what orders combinations of one size: what remains, unsafe changes, the largest move, the next largest, …."""
     return (
         remaining,
         sum(not choice.safe for choice in choices),

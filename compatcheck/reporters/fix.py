@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, RESOLVED
+from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED
 from compatcheck.core.summary import size_text
 from compatcheck.reporters.json import SCHEMA_VERSION, describe_finding
 from compatcheck.reporters.markdown import escape
@@ -99,8 +99,10 @@ class _Writer:
     def change(self, change: Change, *, applied: bool) -> Iterator[str]:
         safety = "safe" if change.safe else "unsafe"
         head = f"{self.paint(safety, '32' if change.safe else '33')} {change_text(change)}"
-        yield f"  {head}" if len(change_text(change)) + 10 <= self.width else f"  {self.paint(safety, '1')}"
-        if len(change_text(change)) + 10 > self.width:
+        if len(safety) + len(change_text(change)) + 3 <= self.width:
+            yield f"  {head}"
+        else:
+            yield f"  {self.paint(safety, '32' if change.safe else '33')}"
             yield from (f"    {line}" for line in fill(change_text(change), self.width - 4))
         yield from self.labelled("why", change.why + (f" ({change.note})" if change.note else ""))
         if change.places:
@@ -122,13 +124,17 @@ class _Writer:
 
     def remains(self, finding: Finding, why: str) -> Iterator[str]:
         label = finding.severity if finding.status == "affected" else f"{finding.severity}, possible"
-        yield f"  {self.paint('stays', _COLORS[finding.severity])}  {finding.rule_id} ({label}, {size_text(finding.impact)})"
+        text = f"{finding.rule_id} ({label}, {size_text(finding.impact)})"
+        for number, line in enumerate(fill(text, self.width - 9)):
+            yield f"  {self.paint('stays', _COLORS[finding.severity])}  {line}" if not number else f"         {line}"
         yield from self.labelled("", shorten(why))
 
     def unsafe(self, plan: Plan) -> Iterator[str]:
         yield from self.labelled("--unsafe", f"would clear {', '.join(plan.unsafe_clears)} with")
         for change in plan.unsafe:
-            yield from self.labelled("", f"{change_text(change)} ({change.why}{f'; {change.note}' if change.note else ''})")
+            yield from self.labelled(
+                "", f"{change_text(change)} ({change.why}{f'; {change.note}' if change.note else ''})"
+            )
         if plan.unsafe_resolution is not None and plan.unsafe_resolution.verdict != NOT_NEEDED:
             yield from self.labelled("", f"resolver: {resolution_text(plan.unsafe_resolution)}")
 
@@ -190,7 +196,10 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
             rows = [(change, "safe" if change.safe else "**unsafe**") for change in plan.changes]
             yield from _rows(
                 ("change", "safety", "clears", "where"),
-                ((change_text(change), safety, ", ".join(change.clears), change.command or ", ".join(change.places)) for change, safety in rows),
+                (
+                    (change_text(change), safety, ", ".join(change.clears), change.command or ", ".join(change.places))
+                    for change, safety in rows
+                ),
             )
         if plan.resolution.verdict != NOT_NEEDED:
             yield from (f"Resolver: {escape(resolution_text(plan.resolution))}.", "")
@@ -284,6 +293,3 @@ def _describe_resolution(resolution: Resolution | None) -> dict[str, object] | N
         "moved": [{"name": name, "before": before, "after": after} for name, before, after in resolution.moved],
         "unbuilt": list(resolution.unbuilt),
     }
-
-
-__all__ = ["NOT_CHECKED", "closing_line", "format_json", "format_markdown", "format_text"]

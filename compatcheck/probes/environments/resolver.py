@@ -35,7 +35,9 @@ MOST_OVERRIDES = 16
 PLATFORM = "linux"
 LOCK = "uv.lock"
 _FRAME = " │×╰─▶├\t"
-_WITHOUT_WHEEL = re.compile(r"Wheels are required for `([^`]+)`|because ([\w.-]+)==\S+ has no usable wheels", re.IGNORECASE)
+_WITHOUT_WHEEL = re.compile(
+    r"Wheels are required for `([^`]+)`|because ([\w.-]+)==\S+ has no usable wheels", re.IGNORECASE
+)
 _NO_WHEEL = re.compile(r"\b([A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?(?:[=<>!~]=?\S*)? (?:has|have) no usable wheels")
 _UNREACHABLE = (
     "failed to fetch", "error sending request", "dns error", "connect error", "timed out", "not found in the cache",
@@ -112,7 +114,15 @@ class UvResolver:
 
     def _shared(self) -> list[str]:
         links = [part for link in self.find_links for part in ("--find-links", link)]
-        return ["--only-binary", ":all:", "--no-progress", "--color", "never", *(["--offline", "--no-index"] if self.offline else []), *links]
+        return [
+            "--only-binary",
+            ":all:",
+            "--no-progress",
+            "--color",
+            "never",
+            *(["--offline", "--no-index"] if self.offline else []),
+            *links,
+        ]
 
     def _ask(self, command: list[str], demand: Demand, scratch: str) -> Answer:
         pinned = dict(_pins("\n".join(demand.requirements)))
@@ -120,7 +130,9 @@ class UvResolver:
         while True:
             settings = Path(scratch, "uv.toml")
             settings.write_text(_write_metadata(told), encoding="utf-8")
-            done = self._run([*command, "--quiet", "--config-file", str(settings), *_allow_archives(told, "--no-binary")])
+            done = self._run(
+                [*command, "--quiet", "--config-file", str(settings), *_allow_archives(told, "--no-binary")]
+            )
             unbuilt = tuple(sorted({name for name, _ in told}))
             if done.succeeded:
                 pins = dict(_pins(done.output))
@@ -181,9 +193,7 @@ class UvResolver:
                 return self._refusal(done, ())
             return Answer(RESOLVED, None, {}, (), {LOCK: Path(scratch, LOCK).read_bytes().decode("utf-8")})
 
-    def _lock_unbuilt(
-        self, command: list[str], project: Path, missing: list[str], pinned: Mapping[str, str]
-    ) -> Answer:
+    def _lock_unbuilt(self, command: list[str], project: Path, missing: list[str], pinned: Mapping[str, str]) -> Answer:
         """Resolve with requirements that uv is told. The lock would record them, so it is not handed out, only its versions."""
         manifest = project / "pyproject.toml"
         original = manifest.read_text(encoding="utf-8")
@@ -237,7 +247,10 @@ def _bare(line: str) -> str:
 
 def _write_metadata(told: Mapping[tuple[str, str | None], Sequence[str]], table: str = "") -> str:
     parts = []
-    every = [*told.items(), *(((name, None), requirements) for (name, version), requirements in told.items() if version)]
+    every = [
+        *told.items(),
+        *(((name, None), requirements) for (name, version), requirements in told.items() if version),
+    ]
     for (name, version), requirements in every:
         lines = [f"[[{table}dependency-metadata]]", f"name = {json.dumps(name)}"]
         lines += [f"version = {json.dumps(version)}"] if version else []
@@ -282,8 +295,12 @@ def reason_of(output: str) -> str:
     """Return uv's reason on one line, without its frame, hints and credentials."""
     lines = [line.strip(_FRAME) for line in redact(output).splitlines()]
     text = " ".join(line for line in lines if line and not line.lower().startswith(("hint:", "warning:")))
-    for part in ("error: ", "No solution found when resolving dependencies:", "No solution found when resolving dependencies", "cause: "):
+    for part in (
+        "error: ",
+        "No solution found when resolving dependencies:",
+        "No solution found when resolving dependencies",
+        "cause: ",
+    ):
         text = text.replace(part, " ")
     text = re.sub(r"No solution found when resolving dependencies for split \([^)]*\):?", " ", text)
-    text = " ".join(text.split()).replace(os.path.expanduser("~"), "~").replace(tempfile.gettempdir(), "…")
-    return text
+    return " ".join(text.split()).replace(os.path.expanduser("~"), "~").replace(tempfile.gettempdir(), "…")
