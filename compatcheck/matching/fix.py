@@ -14,7 +14,7 @@ from compatcheck.matching.decision import SILENT, decide
 from compatcheck.matching.fix_moves import cost_of_move, describe_move, is_patch_up, rewrite, series_of
 from compatcheck.matching.fix_search import Choice, Score
 from compatcheck.resolution.resolve import resolve
-from compatcheck.resolution.scope import FactScope
+from compatcheck.resolution.scope import FactScope, version_need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -133,6 +133,7 @@ class Releases:
         self._resolving = 0.0
         before = {case.subject.id: list(judge_subject(case.subject)) for case in cases}
         self.findings = [finding for found in before.values() for finding in found]
+        self._originals = {_key(finding): finding for finding in self.findings if finding.fails}
         self.targets = {_key(finding) for finding in self.findings if finding.fails}
         hit = {subject for subject, _, _ in self.targets}
         self.cases = sorted(cases, key=lambda case: case.subject.id not in hit)
@@ -248,11 +249,18 @@ class Releases:
 
     def _evaluate(self, choices: Sequence[Choice]) -> Score:
         failing: set[Target] = set()
+        ranged = {version_need(choice.axis) for choice in choices if self._is_range(choice)}
         for found in self.findings_after(choices):
             failing |= {_key(finding) for finding in found if finding.fails}
+            # A range that also holds releases without the finding does not clear it: an installer takes any of them.
+            failing |= {_key(finding) for finding in found if ranged & set(finding.needs)} & self.targets
             if failing - self.targets:
                 return Score(len(self.targets), allowed=False)
         return Score(len(failing))
+
+    def _is_range(self, choice: Choice) -> bool:
+        axis = self.axes.get(choice.axis)
+        return axis is not None and not axis.pinned
 
     def findings_after(self, choices: Sequence[Choice]) -> Iterator[Sequence[Finding]]:
         """Yield the findings of each subject after a combination."""
@@ -314,13 +322,22 @@ class Releases:
                 continue
             self.evaluations += 1
             relaxed = self._relax(case, axes, self._settings_for(case, axes), fixed)
-            # Under --strict a finding that is merely possible fails too, but of a package that can be anything everything is.
-            failing |= {
-                _key(finding)
-                for finding in self.judge_subject(relaxed)
-                if finding.fails and finding.status == "affected"
-            }
+            failing |= {_key(finding) for finding in self.judge_subject(relaxed) if self._stays(finding)}
         return failing & self.targets
+
+    def _stays(self, finding: Finding) -> bool:
+        """Tell whether a finding about packages that can be anything is one whatever they are.
+
+        It is not where something was taken for granted that the packages decide: an exception, a size, or, under --strict, that
+        it concerns them at all.
+        """
+        original = self._originals.get(_key(finding))
+        if original is None or not finding.fails or finding.status != "affected":
+            return False
+        if any(fact.origin in _MAY_FOLLOW_A_RELEASE for fact in finding.facts):
+            return False
+        same = finding.impact == original.impact and finding.severity == original.severity
+        return same and _exceptions(finding) == _exceptions(original)
 
     def _relax(
         self, case: Case, axes: Sequence[str], settings: Mapping[str, Value], fixed: Mapping[str, Package] | None = None
@@ -424,6 +441,15 @@ class Releases:
 
 def _key(finding: Finding) -> Target:
     return finding.subject, finding.rule_id, finding.role
+
+
+_MAY_FOLLOW_A_RELEASE = {"derived", "reader-default", "library-default"}
+"""Origins of facts that can be others at another release: a default, and what is worked out from defaults."""
+
+
+def _exceptions(finding: Finding) -> list[str]:
+    """Return the exceptions of a rule that were assumed not to hold."""
+    return [assumption for assumption in finding.assumptions if assumption.startswith("not (")]
 
 
 def _show(facts: Mapping[str, Value]) -> str:

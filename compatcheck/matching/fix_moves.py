@@ -58,7 +58,8 @@ def rewrite(specifier: str, target: str) -> str:
     """Return a requirement changed as little as it takes to require a version, or to start at it.
 
     A pin stays a pin (its local label is kept), ``~=`` and ``==1.2.*`` move on, a range gets the version as its floor; an upper
-    bound that is in the way moves up by as many numbers as it has, and a lower bound that is in the way goes.
+    bound that is in the way moves up by as many numbers as it has, and a lower bound that is in the way goes, for the series of
+    the older release.
 
     >>> rewrite(">=0.15,<0.17", "0.16.8")
     '>=0.16.8,<0.17'
@@ -82,6 +83,10 @@ def rewrite(specifier: str, target: str) -> str:
             if not floored:
                 kept.append(f">={target}")
             floored = True
+            if not all_ordered(compile_specifier(sign + operand), version) and "<" not in specifier:
+                kept.append(
+                    f"<{_raised('<', '.'.join(map(str, series_of(target))), version)}"
+                )  # back, and not up again
         elif sign in {"<", "<="}:
             holds = all_ordered(compile_specifier(sign + operand), version)
             kept.append(f"{sign}{operand}" if holds else f"{sign}{_raised(sign, operand, version)}")

@@ -154,6 +154,16 @@ def test_a_range_gets_a_floor_and_its_upper_bound_moves_only_as_far_as_it_must()
     assert Path("requirements.txt").read_text() == "deepspeed >= 0.16.8, < 0.16.9\n"
 
 
+def test_a_range_that_only_may_be_good_clears_nothing() -> None:
+    Path("requirements.txt").write_text("deepspeed>=0.16.4,<0.16.8\n")
+    described = fix(*PAIR, "--unsafe")
+    for change in described["plans"][0]["changes"]:
+        assert change["after"] not in {">=0.15.4,<0.16.8", ">=0.16.0,<0.16.8"}
+    assert run("fix", *PAIR, "--apply").code == 0
+    assert Path("requirements.txt").read_text() == "deepspeed>=0.16.8,<0.16.9\n"
+    assert run("check", *PAIR, "--strict").code == 0
+
+
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
@@ -304,3 +314,34 @@ def test_uv_rewrites_its_own_lock(index: Index, tmp_path: Path) -> None:
     assert run("fix", "uv.lock", *PAIR[1:], "--apply").code == 0
     assert run("check", "uv.lock", *PAIR[1:]).code == 0
     subprocess.run([*command, "--check"], check=True)
+
+
+def test_of_an_installed_environment_only_the_command_is_shown(tmp_path: Path) -> None:
+    info = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "deepspeed-0.16.4.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.16.4\n")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    arguments = ("--prefix", "env", "--training", "facts.yaml", "--select", RULE)
+    assert run("env", *arguments).code == 1
+    described = fix(*arguments, "--apply")
+    (change,) = described["plans"][0]["changes"]
+    assert change["command"] == "uv pip install 'deepspeed==0.16.9'"
+    assert (described["diff"], described["code"]) == ("", 1)
+    assert (info / "METADATA").exists()
+
+
+def test_a_setting_is_written_into_the_file_of_its_program() -> None:
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    text = (
+        "per_device_train_batch_size: 4\nlearning_rate: 1.0e-5\noutput_dir: out\ngradient_checkpointing_kwargs:\n"
+        "  use_reentrant: false  # as the docs say\ndeepspeed: ds.json\ngradient_checkpointing: true\nbf16: true\n"
+    )
+    Path("train.yaml").write_text(text)
+    Path("requirements.txt").write_text(
+        "deepspeed @ file:///w/deepspeed-0.16.4-py3-none-any.whl\ntransformers==4.48.0\n"
+    )
+    arguments = ("requirements.txt", "train.yaml", "--select", RULE, "--model", "llama-3-8b", "--gpu", "8xH100-80GB")
+    assert run("check", *arguments).code == 1
+    assert run("fix", *arguments, "--unsafe", "--apply").code == 0
+    assert Path("train.yaml").read_text() == text.replace("use_reentrant: false", "use_reentrant: true")
+    assert run("check", *arguments).code == 0
