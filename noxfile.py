@@ -11,7 +11,7 @@ nox.options.sessions = ["tests", "lint", "types", "imports"]
 @nox.session(python=["3.10", "3.11", "3.12", "3.13"])
 def tests(session: nox.Session) -> None:
     """Run the fast tests; arguments go to pytest (``nox -s tests-3.11 -- -m versions``)."""
-    session.install("-c", "constraints.txt", "-e", ".[test]", "hatchling>=1.27")
+    session.install("-c", "constraints.txt", "-e", ".[test,audit]", "hatchling>=1.27")
     session.run("pytest", *session.posargs)
 
 

@@ -30,6 +30,7 @@ PLAIN_LISTS = {
     "--ignore": "ignore",
     "--rules": "rule_directories",
     "--run": "run",
+    "--target": "target",
 }
 """Options of `env` that take one text and may be repeated."""
 
@@ -75,6 +76,8 @@ def split(given: Mapping[str, Any], *, files: bool) -> tuple[Plan, Checks, Outpu
         if given.get("fail_on") is not None
         else (policy.fail_on if policy is not None else None) or DEFAULT_FAIL_ON,
         strict=bool((policy.strict if policy is not None else False) if strict is None else strict),
+        security=bool(given.get("security") or given.get("security_service")),
+        security_service=given.get("security_service"),
     )
     output = Output(**{name: given[name] for name in Output._fields if name in given})
     return plan, checks, output

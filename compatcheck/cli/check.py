@@ -14,6 +14,7 @@ from compatcheck.cli.run import FORMATS, execute
 @click.command("check", cls=options.GroupedCommand, short_help="Check files.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
+@options.image_options
 @options.input_options
 @options.check_options
 @options.output_options(FORMATS)

@@ -55,8 +55,9 @@ class Side(NamedTuple):
 @click.command("diff", cls=options.GroupedCommand, short_help="Compare two environments or lock files.")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
+@options.inside_image_options
 @options.input_options
-@options.check_options
+@options.rule_check_options
 @options.output_options(FORMATS)
 @options.grouped_option(
     "Estimate",
@@ -67,11 +68,16 @@ class Side(NamedTuple):
 def command(before: str, after: str, trace: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Compare two environments, requirement files or locks under the same run: which regressions enter and leave with a change.
 
-    A and B are each an environment (its directory or interpreter), a requirements or lock file, or such a file in a git
-    revision: `compatcheck diff HEAD~1:uv.lock uv.lock --training train.yaml`. Exit code 1 when a finding counts against
-    --fail-on under B and not under A. This machine's devices and variables take no part; give --gpu.
+    A and B are each an environment (its directory or interpreter), a requirements or lock file, a container image (archive,
+    layout or root directory), or a file in a git revision: `compatcheck diff HEAD~1:uv.lock uv.lock --training train.yaml`.
+    Exit code 1 when a finding counts against --fail-on under B and not under A. This machine's devices and variables take no
+    part; give --gpu.
     """
     plan, checks, output = split({**given, "paths": (before,), "hook": False}, files=True)
+    if len({request.target for request in plan.requests}) > 1:
+        names = ", ".join(str(request.target) for request in plan.requests)
+        msg = f"the policy has several targets: {names}"
+        raise UsageError(msg, hint="compare on one of them, with --target")
     if len(plan.requests) > 1:
         msg = "--run is given more than once"
         raise UsageError(msg, hint="compare one run at a time")
@@ -126,15 +132,34 @@ def read_side(
         with open_revision(name) as file:
             side = check(paths=(file.path,))
             return side._replace(report=file.rename(side.report))
+    if is_image(name):
+        return check(image=name)
     if os.path.isdir(name):
         try:
             return check(prefix=name)
         except InputError as error:
+            if os.path.isdir(os.path.join(name, "usr")):  # a root directory
+                return check(image=name)
             hint = "name an environment, or a lock or requirements file inside the directory"
             raise InputError(error.message, hint=hint) from None
     if re.fullmatch(_INTERPRETER, os.path.basename(name)) and os.access(name, os.X_OK):
         return check(python=name)
     return check(paths=(name,))
+
+
+def is_image(path: str) -> bool:
+    """Tell whether a file is an archive, or a directory the layout of an image."""
+    if os.path.isdir(path):
+        return os.path.isfile(os.path.join(path, "oci-layout"))
+    from compatcheck.collectors.image.compression import recognise_compression  # noqa: PLC0415 (beside its use)
+    from compatcheck.collectors.image.tar import looks_like_tar  # noqa: PLC0415 (beside its use)
+
+    try:
+        with open(path, "rb") as file:
+            head = file.read(512)
+    except (OSError, ValueError):
+        return False
+    return recognise_compression(head) != "none" or looks_like_tar(head)
 
 
 def judge_side(
@@ -147,7 +172,10 @@ def judge_side(
             raise InputError(entry.reason, source=entry.source, hint=entry.hint)
     if len(gathered.subjects) != 1:
         msg = f"{name} holds {len(gathered.subjects)} environments"
-        raise UsageError(msg, source=Source(name), hint="name one lock or requirements file")
+        hint = "name one lock or requirements file"
+        if request.image is not None:
+            hint = "name one with --environment: " + ", ".join(subject.id for subject in gathered.subjects)
+        raise UsageError(msg, source=Source(name), hint=hint)
     return Side(build_report(gathered, rules, checks, threshold, waivers), gathered.subjects[0])
 
 

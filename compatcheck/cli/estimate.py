@@ -68,6 +68,7 @@ class Asked(NamedTuple):
 @click.command("estimate", cls=options.GroupedCommand, short_help="Estimate the memory of a run.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
+@options.image_options
 @options.input_options
 @estimate_options
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="text", show_default=True)
@@ -151,6 +152,7 @@ def _place(message: str, subject: Subject) -> Source | None:
 
 
 def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
+    from compatcheck.cli.pricing import price as price_subject  # noqa: PLC0415 (beside its use)
     from compatcheck.configs.lines import with_line  # noqa: PLC0415 (beside its use)
     from compatcheck.matching.engine import match  # noqa: PLC0415 (beside its use)
     from compatcheck.memory.job import describe_job, estimate_job  # noqa: PLC0415 (beside its use)
@@ -160,7 +162,7 @@ def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
     def price(roles: Mapping[str, Facts]) -> Estimate:
         return estimate_job(roles, subject.environment)
 
-    found = _ask(price(subject.roles), subject)
+    found = price_subject(subject)
     report = EstimateReport(describe_job(subject.roles, asked.model) or subject.id, found)
     report.inputs = Inputs(
         subject.unresolved,
@@ -182,35 +184,6 @@ def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
 
         report.walls = tuple(find_wall(name, subject.roles, price) for name in asked.axes)
     return report
-
-
-_WORLD = frozenset({"hardware.world_size", "hardware.nodes", "hardware.gpus_per_node"})
-_SPLITS = frozenset(
-    {
-        "model.quantization",
-        "training.context_parallel",
-        "training.pipeline_parallel",
-        "training.tensor_parallel",
-        "training.zero_stage",
-    }
-)
-"""Facts that an estimate takes as none without a word, and that change it by a multiple."""
-
-
-def _ask(found: Estimate, subject: Subject) -> Estimate:
-    """Return what is needed in place of an estimate that assumed a fact which an input sets to something nobody can tell."""
-    from compatcheck.core.estimate import Estimate, Verdict  # noqa: PLC0415 (beside its use)
-
-    opened = {name for name, _, _ in subject.unresolved}
-    not_understood = {entry.fact for entry in subject.skipped if entry.fact is not None}
-    opened |= {name for name in not_understood if not all(name in facts for facts in subject.roles.values())}
-    assumed = {entry.fact.partition(" (")[0] for entry in found.assumptions}
-    needs = [name for name in sorted(opened) if name in assumed | _SPLITS]
-    if opened & _WORLD and "hardware.world_size" in assumed and "hardware.world_size" not in needs:
-        needs.append("hardware.world_size")
-    if not found.phases or not needs:
-        return found
-    return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
 
 
 def _matters(fact: str) -> bool:

@@ -17,6 +17,7 @@ from compatcheck.rules.locate import open_rules
 @click.command("facts", cls=options.GroupedCommand, short_help="Show what was understood.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
+@options.image_options
 @options.input_options
 @click.option("--names", is_flag=True, help="List every fact name with its meaning, and stop.")
 @click.option("--format", "format_name", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
@@ -40,7 +41,7 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
 
     subjects = []
     for subject in gathered.subjects:
-        described = describe_subject(subject, (), gathered.chosen)
+        described = describe_subject(subject, (), gathered.reasons.get(subject.id, gathered.chosen))
         located = tuple(
             (role, fact._replace(sources=tuple(map(with_line, fact.sources)))) for role, fact in described.facts
         )

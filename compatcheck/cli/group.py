@@ -11,6 +11,7 @@ from compatcheck import __version__
 COMMANDS = {
     "env": ("compatcheck.cli.env", "Check an installed environment."),
     "check": ("compatcheck.cli.check", "Check files: requirements, locks, configurations, directories."),
+    "image": ("compatcheck.cli.image", "Check a container image: archive, layout or root directory."),
     "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
     "diff": ("compatcheck.cli.diff", "Compare two environments or lock files: regressions entered and left."),
@@ -22,7 +23,7 @@ COMMANDS = {
     "sweep": ("compatcheck.cli.sweep", "Measure probes over many releases and find what changed."),
     "probe": ("compatcheck.cli.probe", "Measure a memory claim in an environment."),
     "evidence": ("compatcheck.cli.evidence", "List, show, export and import measurements."),
-    "rules": ("compatcheck.cli.rules", "List, show, lint and start rules."),
+    "rules": ("compatcheck.cli.rules", "List, show, lint, start, export and serve rules."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""
 
@@ -65,5 +66,5 @@ def group() -> None:
 
     Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed.
     Only commands that measure releases (bisect, sweep, confirm, probe run, and --trace) use the network, to install them
-    in environments of their own, and fix, to ask an index which releases fit together.
+    in environments of their own; fix, to ask an index what fits together; and --security, which asks for advisories.
     """

@@ -34,10 +34,22 @@ class Request(NamedTuple):
     """Whether the run is on this machine: then its devices and environment variables take part."""
     run: str | None = None
     """Named run of the policy that fills what the command line leaves open."""
+    target: str | None = None
+    """Name of the policy's target that says what the machine is, where there are several."""
+    image: str | None = None
+    """Container image: archive, layout or root directory, ``-`` for standard input."""
+    image_environments: tuple[str, ...] = ()
+    """Prefixes inside the image; empty for the one it starts, or all of them."""
+    every_environment: bool = False
+    """Whether all environments of the image are subjects where none is named, not only the one it starts."""
+    all_environments: bool = False
+    """Whether findings count in environments that the image does not start, too."""
+    no_cache: bool = False
+    """Whether to read every layer of an image again."""
     run_settings: tuple[str, ...] = ()
     """The run's own ``NAME=VALUE``; ``settings`` win over them."""
     sources: Mapping[str, Source] = {}
-    """Where the run's keys stand in the policy, settings as ``set.NAME``."""
+    """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
 
 
 class Gathered(NamedTuple):
@@ -47,6 +59,10 @@ class Gathered(NamedTuple):
     skipped: tuple[Skipped, ...]
     chosen: str | None = None
     """How the environment came to be the one inspected."""
+    aside: frozenset[str] = frozenset()
+    """Subjects whose findings are shown and do not fail the run."""
+    reasons: Mapping[str, str] = {}
+    """How each subject came to be inspected, where that differs between them."""
 
 
 class Shared(NamedTuple):
@@ -78,6 +94,10 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
         from compatcheck.cli.paths import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
         return gather_touched(request, shared) if request.hook else gather_paths(request, shared)
+    if request.image is not None:
+        from compatcheck.cli.image_subjects import gather_image  # noqa: PLC0415 (only for images)
+
+        return gather_image(request, shared)
     return _gather_environment(request, shared)
 
 
@@ -115,6 +135,33 @@ def with_variables(
     from compatcheck.collectors.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
 
     return attach(environment, collect_variables(variables, source), complete=complete)
+
+
+def move(gathered: Gathered, request: Request, rules: RuleSet) -> Gathered:
+    """Resolve what has been read once more, on another machine; nothing is read again.
+
+    Args:
+        gathered: what a request gave that differs from this one in devices, nodes, driver and target only.
+        request: names the machine.
+        rules: the rule database.
+    """
+    from compatcheck.resolution.resolve import resolve  # noqa: PLC0415 (beside its use)
+
+    settings = {**parse_settings(request.run_settings, request.sources), **parse_settings(request.settings)}
+    declared = _declared_hardware(request)
+    subjects = []
+    for subject in gathered.subjects:
+        own = None if subject.environment is None else subject.environment.hardware
+        moved = resolve(
+            subject.id,
+            rules=rules,
+            environment=subject.environment,
+            documents=subject.documents,
+            hardware=declared if own is None else (*declared, (own, False)),
+            settings=settings,
+        )
+        subjects.append(moved)
+    return gathered._replace(subjects=tuple(subjects))
 
 
 def _measure_hardware(environ: Mapping[str, str]) -> Hardware:
@@ -351,7 +398,8 @@ def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
         from compatcheck.core.versions import parse_version  # noqa: PLC0415 (only with --driver)
 
         if parse_version(request.driver) is None:
-            msg = f"--driver {request.driver!r} is not a version"
-            raise UsageError(msg, hint="write it as 550.54.15")
+            named = "driver" if "driver" in request.sources else "--driver"
+            msg = f"{named} {request.driver!r} is not a version"
+            raise UsageError(msg, source=request.sources.get("driver"), hint="write it as 550.54.15")
         declared.append((Hardware(place("driver"), driver=request.driver), True))
     return tuple(declared)

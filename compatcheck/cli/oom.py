@@ -77,7 +77,7 @@ def explain_log(log: str, given: dict[str, Any], rules: RuleSet) -> OutOfMemoryR
     messages = read_messages(text)
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
-    subject, skipped, origin = _gather(given, rules, mentions, path)
+    subject, skipped, origin = _gather(given, rules, mentions, path, text)
     facts = _add_settings(subject, mentions, path)
     readings = tuple(explain(message, facts) for message in messages)
     primary = choose_primary(readings)
@@ -112,7 +112,7 @@ def _decode(data: bytes) -> str:
 
 
 def _gather(
-    given: dict[str, Any], rules: RuleSet, mentions: Mentions, path: str
+    given: dict[str, Any], rules: RuleSet, mentions: Mentions, path: str, text: str
 ) -> tuple[Subject, tuple[Skipped, ...], str | None]:
     """Resolve the run: what the person named, and what the log mentions where nothing else tells."""
     from compatcheck.cli.inputs import build_subject, read_shared  # noqa: PLC0415 (beside its use)
@@ -123,7 +123,7 @@ def _gather(
     subjects: Sequence[Subject] = ()
     skipped: list[Skipped] = []
     files = bool(given["paths"] or given["run"])
-    plan = make_plan(given, files=files)
+    plan = make_plan(given, files=files, on_targets=False)
     if files or given["python"] or given["prefix"]:
         gathered = gather_all(plan, rules, os.environ)
         subjects, skipped = gathered.subjects, list(gathered.skipped)
@@ -131,7 +131,8 @@ def _gather(
         shared = read_shared(plan.requests[0], rules, os.environ)
         skipped = list(shared.skipped)
         documents: tuple[Document, ...] = shared.documents
-        environment = _environment(mentions, path)
+        environment, reported = _environment(mentions, path, text)
+        documents = (*documents, *reported)
         subject = build_subject("command line", environment, documents, shared)
         if "model.hidden_size" not in subject.roles["train"] and mentions.model is not None and shared.model is None:
             documents = (*documents, _model_document(mentions.model, rules))
@@ -144,13 +145,25 @@ def _gather(
     return chosen, place_skipped(skipped), _model_origin(chosen, mentions)
 
 
-def _environment(mentions: Mentions, path: str) -> Environment | None:
+def _environment(mentions: Mentions, path: str, text: str) -> tuple[Environment | None, tuple[Document, ...]]:
+    """Return what the log says of the environment: the report pasted into it, where there is one alone, and what it mentions.
+
+    The second is the configuration of accelerate that such a report may hold.
+    """
+    from compatcheck.collectors.reports.find import find_reports  # noqa: PLC0415 (beside its use)
     from compatcheck.core.environment import Environment, Package  # noqa: PLC0415 (beside its use)
 
-    if not mentions.packages:
-        return None
     packages = {name: Package(name, version, Source(path)) for name, version in mentions.packages.items()}
-    return Environment(path, packages, complete=False)
+    reports = find_reports(text, path)
+    if len(reports) == 1:
+        reported = reports[0].environment
+        documents: tuple[Document, ...] = ()
+        if reports[0].accelerate is not None:
+            from compatcheck.configs import accelerate  # noqa: PLC0415 (only for a report with one)
+
+            documents = (accelerate.read_data(reports[0].accelerate, path),)
+        return reported._replace(packages={**packages, **reported.packages}), documents
+    return (Environment(path, packages, complete=False) if packages else None), ()
 
 
 def _model_document(name: str, rules: RuleSet) -> Document:

@@ -61,6 +61,31 @@ environment_options = apply_options(
     ],
 )
 
+inside_image_options = apply_options(
+    [
+        grouped_option(
+            INPUTS,
+            "--environment",
+            "image_environments",
+            metavar="PREFIX",
+            multiple=True,
+            help="Environment inside the image, /opt/venv; repeatable. Default: the one the image starts.",
+        ),
+        grouped_option(INPUTS, "--no-cache", is_flag=True, help="Read every layer of the image again."),
+    ],
+)
+image_options = apply_options(
+    [
+        grouped_option(
+            INPUTS,
+            "--image",
+            metavar="TAR|DIR|-",
+            help="Container image whose environment is checked: archive, layout or root directory.",
+        ),
+        inside_image_options,
+    ]
+)
+
 input_options = apply_options(
     [
         grouped_option(
@@ -108,6 +133,13 @@ input_options = apply_options(
         ),
         grouped_option(
             INPUTS,
+            "--target",
+            metavar="NAME",
+            multiple=True,
+            help="Machine of the policy to check for; all of them by default.",
+        ),
+        grouped_option(
+            INPUTS,
             "--policy",
             metavar="FILE",
             help="Policy file. Default: the nearest compatcheck.toml or pyproject.toml with [tool.compatcheck].",
@@ -116,7 +148,7 @@ input_options = apply_options(
     ],
 )
 
-check_options = apply_options(
+selection_options = apply_options(
     [
         grouped_option(
             CHECKS, "--select", metavar="GLOB", multiple=True, help="Only rules whose id matches; repeatable."
@@ -136,6 +168,12 @@ check_options = apply_options(
             multiple=True,
             help="Further directory of rule files.",
         ),
+    ],
+)
+
+rule_check_options = apply_options(
+    [
+        selection_options,
         grouped_option(
             CHECKS,
             "--fail-on",
@@ -148,6 +186,25 @@ check_options = apply_options(
             "--strict/--no-strict",
             default=None,
             help="Possible findings and unreadable files fail too; waivers need an end.",
+        ),
+    ],
+)
+
+check_options = apply_options(
+    [
+        rule_check_options,
+        grouped_option(
+            CHECKS,
+            "--security",
+            is_flag=True,
+            help="Run pip-audit on the same versions; an advisory fails the run. Asks a service on the network.",
+        ),
+        grouped_option(
+            CHECKS,
+            "--security-service",
+            metavar="pypi|osv|URL",
+            default=None,
+            help="Whom pip-audit asks; URL is an OSV query endpoint. Default: pip-audit's own. Implies --security.",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from compatcheck.cli.inputs import (
     with_variables,
 )
 from compatcheck.collectors.read import LOCKS, read_environments
-from compatcheck.collectors.recognise import recognise, recognise_content, walk
+from compatcheck.collectors.recognise import recognise_content, recognise_named, walk
 from compatcheck.configs.recognise import SCRIPTS, SUFFIXES, read_configurations
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 MAX_WALKED_BYTES = 2 << 20
 """A walked-into JSON file larger than this is data, not configuration."""
+
+DOCKERFILE = "dockerfile"
+"""Kind of a root that says less surely than any other what is installed."""
 
 DASH = "-"
 """What a person writes for standard input."""
@@ -118,7 +121,13 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
                 together=True,
             ),
         )
-    if request.python is not None or request.prefix is not None:
+    if request.image is not None:
+        from compatcheck.cli.image_subjects import find_started  # noqa: PLC0415 (only with --image)
+
+        installed, unread = find_started(request, shared)
+        skipped += unread
+        subjects = [_over(installed, subject, shared) for subject in subjects]
+    elif request.python is not None or request.prefix is not None:
         subjects = [_over_installed(subject, request, shared) for subject in subjects]
     if not subjects and (shared.documents or shared.model):
         subjects.append(build_subject("command line", None, shared.documents, shared))
@@ -129,8 +138,10 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             raise NothingToCheckError(skipped[0].reason, source=skipped[0].source, hint=skipped[0].hint)
         named = ", ".join(STANDARD_INPUT if path == DASH else path for path in request.paths)
         hint = (
-            "known: requirements, constraints, pylock.toml, uv.lock, pyproject.toml, setup.py, config.json, DeepSpeed, "
-            "accelerate, trainer arguments, launch scripts"
+            "known: requirements, constraints, pylock.toml, uv.lock, poetry.lock, pdm.lock, Pipfile.lock, Pipfile, "
+            "pyproject.toml, setup.py, Dockerfile, pip list, pip inspect, environment.yml, conda list, "
+            "conda-lock, pixi, CycloneDX, SPDX, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts, "
+            "pasted reports (collect_env, ds_report, nvidia-smi, …)"
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
@@ -177,6 +188,10 @@ def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subje
 
     layout = locate(request.python, request.prefix, shared.environ)
     installed = check_records(collect_installed(layout), shared.rules.packages)
+    return _over(installed, subject, shared)
+
+
+def _over(installed: Environment, subject: Subject, shared: Shared) -> Subject:
     environment = installed if subject.environment is None else merge_environments(installed, subject.environment)
     return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))
 
@@ -210,7 +225,7 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
                         environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
                     if environment.packages:
                         yield Found(file, (), environment, is_root=True, kind=kind)
-                    else:
+                    elif kind != DOCKERFILE:  # most build something else
                         skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
             elif file.endswith((*SUFFIXES, *SCRIPTS)) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 yield from _read_configurations(file, named=False, mark=is_named(file))
@@ -234,16 +249,29 @@ def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
 
 
 def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
-    kind = recognise(path)
-    if kind is None and path.endswith((".txt", ".in")):
-        kind = "requirements"
-    elif kind is None and os.path.basename(path) == "setup.py":
+    kind = recognise_named(path)
+    if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
     yield from _read_as(path, kind, skipped)
+    if kind == "script" and _says_training(path):
+        yield from _read_as(path, None, skipped)
+
+
+def _says_training(path: str) -> bool:
+    """Tell whether a script that states its requirements trains something, too."""
+    from compatcheck.configs import python_script  # noqa: PLC0415 (only for scripts)
+
+    try:
+        return bool(python_script.read(path, named=False))
+    except InputError:
+        return False  # its requirements could be read, which is what it was named for
 
 
 def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Found]:
     try:
+        if kind == "report":
+            yield from _read_report(path)
+            return
         if kind is not None:
             for environment in read_environments(path, kind):
                 yield Found(path, (), environment, is_root=True, kind=kind)
@@ -251,6 +279,24 @@ def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Fo
         yield from _read_configurations(path, named=True, mark=True)
     except InputError as error:
         skipped.append(as_skipped(error, path))
+
+
+def _read_report(path: str) -> Iterator[Found]:
+    """Read a pasted report; the configuration of accelerate in it is one of the run."""
+    from compatcheck.collectors.reports.find import read_found  # noqa: PLC0415 (only for reports)
+
+    reports = read_found(path)
+    for found in reports:
+        environment = found.environment
+        if found.accelerate is not None and len(reports) > 1:
+            note = f"{found.accelerate_source}: the configuration of accelerate is not read where a text has several environments"
+            environment = environment._replace(notes=(*environment.notes, note))
+        yield Found(path, (), environment, is_root=True, kind="report")
+    if len(reports) == 1 and reports[0].accelerate is not None:
+        from compatcheck.configs import accelerate  # noqa: PLC0415 (only for a report with one)
+
+        documents = (accelerate.read_data(reports[0].accelerate, path),)
+        yield Found(f"{path} (accelerate)", mark_named(documents))
 
 
 def _read_configurations(path: str, *, named: bool, mark: bool) -> Iterator[Found]:
@@ -318,6 +364,7 @@ def _merge_run(items: Iterable[Found], directory: str) -> Run:
 
 def name_subject(paths: Sequence[str]) -> str:
     """Name a subject after its files; a directory they share is written once."""
+    paths = tuple(dict.fromkeys(paths))  # a script is named once, also where it is both environment and configuration
     directories = {os.path.dirname(path) for path in paths}
     if len(paths) > 1 and len(directories) == 1 and directories != {""}:
         return f"{directories.pop()}: {' + '.join(os.path.basename(path) for path in paths)}"
@@ -363,13 +410,15 @@ def _independent(roots: list[Found]) -> list[Found]:
     included: set[str] = set()
     for root in roots:
         packages = root.environment.packages.values() if root.environment is not None else ()
+        if root.kind == DOCKERFILE:  # it takes a requirement file for one of several things it installs
+            continue
         included |= {os.path.realpath(package.source.path) for package in packages} - {os.path.realpath(root.path)}
     return [root for root in roots if os.path.realpath(root.path) not in included] or roots
 
 
 def _nearest(directory: str, roots: list[Found]) -> list[Found]:
     by_directory: dict[str, list[Found]] = {}
-    for root in roots:
+    for root in [root for root in roots if root.kind != DOCKERFILE] or roots:
         by_directory.setdefault(os.path.abspath(os.path.dirname(root.path)), []).append(root)
     here = os.path.abspath(directory)
     while True:

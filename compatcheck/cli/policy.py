@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.cli.inputs import Gathered, Request, gather
+from compatcheck.cli.inputs import Gathered, Request, gather, move
 from compatcheck.core.errors import CompatcheckError, InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from compatcheck.core.policy import NamedRun, Policy
+    from compatcheck.core.policy import NamedRun, Policy, Target
     from compatcheck.rules.database import RuleSet
 
 POLICY_FILE = "compatcheck.toml"
@@ -92,17 +92,20 @@ def _shortest(path: str) -> str:
     return relative if len(relative) <= len(path) else path
 
 
-def make_plan(given: Mapping[str, Any], *, files: bool) -> Plan:
+def make_plan(given: Mapping[str, Any], *, files: bool, on_targets: bool = True) -> Plan:
     """Turn click's parameters and the policy into requests.
 
     Args:
         given: parameters by name; ``run``, ``policy`` and ``no_policy`` among them.
         files: whether the command is about files; then a run's paths are read, else the installed environment is.
+        on_targets: whether the command is about the machines of the policy, and not about one where something has run.
 
     Raises:
         UsageError: a policy that makes no sense, an unknown run, or nothing to read.
     """
-    request = Request(**{name: given[name] for name in Request._fields if name in given and name != "run"})
+    request = Request(
+        **{name: given[name] for name in Request._fields if name in given and name not in {"run", "target"}}
+    )
     policy = load_policy(given.get("policy"), disabled=bool(given.get("no_policy")))
     names: Sequence[str] = given.get("run") or ()
     runs = {run.name: run for run in policy.runs} if policy is not None else {}
@@ -117,11 +120,61 @@ def make_plan(given: Mapping[str, Any], *, files: bool) -> Plan:
         elif not chosen and not request.hook:
             msg = "nothing to check"
             raise UsageError(msg, hint="name files or directories, or write runs into the policy")
+    wanted = given.get("target") or ()
+    targets = choose_targets(wanted, policy) if on_targets or wanted else ()
     narrowed = bool(given.get("select") or given.get("ignore") or request.hook)
-    complete = not narrowed and len(chosen) == len(runs)
-    if not chosen:
-        return Plan((request,), policy, complete)
-    return Plan(tuple(lay_over(request, run, files=files) for run in chosen), policy, complete)
+    complete = not narrowed and not wanted and len(chosen) == len(runs)
+    requests: list[Request] = []
+    for run in chosen or (None,):
+        laid = request if run is None else lay_over(request, run, files=files)
+        own = [target for target in targets if run is None or not run.targets or wanted or target.name in run.targets]
+        requests += lay_targets(laid, own)
+    return Plan(tuple(requests), policy, complete)
+
+
+def choose_targets(names: Sequence[str], policy: Policy | None) -> tuple[Target, ...]:
+    """Return the targets of the policy, or those of them that ``--target`` names.
+
+    Raises:
+        UsageError: a name that no target has.
+    """
+    targets = () if policy is None else policy.targets
+    if not names:
+        return targets
+    known = {target.name: target for target in targets if target.name is not None}
+    for name in names:
+        if name not in known:
+            msg = f"--target {name}: no such target"
+            place = None if policy is None else Source(policy.path)
+            hint = f"targets: {', '.join(known)}" if known else f"write [targets.{name}] into {POLICY_FILE}"
+            raise UsageError(msg, source=place, hint=hint)
+    return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def lay_targets(request: Request, targets: Sequence[Target]) -> list[Request]:
+    """Fill what the command line and the run leave open about the machine, once per target.
+
+    Devices and their number of nodes belong together: a target's nodes are none of a device that was named otherwise.
+    Targets that then say the same are one.
+    """
+    laid: list[Request] = []
+    for target in targets:
+        fields = ["driver"] if request.driver is None else []
+        if request.gpu is None:
+            fields += ["gpu", "nodes"] if request.nodes is None else ["gpu"]
+        given = {key: getattr(target, key) for key in fields if getattr(target, key) is not None}
+        sources = {key: target.sources[key] for key in given}
+        name = target.name if given else None
+        entry = request._replace(**given, target=name, sources={**request.sources, **sources})
+        if not any(_machine(entry) == _machine(other) for other in laid):
+            laid.append(entry)
+    if len(laid) == 1 and len(targets) > 1:
+        laid = [laid[0]._replace(target=None)]
+    return laid or [request]
+
+
+def _machine(request: Request) -> tuple[str | None, int | None, str | None]:
+    return request.gpu, request.nodes, request.driver
 
 
 def _unknown_run(name: str, runs: Mapping[str, NamedRun], policy: Policy | None) -> UsageError:
@@ -155,32 +208,53 @@ def lay_over(request: Request, run: NamedRun, *, files: bool) -> Request:
 
 
 def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
-    """Read the inputs of every run; one that cannot be read does not lose the others.
+    """Read the inputs of every run, once for all its targets; one that cannot be read does not lose the others.
 
     Raises:
         CompatcheckError: an option or policy makes no sense, or there is but one request and nothing in it.
     """
-    if len(plan.requests) == 1 and plan.requests[0].run is None:
+    if len(plan.requests) == 1 and plan.requests[0].run is None and plan.requests[0].target is None:
         return gather(plan.requests[0], rules, environ)
     gathered: list[Gathered] = []
+    done: list[tuple[Request, Gathered]] = []
     skipped: list[Skipped] = []
     for request in plan.requests:
         try:
-            part = gather(request, rules, environ)
+            inputs = request._replace(gpu=None, nodes=None, driver=None, target=None, sources={})
+            measures = request.gpu is None and request.here and not request.paths and request.image is None
+            read = None if measures else next((part for known, part in done if known == inputs), None)
+            part = gather(request, rules, environ) if read is None else move(read, request, rules)
+            done.append((inputs, part))
         except (InputError, NothingToCheckError) as error:
             if len(plan.requests) == 1:
                 raise
             skipped.append(_skipped_run(error, request, plan))
             continue
-        renamed = tuple(subject._replace(id=f"{request.run}: {subject.id}") for subject in part.subjects)
-        gathered.append(part._replace(subjects=renamed))
+        renamed = tuple(
+            subject._replace(id=_name_subject(request, subject.id), target=request.target) for subject in part.subjects
+        )
+        aside = frozenset(_name_subject(request, name) for name in part.aside)
+        reasons = {_name_subject(request, name): reason for name, reason in part.reasons.items()}
+        gathered.append(part._replace(subjects=renamed, aside=aside, reasons=reasons))
+    unread = dict.fromkeys(entry for part in gathered for entry in part.skipped)
     return Gathered(
         tuple(subject for part in gathered for subject in part.subjects),
-        (*skipped, *(entry for part in gathered for entry in part.skipped)),
+        (*skipped, *unread),
         next((part.chosen for part in gathered if part.chosen), None),
+        frozenset().union(*(part.aside for part in gathered)),
+        {name: reason for part in gathered for name, reason in part.reasons.items()},
     )
 
 
+def _name_subject(request: Request, subject: str) -> str:
+    """Say which run and which machine a subject is of."""
+    named = subject if request.target is None else f"{subject} (on {request.target})"
+    return named if request.run is None else f"{request.run}: {named}"
+
+
 def _skipped_run(error: CompatcheckError, request: Request, plan: Plan) -> Skipped:
-    place = Source(plan.policy.path if plan.policy is not None else "policy", f"runs.{request.run}")
-    return Skipped(error.source or place, f"run {request.run}: {error.message}", error.hint, named=True)
+    path = plan.policy.path if plan.policy is not None else "policy"
+    kind, name = ("target", request.target) if request.run is None else ("run", request.run)
+    return Skipped(
+        error.source or Source(path, f"{kind}s.{name}"), f"{kind} {name}: {error.message}", error.hint, named=True
+    )

@@ -27,6 +27,7 @@ from compatcheck.matching.engine import match
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
+    from compatcheck.core.advisory import Audit
     from compatcheck.core.policy import Policy
     from compatcheck.core.source import Skipped, Source
     from compatcheck.matching.waivers import Waivers
@@ -44,6 +45,10 @@ class Checks(NamedTuple):
     rule_directories: tuple[str, ...] = ()
     fail_on: str = DEFAULT_FAIL_ON
     strict: bool = False
+    security: bool = False
+    """Whether pip-audit looks up the same packages."""
+    security_service: str | None = None
+    """Whom it asks: ``pypi``, ``osv`` or the URL of an OSV endpoint; None is its own setting."""
 
     def selects(self, rule_id: str) -> bool:
         """Tell whether a rule takes part."""
@@ -86,6 +91,7 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
     require_rules(rules)
     require_selection(checks, rules, plan.policy)
     threshold = parse_threshold(checks.fail_on)
+    auditor = find_auditor(checks)
     hook = any(request.hook for request in plan.requests)
     try:
         gathered = gather_all(plan, rules, os.environ)
@@ -94,7 +100,8 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
         write_reports(report._replace(seconds=time.perf_counter() - started), output, targets, to_person=False)
         raise
     waivers = open_waivers(plan, checks, rules)
-    report = build_report(gathered, rules, checks, threshold, waivers)
+    audit = None if auditor is None else auditor(gathered.subjects)
+    report = build_report(gathered, rules, checks, threshold, waivers, audit)
     report = report._replace(
         seconds=time.perf_counter() - started,
         policy=None if plan.policy is None else plan.policy.path,
@@ -169,12 +176,32 @@ def open_waivers(plan: Plan, checks: Checks, rules: RuleSet) -> Waivers | None:
     return Waivers(plan.policy.waivers, rules, date.today())  # noqa: DTZ011 (a day as the project's people have it)
 
 
+def find_auditor(checks: Checks) -> Callable[[Sequence[Subject]], Audit] | None:
+    """Return what audits subjects; None without ``--security``.
+
+    Raises:
+        UsageError: there is no pip-audit, or the service makes no sense; before anything is read.
+    """
+    if not checks.security:
+        return None
+    from compatcheck.services import pip_audit  # noqa: PLC0415 (only with --security)
+
+    pip_audit.check_service(checks.security_service)
+    command = pip_audit.find_command()
+    return lambda subjects: pip_audit.audit(
+        [(subject.id, subject.environment) for subject in subjects if subject.environment is not None],
+        command,
+        checks.security_service,
+    )
+
+
 def build_report(
     gathered: Gathered,
     rules: RuleSet,
     checks: Checks,
     threshold: Threshold,
     waivers: Waivers | None = None,
+    audit: Audit | None = None,
 ) -> Report:
     """Match every subject, lay the waivers over the findings and judge the outcome."""
     findings: list[Finding] = []
@@ -182,10 +209,18 @@ def build_report(
     subjects = []
     for subject in gathered.subjects:
         outcome = match(subject, rules, checks.selects)
-        findings.extend(outcome.findings if waivers is None else waivers.apply(outcome.findings, subject))
+        found = outcome.findings if waivers is None else waivers.apply(outcome.findings, subject)
+        estimate = None
+        if describes_run(subject):
+            from compatcheck.cli.pricing import rate_by_fit  # noqa: PLC0415 (only where a run is described)
+
+            found, estimate = rate_by_fit(found, subject)
+        findings.extend(found)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
-        subjects.append(describe_subject(subject, outcome.folded, gathered.chosen, outcome.waiting))
+        chosen = gathered.reasons.get(subject.id, gathered.chosen)
+        described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
+        subjects.append(described._replace(estimate=estimate, aside=subject.id in gathered.aside))
     if findings:
         findings = [add_lines(finding) for finding in findings]
         path = store_path(os.environ)
@@ -196,8 +231,15 @@ def build_report(
             findings = list(measured)
             skipped.extend(unread)
     skipped = list(place_skipped(skipped))
-    findings = [mark_failing(finding, gathered.subjects, threshold, strict=checks.strict) for finding in findings]
-    code = judge(findings, skipped, gathered.subjects, strict=checks.strict)
+    findings = [
+        finding._replace(aside=True)
+        if finding.subject in gathered.aside
+        else mark_failing(finding, gathered.subjects, threshold, strict=checks.strict)
+        for finding in findings
+    ]
+    if audit is not None:
+        audit = rate_advisories(audit, gathered, threshold, waivers)
+    code = judge(findings, skipped, gathered.subjects, strict=checks.strict, audit=audit)
     return Report(
         version=__version__,
         database_id=rules.id,
@@ -209,6 +251,7 @@ def build_report(
         exit_code=code,
         threshold=threshold.text,
         strict=checks.strict,
+        audit=audit,
     )
 
 
@@ -228,11 +271,35 @@ def mark_failing(finding: Finding, subjects: Sequence[Subject], threshold: Thres
     return finding._replace(fails=True) if fails else finding
 
 
-def judge(findings: Sequence[Finding], skipped: Sequence[Skipped], subjects: Sequence[Subject], *, strict: bool) -> int:
+def rate_advisories(audit: Audit, gathered: Gathered, threshold: Threshold, waivers: Waivers | None = None) -> Audit:
+    """Lay the waivers over the advisories; each that is left fails the run, as none states a size or severity."""
+    by_id = {subject.id: subject for subject in gathered.subjects}
+    if waivers is not None:
+        waivers.audited = audit.failure is None and not audit.unaudited
+    rated = []
+    for advisory in audit.advisories:
+        found = advisory if waivers is None else waivers.apply_to_advisory(advisory, by_id[advisory.subject])
+        counts = found.suppressed is None and found.subject not in gathered.aside
+        rated.append(found._replace(fails=counts and threshold.text != "never"))
+    return audit._replace(advisories=tuple(rated))
+
+
+def judge(
+    findings: Sequence[Finding],
+    skipped: Sequence[Skipped],
+    subjects: Sequence[Subject],
+    *,
+    strict: bool,
+    audit: Audit | None = None,
+) -> int:
     """Return the exit code: findings win over unreadable inputs, and an empty scan is not clean."""
     if any(finding.fails for finding in findings):
         return EXIT_FINDINGS
+    if audit is not None and any(advisory.fails for advisory in audit.advisories):
+        return EXIT_FINDINGS
     if any(entry.named or strict for entry in skipped):
+        return EXIT_UNREADABLE_INPUT
+    if audit is not None and (audit.failure is not None or (strict and audit.unaudited)):
         return EXIT_UNREADABLE_INPUT
     if not findings and not any(holds_packages(subject) for subject in subjects):
         return EXIT_NOTHING_TO_CHECK
@@ -242,6 +309,11 @@ def judge(findings: Sequence[Finding], skipped: Sequence[Skipped], subjects: Seq
 def holds_packages(subject: Subject) -> bool:
     """Tell whether rules could be checked on a subject: every rule is about a package."""
     return subject.environment is not None and bool(subject.environment.packages)
+
+
+def describes_run(subject: Subject) -> bool:
+    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step."""
+    return any("training.sequence_length" in facts and "model.hidden_size" in facts for facts in subject.roles.values())
 
 
 def holds_something(subject: Subject) -> bool:
@@ -287,6 +359,7 @@ def describe_subject(
         waiting=waiting,
         variables=None if environment is None else environment.variables,
         variables_complete=environment is not None and environment.variables_complete,
+        target=subject.target,
     )
 
 

@@ -32,7 +32,7 @@ _TRITON = (
     "triton-windows",
     "triton-nightly",
 )
-_CONDA = {
+CONDA_COMPONENTS = {
     "cuda": ("cuda-cudart", "cudatoolkit", "pytorch-cuda", "cuda-version"),
     "cudnn": ("cudnn", "libcudnn"),
     "nccl": ("nccl",),
@@ -75,12 +75,24 @@ def read_torch_build(package: Package, file: VersionFile | None, conda: Mapping[
             return TorchBuild(match[1][:4] if match[1].startswith("rocm") else match[1], None, package.source)
     record = conda.get("pytorch")
     if record is not None:
-        match = re.search(_BUILD_CUDA, record.build)
-        if match is not None:
-            return TorchBuild("cuda", f"{match[1] or match[3]}.{match[2] or match[4]}", Source(record.path))
-        if "cpu" in record.build:
-            return TorchBuild("cpu", None, Source(record.path))
+        stated, cuda = read_build_string(record.build)
+        if cuda is not None or stated == "cpu":
+            return TorchBuild(stated, cuda, record.source)
     return TorchBuild(None, None, package.source)
+
+
+def read_build_string(text: str) -> tuple[str | None, str | None]:
+    """Tell what conda's build string, or a pattern of it, says torch is built for: (``cuda``, ``12.4``), (``cpu``, None).
+
+    Returns:
+        A CUDA version of None beside ``cuda`` is not known; (None, None) when the string says nothing.
+    """
+    match = re.search(_BUILD_CUDA, text)
+    if match is not None:
+        return "cuda", f"{match[1] or match[3]}.{match[2] or match[4]}"
+    if "cuda" in text or "gpu" in text:
+        return "cuda", None
+    return ("cpu", None) if "cpu" in text else (None, None)
 
 
 def find_components(
@@ -125,15 +137,15 @@ def find_components(
                 component, package.version, package.source, details={"distribution": package.name}
             )
         elif wants_cuda and from_conda:
-            record = next((conda[name] for name in _CONDA[component] if name in conda), None)
+            record = next((conda[name] for name in CONDA_COMPONENTS[component] if name in conda), None)
             if record is not None:
                 components[component] = Package(
-                    component, record.version, Source(record.path), details={"conda": record.name}
+                    component, record.version, record.source, details={"conda": record.name}
                 )
     if "pytorch" in conda and wants_cuda and "cudnn" not in components:
         match = re.search(_BUILD_CUDNN, conda["pytorch"].build)
         if match is not None:
-            components["cudnn"] = Package("cudnn", match[1], Source(conda["pytorch"].path))
+            components["cudnn"] = Package("cudnn", match[1], conda["pytorch"].source)
     for name in _TRITON:
         if name in packages:
             components["triton"] = Package(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 
+from compatcheck.collectors.files import LOCAL, Files
+
 _EGG_TAIL = r"-py\d+(?:\.\d+)*(?:-.+)?$"
 _HEADER = r"(?im)^(name|version):[ \t]*(\S.*?)[ \t]*$"
 
@@ -39,7 +41,7 @@ def split_egg_stem(stem: str) -> tuple[str, str] | None:
     return split_stem(re.sub(_EGG_TAIL, "", stem))
 
 
-def read_name_and_version(path: str) -> tuple[str, str] | None:
+def read_name_and_version(path: str, files: Files = LOCAL) -> tuple[str, str] | None:
     """Read ``Name`` and ``Version`` from a METADATA or PKG-INFO file.
 
     Returns:
@@ -48,8 +50,7 @@ def read_name_and_version(path: str) -> tuple[str, str] | None:
     Raises:
         OSError: the file cannot be read.
     """
-    with open(path, encoding="utf-8", errors="replace") as file:
-        headers = file.read(65536).partition("\n\n")[0]
+    headers = files.read_text(path).partition("\n\n")[0]
     found: dict[str, str] = {}
     for match in re.finditer(_HEADER, headers):
         found.setdefault(match[1].lower(), match[2])
@@ -58,11 +59,10 @@ def read_name_and_version(path: str) -> tuple[str, str] | None:
     return found["name"], found["version"]
 
 
-def read_installer(path: str) -> str | None:
+def read_installer(path: str, files: Files = LOCAL) -> str | None:
     """Return the INSTALLER of a dist-info directory, in lower case, or None when it does not say."""
     try:
-        with open(os.path.join(path, "INSTALLER"), encoding="utf-8", errors="replace") as file:
-            return file.read(64).strip().lower() or None
+        return files.read_text(os.path.join(path, "INSTALLER"), 64).strip().lower() or None
     except OSError:
         return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
+_BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+
 
 class Files(Protocol):
     """A tree of files that is only read; paths are absolute, and errors are those of ``os``.
@@ -19,8 +21,14 @@ class Files(Protocol):
             OSError: there is none, it is no directory, or it may not be read.
         """
 
+    def exists(self, path: str) -> bool:
+        """Tell whether anything is there, links followed; False where it cannot be told."""
+
     def is_file(self, path: str) -> bool:
         """Tell whether a regular file is there; False where it cannot be told."""
+
+    def is_program(self, path: str) -> bool:
+        """Tell whether a file is a native program; one whose content was not kept, as in an image, counts as one."""
 
     def is_directory(self, path: str) -> bool:
         """Tell whether a directory is there; False where it cannot be told."""
@@ -46,6 +54,13 @@ class Files(Protocol):
             OSError: there is none.
         """
 
+    def identify(self, path: str) -> object:
+        """Return what two names of one file or directory have in common.
+
+        Raises:
+            OSError: there is none.
+        """
+
     def resolve(self, path: str) -> str:
         """Return the path without links (``os.path.realpath``); what does not exist stays as it is written."""
 
@@ -57,9 +72,21 @@ class LocalFiles:
         """See `Files`."""
         return os.listdir(folder)
 
+    def exists(self, path: str) -> bool:
+        """See `Files`."""
+        return os.access(path, os.F_OK)  # os.path.exists raises and catches for each that is missing
+
     def is_file(self, path: str) -> bool:
         """See `Files`."""
         return os.path.isfile(path)
+
+    def is_program(self, path: str) -> bool:
+        """See `Files`."""
+        try:
+            with open(path, "rb") as file:
+                return file.read(4).startswith(_BINARY_STARTS)
+        except OSError:
+            return False
 
     def is_directory(self, path: str) -> bool:
         """See `Files`."""
@@ -77,6 +104,11 @@ class LocalFiles:
     def modified(self, path: str) -> float:
         """See `Files`."""
         return os.stat(path).st_mtime
+
+    def identify(self, path: str) -> object:
+        """See `Files`."""
+        status = os.stat(path)
+        return (status.st_dev, status.st_ino) if status.st_ino else path
 
     def resolve(self, path: str) -> str:
         """See `Files`."""

@@ -18,6 +18,9 @@ _DECLARED = r"\s*(?:(\d+)\s*[x×*]\s*)?(\S.*?)\s*"
 _SIZE = r"(\d+)\s*gi?b"
 _TOLERANCE = 0.12
 """How far reported memory may be from the catalogue's: ECC takes a sixteenth, torch's own total is a little smaller."""
+_CUT_TOLERANCE = 0.01
+"""The same for a name that was cut off: memory has to tell the devices apart whose names begin alike."""
+_SHORTEST_BEGINNING = 3
 
 
 class UnknownDeviceError(UsageError):
@@ -138,6 +141,22 @@ def find_gpus(name: str, catalogue: Catalogue, memory_bytes: int | None = None) 
         nearest = min(found, key=lambda gpu: abs(gpu.memory_bytes - memory_bytes))
         found = [nearest] if abs(nearest.memory_bytes - memory_bytes) <= _TOLERANCE * nearest.memory_bytes else []
     return found
+
+
+def find_cut_name(name: str, catalogue: Catalogue, memory_bytes: int | None = None) -> list[Gpu]:
+    """Find the devices whose name begins so, as `find_gpus`: ``nvidia-smi`` cuts long names off, ``NVIDIA A100-SXM...``.
+
+    Without memory nothing is found: too many names begin alike.
+    """
+    key = _key(name)
+    if memory_bytes is None or len(key) < _SHORTEST_BEGINNING:
+        return []
+    return [
+        gpu
+        for gpu in catalogue.values()
+        if any(_key(known).startswith(key) for known in (gpu.name, *gpu.aliases))
+        and abs(gpu.memory_bytes - memory_bytes) <= _CUT_TOLERANCE * gpu.memory_bytes
+    ]
 
 
 def suggest(name: str, catalogue: Catalogue, count: int = 3) -> list[str]:

@@ -19,6 +19,7 @@ from compatcheck.collectors.distributions import (
     split_egg_stem,
     split_stem,
 )
+from compatcheck.collectors.files import LOCAL, Files
 from compatcheck.collectors.version_files import VERSION_FILES, VersionFile, read_cxx11_abi, read_version_file
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.redaction import redact
@@ -29,32 +30,35 @@ if TYPE_CHECKING:
     from compatcheck.collectors.interpreter import Layout
 
 _REINSTALL = "reinstall it: pip install --force-reinstall --no-deps"
-_ASK_OWNER = "run as a user who may read it"
+ASK_OWNER = "run as a user who may read it"
+"""What can be done about a file of this machine that may not be read."""
+_PTH_CHARACTERS = 1 << 20
 _EDITABLE = r'"editable"\s*:\s*true'
+_VCS = r'"vcs"\s*:\s*"(\w+)"'
 _URL = r'"url"\s*:\s*"([^"\\]*)"'
 
 
-def collect_installed(layout: Layout, *, details: bool = False) -> Environment:
+def collect_installed(layout: Layout, *, details: bool = False, files: Files = LOCAL) -> Environment:
     """Read what is installed in an environment.
 
     Args:
         layout: where its packages lie.
         details: whether the installer and origin of every distribution are read too.
+        files: the tree it lies in.
     """
-    scan = _Scan(details=details)
+    scan = _Scan(files, details=details)
     for folder in layout.python_path:
         scan.read_folder(folder, follow=False)
     for folder in layout.site_packages:
         scan.read_folder(folder, follow=True)
     scan.resolve_links()
     conda = scan.read_conda(layout.conda_meta)
-    files = scan.check_version_files()
-    torch = scan.read_torch(files.get("torch"), conda)
+    torch = scan.read_torch(scan.check_version_files().get("torch"), conda)
     components, notes = find_components(scan.packages, conda, torch)
     if conda:
         from compatcheck.collectors.conda import find_replaced  # noqa: PLC0415 (conda prefixes only)
 
-        scan.damage += find_replaced(conda, scan.packages, scan.copies)
+        scan.damage += find_replaced(conda, scan.packages, scan.copies, files)
     if scan.code:
         scan.notes.append("lines that run code when Python starts were not followed: " + ", ".join(scan.code))
     return Environment(
@@ -73,7 +77,8 @@ def collect_installed(layout: Layout, *, details: bool = False) -> Environment:
 class _Scan:
     """What has been found so far, while the directories are read in import order."""
 
-    def __init__(self, *, details: bool) -> None:
+    def __init__(self, files: Files, *, details: bool) -> None:
+        self.files = files
         self.details = details
         self.packages: dict[str, Package] = {}
         self.folders: dict[str, str] = {}
@@ -98,12 +103,12 @@ class _Scan:
             self._read_egg(folder)
             return
         try:
-            names = os.listdir(folder)
+            names = self.files.list_names(folder)
         except NotADirectoryError:
             self._skip(folder, "is an archive and was not looked into", None)
             return
         except OSError as error:
-            self._skip(folder, f"could not be listed: {error.strerror}", _ASK_OWNER)
+            self._skip(folder, f"could not be listed: {error.strerror}", ASK_OWNER)
             return
         found: dict[str, list[Package]] = {}
         broken: list[tuple[str, str]] = []
@@ -137,16 +142,16 @@ class _Scan:
         metadata = f"{path}{os.sep}METADATA"
         reason = hint = None
         try:
-            if os.stat(metadata).st_size == 0:
+            if self.files.size_bytes(metadata) == 0:
                 reason = "its METADATA is empty"
             elif parts is None:
-                parts = read_name_and_version(metadata)
+                parts = read_name_and_version(metadata, self.files)
                 if parts is None:
                     reason = "its METADATA states no name or no version"
         except FileNotFoundError:
             reason = "it has no METADATA"
         except OSError as error:
-            reason, hint = f"its METADATA could not be read: {error.strerror}", _ASK_OWNER
+            reason, hint = f"its METADATA could not be read: {error.strerror}", ASK_OWNER
         if reason is not None or parts is None:
             guess = canonical_name((parts or split_stem(name[:-10]) or (name[:-10].partition("-")[0],))[0])
             self._skip(
@@ -155,25 +160,28 @@ class _Scan:
             broken.append((guess, path))
             return None
         more: dict[str, str] = {}
-        if self.details or os.access(f"{path}{os.sep}direct_url.json", os.F_OK):
+        if self.details or self.files.exists(f"{path}{os.sep}direct_url.json"):
             more = self._read_details(path)
         return Package(canonical_name(parts[0]), parts[1], Source(path), details=more)
 
     def _read_details(self, path: str) -> dict[str, str]:
         more = {}
         try:
-            with open(os.path.join(path, "direct_url.json"), encoding="utf-8", errors="replace") as file:
-                text = file.read(65536)
+            text = self.files.read_text(os.path.join(path, "direct_url.json"))
         except OSError:
             text = ""
         match = re.search(_URL, text)
         if match is not None:
             if "editable" in text and re.search(_EDITABLE, text) is not None:
                 more["editable"] = _path_of(match[1])
-            elif self.details:
+            else:
                 more["direct_url"] = redact(match[1])
+            if (vcs := re.search(_VCS, text)) is not None:
+                more["vcs"] = vcs[1]
+            elif '"dir_info"' in text and "editable" not in more:
+                more["source"] = "directory"
         if self.details:
-            installer = read_installer(path)
+            installer = read_installer(path, self.files)
             if installer is not None:
                 more["installer"] = installer
         return more
@@ -183,7 +191,8 @@ class _Scan:
         parts = split_egg_stem(name[:-9])
         if parts is None:
             try:
-                parts = read_name_and_version(os.path.join(path, "PKG-INFO") if os.path.isdir(path) else path)
+                metadata = os.path.join(path, "PKG-INFO") if self.files.is_directory(path) else path
+                parts = read_name_and_version(metadata, self.files)
             except OSError:
                 parts = None
         if parts is None:
@@ -215,7 +224,7 @@ class _Scan:
         versions = {package.version for package in packages}
         if len(dist_infos) < 2 and len(versions) == 1:
             return dist_infos + [package for package in packages if package not in dist_infos]
-        ordered = sorted(packages, key=_age)
+        ordered = sorted(packages, key=self._age)
         why = "the files written last"
         if name in VERSION_FILES:
             file = self._version_file(name, folder, ordered[0])
@@ -235,10 +244,9 @@ class _Scan:
     def _follow_pth(self, folder: str, name: str) -> None:
         path = os.path.join(folder, name)
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                lines = file.read().removeprefix("\ufeff").splitlines()
+            lines = self.files.read_text(path, _PTH_CHARACTERS).removeprefix("\ufeff").splitlines()
         except OSError as error:
-            self._skip(path, f"could not be read: {error.strerror}", _ASK_OWNER)
+            self._skip(path, f"could not be read: {error.strerror}", ASK_OWNER)
             return
         runs_code = False
         for line in lines:
@@ -249,7 +257,7 @@ class _Scan:
                 runs_code = True
                 continue
             target = os.path.abspath(os.path.join(folder, line.rstrip()))
-            if os.path.exists(target):
+            if self.files.exists(target):
                 self.read_folder(target, follow=False)
         if runs_code:
             self.code.append(path)
@@ -259,9 +267,9 @@ class _Scan:
         for folder, name in self.links:
             path = os.path.join(folder, name)
             try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    target = os.path.abspath(os.path.join(folder, file.readline().strip()))
-                names = [entry for entry in os.listdir(target) if entry.endswith(".egg-info")]
+                line = self.files.read_text(path).partition("\n")[0]
+                target = os.path.abspath(os.path.join(folder, line.strip()))
+                names = [entry for entry in self.files.list_names(target) if entry.endswith(".egg-info")]
             except OSError as error:
                 self._skip(path, f"the source tree it names could not be read: {error.strerror}", None, lost=False)
                 continue
@@ -283,9 +291,9 @@ class _Scan:
 
         for folder in folders:
             try:
-                conda = {**read_conda_meta(folder), **conda}
+                conda = {**read_conda_meta(folder, self.files), **conda}
             except OSError as error:
-                self._skip(folder, f"could not be listed: {error.strerror}", _ASK_OWNER, lost=False)
+                self._skip(folder, f"could not be listed: {error.strerror}", ASK_OWNER, lost=False)
         return conda
 
     def check_version_files(self) -> dict[str, VersionFile]:
@@ -312,7 +320,7 @@ class _Scan:
         """Read what torch was built for into facts; a torch without metadata (an unpacked build) is found too."""
         if "torch" not in self.packages:
             for folder in self._read:
-                if os.access(os.path.join(folder, "torch", "version.py"), os.F_OK):
+                if self.files.exists(os.path.join(folder, "torch", "version.py")):
                     file = self._version_file("torch", folder, None)
                     if file is not None and file.version is not None:
                         self.packages["torch"] = Package("torch", file.version, Source(file.path))
@@ -332,30 +340,29 @@ class _Scan:
         if torch.build is not None:
             self.facts["runtime.torch_build"] = (torch.build, torch.source)
             self.facts["runtime.torch_cuda"] = (torch.cuda, torch.source)
-        abi = read_cxx11_abi(self.folders["torch"])
+        abi = read_cxx11_abi(self.folders["torch"], self.files)
         if abi is not None:
             self.facts["runtime.cxx11_abi"] = (abi[0], Source(abi[1]))
         return torch
 
     def _version_file(self, name: str, folder: str, package: Package | None) -> VersionFile | None:
         try:
-            return read_version_file(name, folder, package)
+            return read_version_file(name, folder, package, self.files)
         except OSError as error:
             path = os.path.join(folder, *VERSION_FILES[name][0].split("/"))
-            self._skip(path, f"could not be read: {error.strerror}", _ASK_OWNER, lost=False)
+            self._skip(path, f"could not be read: {error.strerror}", ASK_OWNER, lost=False)
             return None
+
+    def _age(self, package: Package) -> float:
+        try:
+            return -self.files.modified(package.source.path)
+        except OSError:
+            return 0.0
 
     def _skip(self, path: str, reason: str, hint: str | None, *, lost: bool = True) -> None:
         """Record what could not be used; ``lost`` when distributions may lie there that are now unknown."""
         self.skipped.append(Skipped(Source(path), reason, hint))
         self.complete = self.complete and not lost
-
-
-def _age(package: Package) -> float:
-    try:
-        return -os.stat(package.source.path).st_mtime
-    except OSError:
-        return 0.0
 
 
 def _path_of(url: str) -> str:

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from compatcheck.collectors.files import LOCAL, Files
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.source import Source
 
 # Patterns are compiled where they are used: most runs need none of them.
 _EXECUTABLE = r"(?i)\.?(?:python|pypy)[\d.]*\w*(?:\.exe)?"
 _LEVELS_ABOVE_EXECUTABLE = 2
-_BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
 
 class Layout(NamedTuple):
@@ -60,15 +60,15 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], *
     if python is not None and prefix is not None:
         raise UsageError("--python and --prefix name two environments", hint="give one of them")
     if python is not None:
-        return _layout_of_executable(_find_executable(python, environ), "--python", environ, user_site=user_site)
+        return layout_of_executable(_find_executable(python, environ), "--python", environ, user_site=user_site)
     if prefix is not None:
-        return _layout_of_prefix(prefix, "--prefix", environ, user_site=user_site)
+        return layout_of_prefix(prefix, "--prefix", environ, user_site=user_site)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         value = environ.get(variable)
         if value:
-            return _layout_of_prefix(value, variable, environ, user_site=user_site)
+            return layout_of_prefix(value, variable, environ, user_site=user_site)
     own = "the environment compatcheck itself runs in"
-    return _layout_of_prefix(sys.prefix, own, environ, user_site=user_site, executable=sys.executable or None)
+    return layout_of_prefix(sys.prefix, own, environ, user_site=user_site, executable=sys.executable or None)
 
 
 def _find_executable(python: str, environ: Mapping[str, str]) -> str:
@@ -104,11 +104,11 @@ def _follow_pyenv_shim(path: str, environ: Mapping[str, str]) -> str:
     words = environ.get("PYENV_VERSION", "").replace(":", " ").split()
     folder = os.getcwd()
     while not words:
-        words = _read(os.path.join(folder, ".python-version")).split()
+        words = _read(os.path.join(folder, ".python-version"), LOCAL).split()
         if folder == os.path.dirname(folder):
             break
         folder = os.path.dirname(folder)
-    for word in words or _read(os.path.join(root, "version")).split():
+    for word in words or _read(os.path.join(root, "version"), LOCAL).split():
         candidate = os.path.join(root, "versions", word, "bin", name)
         if os.path.exists(candidate):
             return candidate
@@ -119,21 +119,35 @@ def _follow_pyenv_shim(path: str, environ: Mapping[str, str]) -> str:
     )
 
 
-def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], *, user_site: bool) -> Layout:
+def layout_of_executable(
+    path: str, chosen: str, environ: Mapping[str, str], *, user_site: bool, files: Files = LOCAL
+) -> Layout:
+    """Find the environment an interpreter starts in.
+
+    Args:
+        path: the interpreter, absolute.
+        chosen: how it came to be the one.
+        environ: environment variables it would see.
+        user_site: whether the user's own site-packages can count.
+        files: the tree it lies in.
+
+    Raises:
+        InputError: it is no interpreter, or no library belongs to it.
+    """
     folder = os.path.dirname(path)
     source = Source(chosen)
     # As getpath does: the virtual environment is looked for beside the path as given, before links are resolved.
     for prefix in (folder, os.path.dirname(folder)):
-        if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")) and re.fullmatch(_EXECUTABLE, os.path.basename(path)):
-            return _layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path)
-    real = os.path.realpath(path)
-    if not os.path.isfile(real):
+        if files.is_file(os.path.join(prefix, "pyvenv.cfg")) and re.fullmatch(_EXECUTABLE, os.path.basename(path)):
+            return layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path, files=files)
+    real = files.resolve(path)
+    if not files.is_file(real):
         raise InputError(
             f"{path} is a link to {real}, which does not exist",
             source=source,
             hint="recreate the environment, or name another one",
         )
-    if re.fullmatch(_EXECUTABLE, os.path.basename(real)) is None or not _starts_like_binary(real):
+    if re.fullmatch(_EXECUTABLE, os.path.basename(real)) is None or not files.is_program(real):
         raise InputError(
             f"{path} is not a Python interpreter",
             source=source,
@@ -141,40 +155,52 @@ def _layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], *,
         )
     prefix = os.path.dirname(real)
     for _ in range(_LEVELS_ABOVE_EXECUTABLE + 1):
-        if _library_names(prefix) or os.path.isfile(os.path.join(prefix, "Lib", "os.py")):
-            return _layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path)
+        if _library_names(prefix, files) or files.is_file(os.path.join(prefix, "Lib", "os.py")):
+            return layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path, files=files)
         prefix = os.path.dirname(prefix)
     raise InputError(
         f"no Python library belongs to {path}", source=source, hint="name the environment's directory with --prefix"
     )
 
 
-def _starts_like_binary(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(4).startswith(_BINARY_STARTS)
-    except OSError:
-        return False
-
-
-def _layout_of_prefix(
-    prefix: str, chosen: str, environ: Mapping[str, str], *, user_site: bool, executable: str | None = None
+def layout_of_prefix(
+    prefix: str,
+    chosen: str,
+    environ: Mapping[str, str],
+    *,
+    user_site: bool,
+    executable: str | None = None,
+    files: Files = LOCAL,
 ) -> Layout:
+    """Find the packages of the environment in a directory.
+
+    Args:
+        prefix: the directory.
+        chosen: how it came to be the one.
+        environ: environment variables its interpreter would see.
+        user_site: whether the user's own site-packages can count.
+        executable: its interpreter, whose name decides where several Pythons share the prefix; looked for where it is
+            not given.
+        files: the tree it lies in.
+
+    Raises:
+        InputError: no environment lies there.
+    """
     source = Source(chosen)
     prefix = os.path.abspath(os.path.expanduser(prefix))
-    if not os.path.isdir(prefix):
-        reason = "is not a directory" if os.path.lexists(prefix) else "does not exist"
+    if not files.is_directory(prefix):
+        reason = "is not a directory" if files.exists(prefix) else "does not exist"
         hint = "give the directory of an environment: --prefix /venv"
         if chosen not in {"--python", "--prefix"}:
             hint = f"unset {chosen}, or name the environment with --python or --prefix"
         raise InputError(f"{prefix} {reason}", source=source, hint=hint)
-    config = _read_config(os.path.join(prefix, "pyvenv.cfg"))
-    executable = executable or _executable_in(prefix)
-    library = _choose_library(prefix, executable, config.get("version_info") or config.get("version"))
+    config = _read_config(os.path.join(prefix, "pyvenv.cfg"), files)
+    executable = executable or _executable_in(prefix, files)
+    library = _choose_library(prefix, executable, config.get("version_info") or config.get("version"), files)
     windows = os.path.join(prefix, "Lib", "site-packages")
-    if library is None and not os.path.isdir(windows):
-        if _holds_packages(prefix):
-            return Layout(prefix, (prefix,), None, chosen, python_path=_python_path(environ))
+    if library is None and not files.is_directory(windows):
+        if _holds_packages(prefix, files):
+            return Layout(prefix, (prefix,), None, chosen, python_path=_python_path(environ, files))
         raise InputError(
             f"{prefix} holds no Python environment",
             source=source,
@@ -182,13 +208,13 @@ def _layout_of_prefix(
         )
     is_venv = bool(config)
     system = config.get("include-system-site-packages", "").lower() == "true"
-    base = _base_prefix(config) if system else None
-    version = _find_version(prefix, library, config)
+    base = _base_prefix(config, files) if system else None
+    version = _find_version(prefix, library, config, files)
     notes = []
-    folders = _site_packages(prefix, library, virtual=is_venv)
+    folders = _site_packages(prefix, library, files, virtual=is_venv)
     enabled = user_site and (system or not is_venv) and not environ.get("PYTHONNOUSERSITE")
     user = _user_site(library, version, environ) if enabled else None
-    if user is not None and os.path.isdir(user):
+    if user is not None and files.is_directory(user):
         notes.append(f"the user's own packages count: {user}")
         # `site` puts them in front of the system's directories and behind those of the virtual environment.
         folders = [*folders, user] if is_venv else [user, *folders]
@@ -196,39 +222,39 @@ def _layout_of_prefix(
     if base is not None:
         base_library = (
             library
-            if library is None or os.path.isdir(os.path.join(base, "lib", library))
-            else _choose_library(base, None, None)
+            if library is None or files.is_directory(os.path.join(base, "lib", library))
+            else _choose_library(base, None, None, files)
         )
-        folders += _site_packages(base, base_library, virtual=False)
+        folders += _site_packages(base, base_library, files, virtual=False)
         metas.append(os.path.join(base, "conda-meta"))
     elif system:
         notes.append(f"{prefix}/pyvenv.cfg asks for the system's packages, and the system's Python was not found")
     return Layout(
         prefix,
-        _distinct(folders),
+        _distinct(folders, files),
         version,
         chosen,
         executable,
-        _python_path(environ),
-        tuple(meta for meta in metas if os.path.isdir(meta)),
+        _python_path(environ, files),
+        tuple(meta for meta in metas if files.is_directory(meta)),
         tuple(notes),
     )
 
 
-def _executable_in(prefix: str) -> str | None:
+def _executable_in(prefix: str, files: Files) -> str | None:
     for relative in ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe", "bin/pypy3"):
         path = os.path.join(prefix, *relative.split("/"))
-        if os.path.isfile(path):
+        if files.is_file(path):
             return path
     return None
 
 
-def _library_names(prefix: str) -> list[str]:
+def _library_names(prefix: str, files: Files) -> list[str]:
     """List ``pythonX.Y`` below ``lib`` and ``lib64``, oldest first."""
     names: set[str] = set()
     for lib in ("lib", "lib64"):
         try:
-            names.update(name for name in os.listdir(os.path.join(prefix, lib)) if _library_key(name)[0])
+            names.update(name for name in files.list_names(os.path.join(prefix, lib)) if _library_key(name)[0])
         except OSError:
             continue
     return sorted(names, key=_library_key)
@@ -245,32 +271,36 @@ def _library_key(name: str) -> tuple[int, int, str]:
     return int(major), int(digits), "t" if digits != minor else ""
 
 
-def _choose_library(prefix: str, executable: str | None, version: str | None) -> str | None:
+def _choose_library(prefix: str, executable: str | None, version: str | None, files: Files) -> str | None:
     """Return the ``pythonX.Y`` that belongs to this prefix when ``lib`` has several (``/usr`` often does)."""
-    names = _library_names(prefix)
+    names = _library_names(prefix, files)
     if len(names) < 2:
         return names[0] if names else None
     wanted = []
     if version:
         wanted.append("python" + ".".join(version.split(".")[:2]))
     if executable:
-        wanted.append(os.path.basename(os.path.realpath(executable)).removesuffix(".exe"))
+        wanted.append(os.path.basename(files.resolve(executable)).removesuffix(".exe"))
     for name in wanted:
         if name in names:
             return name
-    landmarks = [name for name in names if os.path.isfile(os.path.join(prefix, "lib", name, "os.py"))]
+    landmarks = [name for name in names if files.is_file(os.path.join(prefix, "lib", name, "os.py"))]
     return (landmarks or names)[-1]
 
 
-def _site_packages(prefix: str, library: str | None, *, virtual: bool) -> list[str]:
+def _site_packages(prefix: str, library: str | None, files: Files, *, virtual: bool) -> list[str]:
     """List the directories ``site.getsitepackages`` would, Debian's and Fedora's changes to it included."""
     if library is None:
         return [os.path.join(prefix, "Lib", "site-packages")]
     major = f"python{_library_key(library)[0]}"
     folders = []
-    if not virtual and os.path.isdir(os.path.join(prefix, "lib", major, "dist-packages")):
+    local = os.path.join(prefix, "local", "lib", library, "dist-packages")
+    # Either may be there alone: pip's own, or that of Debian's packages.
+    if not virtual and (
+        files.is_directory(os.path.join(prefix, "lib", major, "dist-packages")) or files.is_directory(local)
+    ):
         folders += [
-            os.path.join(prefix, "local", "lib", library, "dist-packages"),
+            local,
             os.path.join(prefix, "lib", major, "dist-packages"),
             os.path.join(prefix, "lib", library, "dist-packages"),
         ]
@@ -280,7 +310,7 @@ def _site_packages(prefix: str, library: str | None, *, virtual: bool) -> list[s
     if (
         not virtual
         and os.path.basename(prefix) == "usr"
-        and os.path.isfile(os.path.join(prefix, "lib64", library, "os.py"))
+        and files.is_file(os.path.join(prefix, "lib64", library, "os.py"))
     ):
         roots.insert(0, os.path.join(prefix, "local"))
     for root in roots:
@@ -288,27 +318,26 @@ def _site_packages(prefix: str, library: str | None, *, virtual: bool) -> list[s
     return folders
 
 
-def _distinct(folders: list[str]) -> tuple[str, ...]:
+def _distinct(folders: list[str], files: Files) -> tuple[str, ...]:
     """Keep the first name of every directory that exists (lib64 is often a link to lib)."""
     seen = set()
     kept = []
     for folder in folders:
         try:
-            status = os.stat(folder)
+            identity = files.identify(folder)
         except OSError:
             continue
-        identity = (status.st_dev, status.st_ino) if status.st_ino else folder
         if identity not in seen:
             seen.add(identity)
             # The plain name reads better than lib64's.
             plain = folder.replace(f"{os.sep}lib64{os.sep}", f"{os.sep}lib{os.sep}")
-            kept.append(plain if plain != folder and _same_directory(plain, folder) else folder)
+            kept.append(plain if plain != folder and _same_directory(plain, folder, files) else folder)
     return tuple(kept)
 
 
-def _same_directory(one: str, other: str) -> bool:
+def _same_directory(one: str, other: str, files: Files) -> bool:
     try:
-        return os.path.samefile(one, other)
+        return files.identify(one) == files.identify(other)
     except OSError:
         return False
 
@@ -328,70 +357,71 @@ def _user_site(library: str | None, version: str | None, environ: Mapping[str, s
     return os.path.join(base, "lib", library, "site-packages")
 
 
-def _python_path(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _python_path(environ: Mapping[str, str], files: Files) -> tuple[str, ...]:
     entries = environ.get("PYTHONPATH", "").split(os.pathsep)
-    return tuple(os.path.abspath(entry) for entry in entries if entry and os.path.isdir(entry))
+    return tuple(os.path.abspath(entry) for entry in entries if entry and files.is_directory(entry))
 
 
-def _holds_packages(folder: str) -> bool:
+def _holds_packages(folder: str, files: Files) -> bool:
     try:
-        return any(name.endswith((".dist-info", ".egg-info")) for name in os.listdir(folder))
+        return any(name.endswith((".dist-info", ".egg-info")) for name in files.list_names(folder))
     except OSError:
         return False
 
 
-def _read(path: str) -> str:
+def _read(path: str, files: Files) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
+        return files.read_text(path)
     except OSError:
         return ""
 
 
-def _read_config(path: str) -> dict[str, str]:
+def _read_config(path: str, files: Files) -> dict[str, str]:
     """Read ``pyvenv.cfg`` as ``site`` does: lines with ``=``, keys in lower case."""
     config = {}
-    for line in _read(path).splitlines():
+    for line in _read(path, files).splitlines():
         key, equals, value = line.partition("=")
         if equals:
             config[key.strip().lower()] = value.strip()
     return config
 
 
-def _base_prefix(config: Mapping[str, str]) -> str | None:
+def _base_prefix(config: Mapping[str, str], files: Files) -> str | None:
     """Return the prefix of the Python a virtual environment was made from."""
     home = config.get("home", "")
     candidates = [config.get("base-prefix", "")]
-    executable = config.get("executable") or config.get("base-executable") or _python_in(home)
-    for path in (os.path.realpath(executable) if executable else "", os.path.join(home, "python") if home else ""):
+    executable = config.get("executable") or config.get("base-executable") or _python_in(home, files)
+    for path in (files.resolve(executable) if executable else "", os.path.join(home, "python") if home else ""):
         folder = os.path.dirname(path)
         while folder and folder != os.path.dirname(folder):
             candidates.append(folder)
             folder = os.path.dirname(folder)
     for candidate in candidates:
-        if candidate and (_library_names(candidate) or os.path.isdir(os.path.join(candidate, "Lib", "site-packages"))):
+        if candidate and (
+            _library_names(candidate, files) or files.is_directory(os.path.join(candidate, "Lib", "site-packages"))
+        ):
             return candidate
     return None
 
 
-def _python_in(folder: str) -> str | None:
+def _python_in(folder: str, files: Files) -> str | None:
     for name in ("python3", "python", "python.exe"):
         path = os.path.join(folder, name)
-        if folder and os.path.exists(path):
+        if folder and files.exists(path):
             return path
     return None
 
 
-def _find_version(prefix: str, library: str | None, config: Mapping[str, str]) -> str | None:
+def _find_version(prefix: str, library: str | None, config: Mapping[str, str], files: Files) -> str | None:
     """Return the version as exactly as the files tell it."""
     stated = config.get("version_info") or config.get("version")
     if stated:
         return stated.removesuffix(".final.0")  # as virtualenv writes it
-    if _same_directory(prefix, sys.prefix):
+    if files is LOCAL and _same_directory(prefix, sys.prefix, files):
         return ".".join(str(part) for part in sys.version_info[:3])
     short = None if library is None else ".".join(str(part) for part in _library_key(library)[:2])
     try:
-        metas = os.listdir(os.path.join(prefix, "conda-meta"))
+        metas = files.list_names(os.path.join(prefix, "conda-meta"))
     except OSError:
         metas = []
     for name in metas:
@@ -399,7 +429,7 @@ def _find_version(prefix: str, library: str | None, config: Mapping[str, str]) -
         if match:
             return match[1]
     if library is not None and not library.startswith("pypy"):
-        header = _read(os.path.join(prefix, "include", library, "patchlevel.h"))
+        header = _read(os.path.join(prefix, "include", library, "patchlevel.h"), files)
         match = re.search(r'#define\s+PY_VERSION\s+"([^"+]+)', header)
         if match:
             return match[1]

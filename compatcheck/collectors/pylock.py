@@ -59,6 +59,7 @@ def read_pylock(
     requires = requires if isinstance(requires, str) else None
     environment = describe_machine(marker_environment, requires_python=requires, extras=extras, groups=selected)
     notes += _check_python(path, environment, requires)
+    notes += _check_environments(path, environment, _texts(file.data.get("environments")))
     lines = locate_entries(file.text, "packages")
     requirements: list[Requirement] = []
     skipped: list[Skipped] = []
@@ -110,6 +111,17 @@ def _check_python(path: str, environment: MarkerEnvironment, requires: str | Non
     if any(all_ordered(bounds, version) for version in pythons):
         return []
     return [f"{path} is for Python {requires}, not for {environment.pythons[0]}"]
+
+
+def _check_environments(path: str, environment: MarkerEnvironment, markers: tuple[str, ...]) -> list[str]:
+    """Note where the lock is for other machines only, as an installer would refuse it."""
+    for marker in markers:
+        try:
+            if any(evaluate(marker, environment, python) is not False for python in environment.pythons):
+                return []
+        except InvalidMarkerError as error:
+            return [f"{path}: environments: {error}"]
+    return [f"{path} is for other machines than Linux on x86-64: {' | '.join(map(echo, markers))}"] if markers else []
 
 
 def _read_package(entry: object, source: Source, lines: Mapping[tuple[str, str | None], int]) -> Requirement | Skipped:

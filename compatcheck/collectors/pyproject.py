@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.collectors.project_indexes import torch_index
 from compatcheck.core.environment import Environment
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import (
@@ -19,7 +20,7 @@ from compatcheck.core.requirement import (
     read_url,
 )
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo
+from compatcheck.core.textfile import echo, echo_value
 from compatcheck.core.toml import TomlFile, locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _MAX_DEPTH = 50
+_EDITABLE = re.compile(r"\s*-e\s+(\S.*)")
 _POETRY_OPERATORS = {"=": "==", "<>": "!="}
 _POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|=|~=|!=|<>|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
 
@@ -54,35 +56,17 @@ def read_pyproject(
         InputError: it cannot be read or is not TOML.
     """
     reading = _Reading(read_toml(path))
-    project = _table(reading.file.data.get("project"))
+    stated = _read_stated(reading)
     tool = _table(reading.file.data.get("tool"))
-    poetry, uv = _table(tool.get("poetry")), _table(tool.get("uv"))
-    requires = project.get("requires-python")
-    requires = requires if isinstance(requires, str) else None
-    required = reading.read_strings(project.get("dependencies"), "project", "dependencies")
-    optional = {
-        canonical_name(name): reading.read_strings(items, "project.optional-dependencies", name)
-        for name, items in _table(project.get("optional-dependencies")).items()
-    }
-    named_groups = reading.read_groups(_table(reading.file.data.get("dependency-groups")))
-    if "dependencies" in poetry:
-        more, by_extra, python = reading.read_poetry(poetry)
-        required += more
-        requires = requires or python
-        for extra, items in by_extra.items():
-            optional.setdefault(extra, []).extend(items)
-    for name, group in _table(poetry.get("group")).items():
-        items = reading.read_poetry_table(
-            _table(_table(group).get("dependencies")), f"tool.poetry.group.{name}.dependencies"
-        )
-        named_groups.setdefault(canonical_name(name), []).extend(items)
-    reading.report_dynamic(project, tool)
+    uv = _table(tool.get("uv"))
+    optional, named_groups, requires = stated.optional, stated.groups, stated.requires_python
+    required = [*stated.required]
     wanted_extras, wanted_groups = set(map(canonical_name, extras)), set(map(canonical_name, groups))
     environment = describe_machine(marker_environment, requires_python=requires, extras=wanted_extras)
     for name in sorted(wanted_extras):
-        required += optional.get(name, [])
+        required += optional.get(name, ())
     for name in sorted(wanted_groups):
-        required += named_groups.get(name, [])
+        required += named_groups.get(name, ())
     unknown = sorted((wanted_extras - set(optional)) | (wanted_groups - set(named_groups)))
     if unknown:
         reading.notes.append(f"{path} has no extra or group named {', '.join(unknown)}")
@@ -93,6 +77,9 @@ def read_pyproject(
     unselected = {extra: items for extra, items in optional.items() if extra not in wanted_extras}
     for name, package in combine_optional(unselected, environment).items():
         packages.setdefault(name, package)
+    torch, index = packages.get("torch"), torch_index(tool)
+    if torch is not None and index is not None:
+        packages["torch"] = torch._replace(details={**torch.details, "index": index})
     left_out = sorted(set(named_groups) - wanted_groups)
     if left_out:
         reading.notes.append(f"dependency groups not selected: {', '.join(left_out)}")
@@ -112,55 +99,91 @@ def read_pyproject(
     )
 
 
-class Statements(NamedTuple):
-    """Every requirement a project writes, one by one."""
+class Stated(NamedTuple):
+    """What a project says it requires, before anything is selected of it."""
 
     required: tuple[Requirement, ...]
+    """Installed always."""
     optional: Mapping[str, tuple[Requirement, ...]]
-    """Those of extras, by name."""
+    """By extra, canonical names."""
     groups: Mapping[str, tuple[Requirement, ...]]
-    constraints: tuple[Requirement, ...]
-    overrides: tuple[Requirement, ...]
+    """By dependency group, canonical names."""
     requires_python: str | None
 
 
-def read_statements(path: str) -> Statements:
-    """Read the requirements of a project without bringing them together.
+def read_stated(path: str) -> Stated:
+    """Read what a project requires, without selecting or combining; what cannot be read is left out.
+
+    Raises:
+        InputError: it cannot be read or is not TOML.
+    """
+    return _read_stated(_Reading(read_toml(path)))
+
+
+def read_limits(path: str) -> tuple[Requirement, ...]:
+    """Return the constraints and overrides of uv that a project states.
 
     Raises:
         InputError: it cannot be read or is not TOML.
     """
     reading = _Reading(read_toml(path))
+    uv = _table(_table(reading.file.data.get("tool")).get("uv"))
+    keys = ("constraint-dependencies", "override-dependencies")
+    return tuple(item for key in keys for item in reading.read_strings(uv.get(key), "tool.uv", key))
+
+
+def _read_stated(reading: _Reading) -> Stated:
     project = _table(reading.file.data.get("project"))
     tool = _table(reading.file.data.get("tool"))
-    poetry, uv = _table(tool.get("poetry")), _table(tool.get("uv"))
+    poetry = _table(tool.get("poetry"))
     requires = project.get("requires-python")
+    requires = requires if isinstance(requires, str) else None
     required = reading.read_strings(project.get("dependencies"), "project", "dependencies")
     optional = {
-        name: tuple(reading.read_strings(items, "project.optional-dependencies", name))
+        canonical_name(name): reading.read_strings(items, "project.optional-dependencies", name)
         for name, items in _table(project.get("optional-dependencies")).items()
     }
-    groups = {
-        name: tuple(items)
-        for name, items in reading.read_groups(_table(reading.file.data.get("dependency-groups"))).items()
-    }
-    if "dependencies" in poetry:
-        more, _, python = reading.read_poetry(poetry)
-        required += more
+    groups = reading.read_groups(_table(reading.file.data.get("dependency-groups")))
+    if isinstance(poetry.get("dependencies"), dict):
+        more, by_extra, python = reading.read_poetry(poetry)
+        listed = {item.name for items in (required, *optional.values()) for item in items}
+        required += [item for item in more if item.name not in listed]
         requires = requires or python
-    for name, group in _table(poetry.get("group")).items():
-        where = f"tool.poetry.group.{name}.dependencies"
-        groups[name] = tuple(reading.read_poetry_table(_table(_table(group).get("dependencies")), where))
-    if "dev-dependencies" in uv:
-        groups.setdefault("dev", tuple(reading.read_strings(uv["dev-dependencies"], "tool.uv", "dev-dependencies")))
-    return Statements(
+        for extra, items in by_extra.items():
+            optional.setdefault(extra, []).extend(item for item in items if item.name not in listed)
+    tables = {
+        f"tool.poetry.group.{name}.dependencies": (name, _table(group).get("dependencies"))
+        for name, group in _table(poetry.get("group")).items()
+    }
+    tables["tool.poetry.dev-dependencies"] = ("dev", poetry.get("dev-dependencies"))
+    for where, (name, table) in tables.items():
+        if isinstance(table, dict):
+            groups.setdefault(canonical_name(name), []).extend(reading.read_poetry_table(table, where))
+    lists = {
+        ("tool.pdm.dev-dependencies", name): name for name in _table(_table(tool.get("pdm")).get("dev-dependencies"))
+    }
+    lists["tool.uv", "dev-dependencies"] = "dev"
+    for name, environment in _table(_table(tool.get("hatch")).get("envs")).items():
+        for key in ("dependencies", "extra-dependencies"):
+            if key in _table(environment):
+                lists[f"tool.hatch.envs.{name}", key] = f"hatch-{name}"
+    for (where, key), name in lists.items():
+        items = reading.read_strings(_find(reading.file.data, where).get(key), where, key, strict=where == "tool.uv")
+        if items:
+            groups.setdefault(canonical_name(name), []).extend(items)
+    reading.report_dynamic(project, tool)
+    return Stated(
         tuple(required),
-        optional,
-        groups,
-        tuple(reading.read_strings(uv.get("constraint-dependencies"), "tool.uv", "constraint-dependencies")),
-        tuple(reading.read_strings(uv.get("override-dependencies"), "tool.uv", "override-dependencies")),
-        requires if isinstance(requires, str) else None,
+        {name: tuple(items) for name, items in optional.items()},
+        {name: tuple(items) for name, items in groups.items()},
+        requires,
     )
+
+
+def _find(data: Mapping[str, Any], dotted: str) -> Mapping[str, Any]:
+    for name in dotted.split("."):
+        data = _table(data.get(name))
+    return data
 
 
 class _Reading:
@@ -172,24 +195,32 @@ class _Reading:
         self.notes: list[str] = []
         self._groups: dict[str, list[Requirement]] = {}
 
-    def read_strings(self, items: object, table: str, key: str) -> list[Requirement]:
-        """Read an array of requirement strings."""
+    def read_strings(self, items: object, table: str, key: str, *, strict: bool = True) -> list[Requirement]:
+        """Read an array of requirement strings.
+
+        Args:
+            items: the array.
+            table: where it stands.
+            key: where it stands.
+            strict: whether the strings are PEP 508; those of pdm and hatch may be of their own form, which is no mistake.
+        """
         if items is None:
             return []
         if not isinstance(items, list):
             hint = f'write {key} = ["name>=1.2"]'
-            self._skip(self._source(table, key), "is not an array of requirements", hint, malformed=True)
+            self._skip(self._source(table, key), "is not an array of requirements", hint, malformed=strict)
             return []
         found = []
         for index, item in enumerate(items):
             source = self._source(table, key, index, item if isinstance(item, str) else None)
             if not isinstance(item, str):
-                self._skip(source, f"{echo(str(item))} is not a requirement string", _FORM, malformed=True)
+                self._skip(source, f"{echo_value(item)} is not a requirement string", _FORM, malformed=strict)
                 continue
+            editable = None if strict else _EDITABLE.match(item)
             try:
-                found.append(parse_requirement(item, source))
+                found.append(_read_editable(editable[1], source) if editable else parse_requirement(item, source))
             except InvalidRequirementError as error:
-                self._skip(source, str(error), _FORM, malformed=True)
+                self._skip(source, str(error), _FORM, malformed=strict)
         return found
 
     def read_groups(self, groups: Mapping[str, Any]) -> dict[str, list[Requirement]]:
@@ -212,7 +243,7 @@ class _Reading:
             included = item.get("include-group") if isinstance(item, dict) else None
             source = self._source("dependency-groups", written, index)
             if not isinstance(included, str):
-                self._skip(source, f"{echo(str(item))} is neither a requirement nor an include-group", _FORM)
+                self._skip(source, f"{echo_value(item)} is neither a requirement nor an include-group", _FORM)
                 continue
             target = canonical_name(included)
             if target in (*chain, name):
@@ -301,7 +332,7 @@ def _read_poetry_item(name: str, item: object, source: Source) -> Requirement:
     clauses: list[str] = []
     table = {"version": item} if isinstance(item, str) else item
     if not isinstance(table, dict):
-        message = f"{name} = {echo(str(item))} is not a poetry requirement"
+        message = f"{name} = {echo_value(item)} is not a poetry requirement"
         raise InvalidRequirementError(message)
     stated = table.get("version", "*")
     specifier = convert_poetry_range(stated if isinstance(stated, str) else str(stated))
@@ -324,6 +355,14 @@ def _read_poetry_item(name: str, item: object, source: Source) -> Requirement:
     return Requirement(canonical_name(name), specifier, source, version, marker, details)
 
 
+def _read_editable(location: str, source: Source) -> Requirement:
+    name, version, details = read_url(location)
+    if name is None:
+        message = f"{echo(location)} does not name its package"
+        raise InvalidRequirementError(message)
+    return Requirement(canonical_name(name), "", source, version, None, {**details, "editable": "true"})
+
+
 def _python_marker(specifier: str) -> str:
     alternatives = []
     for part in specifier.split("||"):
@@ -342,7 +381,7 @@ def convert_poetry_range(text: str) -> str:
         InvalidSpecifierError: it is not a poetry constraint.
     """
     alternatives = []
-    for part in re.split(r"\s*\|\|?\s*", text.strip()):
+    for part in re.split(r"\|\|?", text):
         clauses = [_convert_clause(match) for match in _POETRY_CLAUSE.finditer(part)]
         joined = ",".join(clause for clause in clauses if clause)
         compile_specifier(joined)

@@ -6,6 +6,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from compatcheck.collectors.pinned_build import with_build
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -16,17 +18,39 @@ _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
     "constraints": ("requirements", "read_requirements", {"constraints": True}),
     "pylock": ("pylock", "read_pylock", {}),
     "uv_lock": ("uv_lock", "read_uv_lock", {}),
+    "poetry_lock": ("poetry_lock", "read_poetry_lock", {}),
+    "pdm_lock": ("pdm_lock", "read_pdm_lock", {}),
+    "pipfile_lock": ("pipfile_lock", "read_pipfile_lock", {}),
+    "pip_list": ("pip_list", "read_pip_list", {}),
+    "pip_inspect": ("pip_list", "read_pip_inspect", {}),
+    "pipfile": ("pipfile", "read_pipfile", {}),
+    "script": ("script", "read_script", {}),
     "pyproject": ("pyproject", "read_pyproject", {}),
+    "dockerfile": ("dockerfile", "read_dockerfile", {}),
     "setup_py": ("setup_py", "read_setup_py", {}),
+    "report": ("reports.find", "read_reports", {}),
+    "conda_environment": ("conda_environment", "read_conda_environment", {}),
+    "conda_list": ("conda_list", "read_conda_list", {}),
+    "conda_lock": ("conda_lock", "read_conda_lock", {}),
+    "pixi_lock": ("pixi_lock", "read_pixi_lock", {}),
+    "pixi": ("pixi", "read_pixi", {}),
+    "cyclonedx_json": ("cyclonedx", "read_cyclonedx_json", {}),
+    "cyclonedx_xml": ("cyclonedx", "read_cyclonedx_xml", {}),
+    "spdx": ("spdx", "read_spdx", {}),
+    "syft_json": ("syft", "read_syft_json", {}),
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
 
-LOCKS = frozenset({"pylock", "uv_lock"})
+LOCKS = frozenset(
+    {"pylock", "uv_lock", "poetry_lock", "pdm_lock", "pipfile_lock", "conda_list", "conda_lock", "pixi_lock"}
+)
 """Kinds that name everything that is installed, and win over a manifest beside them."""
 
 
 def read_environments(path: str, kind: str) -> tuple[Environment, ...]:
     """Read a file of packages; most hold one environment, some (pixi, conda-lock) one for each platform or name.
+
+    What torch is built for is added where the releases and the indexes they come from tell it.
 
     Args:
         path: the file; ``<stdin>`` for standard input.
@@ -40,4 +64,5 @@ def read_environments(path: str, kind: str) -> tuple[Environment, ...]:
     reader = partial(getattr(import_module(f"compatcheck.collectors.{module}"), function), **options)
     read = reader(path)
     # An environment is a tuple itself, of another kind.
-    return read if type(read) is tuple else (read,)
+    environments = read if type(read) is tuple else (read,)
+    return tuple(map(with_build, environments))

@@ -7,6 +7,8 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors import sniffs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -37,8 +39,16 @@ SKIPPED_DIRECTORIES = frozenset(
 """Directories that are never entered: version control, caches, and packages someone else wrote."""
 
 _REQUIREMENT = re.compile(
-    rb"\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*(?:$|[<>=!~;@(#]|--)|-[rceif]\s*\S|--[a-z]|[a-z+]+://|\.{0,2}/)"
+    rb"\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\]\s*)?(?:$|[<>=!~;@(#]|--)|-[rceif]\s*\S|--[a-z]|[a-z+]+://|\.{0,2}/)"
 )
+
+
+_FROM = re.compile(rb"^[ \t]*FROM[ \t]+\S", re.MULTILINE | re.IGNORECASE)
+
+
+def starts_from_an_image(head: bytes) -> bool:
+    """Tell whether a file by the name of a Dockerfile is one."""
+    return _FROM.search(head) is not None
 
 
 class Recogniser(NamedTuple):
@@ -62,6 +72,44 @@ def looks_like_requirements(head: bytes) -> bool:
     return not lines or 2 * fitting > len(lines)
 
 
+_PIP_LIST = re.compile(rb"^[ \t]*Package[ \t]+Version\b[^\n]*\n[ \t]*-{2,}[ \t]+-{2,}", re.MULTILINE)
+_LEGACY_LIST = re.compile(rb"[A-Za-z0-9][\w.-]* \(\d[^\s()]*(?:, [^()]+)?\)")
+_JSON_LIST = re.compile(rb"\s*\[\s*\{\s*\"(?:name|version)\"\s*:\s*\"[^\"]*\"\s*,\s*\"(?:name|version)\"\s*:")
+_SCRIPT_BLOCK = re.compile(rb"^# /// script\r?$", re.MULTILINE)
+
+
+def looks_like_pip_list(head: bytes) -> bool:
+    """Tell whether this is what ``pip list`` or ``uv pip list`` prints: columns, ``name (version)``, or JSON."""
+    head = _as_utf8(head)
+    if _PIP_LIST.search(head) or _JSON_LIST.match(head):
+        return True
+    lines = [line.strip() for line in head.splitlines() if line.strip()]
+    return bool(lines) and 2 * sum(_LEGACY_LIST.fullmatch(line) is not None for line in lines) > len(lines)
+
+
+def looks_like_pip_inspect(head: bytes) -> bool:
+    """Tell whether this is the report of ``pip inspect``; pip writes its own version before the packages."""
+    head = _as_utf8(head)
+    return head.lstrip()[:1] == b"{" and b'"pip_version"' in head and b'"installed"' in head
+
+
+def looks_like_pipfile_lock(head: bytes) -> bool:
+    """Tell whether this is a ``Pipfile.lock``, which begins with its ``_meta``."""
+    return re.match(rb'\s*\{\s*"_meta"\s*:', _as_utf8(head)) is not None and b'"pipfile-spec"' in _as_utf8(head)
+
+
+def has_script_block(head: bytes) -> bool:
+    """Tell whether a Python file states its requirements itself (PEP 723)."""
+    return _SCRIPT_BLOCK.search(head) is not None
+
+
+def _as_utf8(head: bytes) -> bytes:
+    """Re-encode what a Windows shell wrote, so that one expression finds its marks."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return head[: len(head) // 2 * 2].decode("utf-16", "replace").encode()
+    return head.removeprefix(b"\xef\xbb\xbf")
+
+
 def states_requirements(head: bytes) -> bool:
     """Tell whether a ``setup.py`` says itself what it requires; many only start the build, and a broken one may have said it."""
     return b"install_requires" in head or b"extras_require" in head or (b"setup(" in head and _is_broken(head))
@@ -83,30 +131,74 @@ def _is_broken(head: bytes) -> bool:
     return False
 
 
+_CONDA_TEXTS = r"(?:requirements?|conda|spec[-_]|explicit|environment|env|packages?)[^/]*\.(?:txt|lock|lst|list)"
+_LISTS = "pip|packages|freeze|requirement|environment|installed"
+"""What a file that holds a list of packages is called."""
+
 RECOGNISERS: tuple[Recogniser, ...] = (
+    Recogniser("pixi_lock", re.compile(r"(?:.*/)?pixi\.lock")),
+    Recogniser("pixi", re.compile(r"(?:.*/)?pixi\.toml")),
+    Recogniser("pixi", re.compile(r"(?:.*/)?pyproject\.toml"), sniffs.has_pixi_table),
+    Recogniser("conda_lock", re.compile(r"(?:.*/)?[^/]*conda-?lock[^/]*\.ya?ml"), sniffs.is_conda_lock),
+    Recogniser("conda_environment", re.compile(r"(?:.*/)?[^/]*(?:env|conda)[^/]*\.ya?ml"), sniffs.is_conda_environment),
+    Recogniser("conda_list", re.compile(rf"(?:.*/)?[^/]*{_CONDA_TEXTS}"), sniffs.is_conda_list),
+    Recogniser("conda_list", re.compile(r"(?:.*/)?[^/]*conda[^/]*\.json"), sniffs.is_conda_list),
+    Recogniser(
+        "cyclonedx_json",
+        re.compile(r"(?:.*/)?[^/]*(?:bom|cdx|cyclone|syft|trivy)[^/]*\.json"),
+        sniffs.is_cyclonedx_json,
+    ),
+    Recogniser("cyclonedx_xml", re.compile(r"(?:.*/)?[^/]*(?:bom|cdx|cyclone)[^/]*\.xml"), sniffs.is_cyclonedx_xml),
+    Recogniser("spdx", re.compile(r"(?:.*/)?[^/]*\.spdx"), sniffs.is_spdx),
+    Recogniser("spdx", re.compile(r"(?:.*/)?[^/]*(?:spdx|bom|syft|trivy)[^/]*\.(?:json|ya?ml|tag)"), sniffs.is_spdx),
+    Recogniser("syft_json", re.compile(r"(?:.*/)?[^/]*(?:syft|bom)[^/]*\.json"), sniffs.is_syft_json),
     Recogniser("pylock", re.compile(r"(?:.*/)?pylock(?:\.[^./]+)?\.toml")),
     Recogniser("uv_lock", re.compile(r"(?:.*/)?uv\.lock")),
+    Recogniser("uv_lock", re.compile(r"(?:.*/)?[^/]+\.py\.lock")),
+    Recogniser("poetry_lock", re.compile(r"(?:.*/)?poetry\.lock")),
+    Recogniser("pdm_lock", re.compile(r"(?:.*/)?pdm(?:\.[^/]+)?\.lock")),
+    Recogniser("pipfile_lock", re.compile(r"(?:.*/)?pipfile\.lock")),
+    Recogniser("pipfile", re.compile(r"(?:.*/)?pipfile")),
     Recogniser("pyproject", re.compile(r"(?:.*/)?pyproject\.toml")),
+    Recogniser(
+        "dockerfile",
+        re.compile(
+            r"(?:.*/)?(?:(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file)"
+        ),
+        starts_from_an_image,
+    ),
     Recogniser("setup_py", re.compile(r"(?:.*/)?setup\.py"), states_requirements),
+    Recogniser("script", re.compile(r"(?:.*/)?[^/]+\.py"), has_script_block),
+    Recogniser("pip_inspect", re.compile(r"(?:.*/)?[^/]+\.json"), looks_like_pip_inspect),
+    Recogniser("pip_list", re.compile(r"(?:.*/)?[^/]+\.json"), looks_like_pip_list),
+    Recogniser("pip_list", re.compile(rf"(?:.*/)?[^/]*(?:{_LISTS})[^/]*\.(?:txt|log|out)"), looks_like_pip_list),
     Recogniser("constraints", re.compile(r"(?:.*/)?constraints?(?:[-_.][^/]*)?\.(?:txt|in)"), looks_like_requirements),
     Recogniser("constraints", re.compile(r"(?:.*/)?[^/]*[-_.]constraints\.(?:txt|in)"), looks_like_requirements),
     Recogniser("requirements", re.compile(r"(?:.*/)?[^/]*requirements?[^/]*\.(?:txt|in)"), looks_like_requirements),
     Recogniser("requirements", re.compile(r"requirements?/[^/]+\.(?:txt|in)"), looks_like_requirements),
+    Recogniser("requirements", re.compile(r"(?:.*/)?[^/]*freeze[^/]*\.txt"), looks_like_requirements),
 )
 """In order of precedence; a later kind of file is one more row."""
 
+ONLY_NAMED = frozenset({"script"})
+"""Kinds that count where a person names the file: a repository of examples has many scripts, each with ranges of its own."""
 
-def recognise(path: str) -> str | None:
+
+def recognise(path: str, *, named: bool = True) -> str | None:
     """Tell what kind of file this is, or None when it is none that is known.
 
+    Args:
+        path: the file.
+        named: whether a person named it, so that the kinds of `ONLY_NAMED` count.
+
     Returns:
-        ``requirements``, ``constraints``, ``pylock``, ``uv_lock``, ``pyproject`` or ``setup_py``: the collector that reads it.
+        The kind by which `compatcheck.collectors.read` knows the collector: ``requirements``, ``uv_lock``, …
     """
     parts = os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)
     name = "/".join(parts[-2:]).lower()
     head: bytes | None = None
     for recogniser in RECOGNISERS:
-        if recogniser.pattern.fullmatch(name) is None:
+        if recogniser.pattern.fullmatch(name) is None or (recogniser.kind in ONLY_NAMED and not named):
             continue
         if recogniser.sniff is None:
             return recogniser.kind
@@ -117,33 +209,86 @@ def recognise(path: str) -> str | None:
     return None
 
 
+REPORT_SUFFIXES = (".txt", ".log", ".md", ".out", ".err")
+"""Names of files that may hold a report of an environment; only one that a person named is looked into."""
+
+
+def recognise_named(path: str) -> str | None:
+    """Tell what kind of file a person named, as `recognise`; a text of any name is told by its content.
+
+    A log or a copied issue that holds nothing else may hold a report of an environment.
+    """
+    kind = recognise(path)
+    if kind is not None:
+        return kind
+    if not path.endswith((*REPORT_SUFFIXES, ".in")):
+        return sniffs.identify_content(_read_head(path))  # files of conda and SBOMs say themselves what they are
+    if not path.endswith((".txt", ".in")):
+        return "report"
+    from compatcheck.core.textfile import MAX_BYTES  # noqa: PLC0415 (only for a named text)
+
+    return recognise_content(_read_head(path, MAX_BYTES)) or "requirements"
+
+
 _LOCK_MARKS = (
+    ("poetry_lock", re.compile(rb"\A# This file is (?:automatically )?@?generated by Poetry")),
+    ("poetry_lock", re.compile(rb"^\[\[package\]\]\r?\n(?:[\w-]+ = [^\n]*\n){2,4}optional = ", re.MULTILINE)),
+    ("pdm_lock", re.compile(rb"\A# This file is @generated by PDM\b(?![^\0]{0,400}^lock-version)", re.MULTILINE)),
+    ("pdm_lock", re.compile(rb"^lock_version[ \t]*=", re.MULTILINE)),
+    ("pdm_lock", re.compile(rb"^\[\[package\]\]\r?\n(?:[\w-]+ = [^\n]*\n){2,3}summary = ", re.MULTILINE)),
     ("pylock", re.compile(rb"^lock-version[ \t]*=", re.MULTILINE)),
     ("uv_lock", re.compile(rb"^\[\[package\]\]", re.MULTILINE)),
+    ("script", _SCRIPT_BLOCK),
+    (
+        "dockerfile",
+        re.compile(
+            rb"\A(?:[ \t]*(?:#.*|ARG[ \t].*)?\r?\n)*[ \t]*FROM[ \t]+[\w.${][^\s]*(?:[ \t]+[Aa][Ss][ \t]+\S+)?[ \t]*\r?$",
+            re.MULTILINE,
+        ),
+    ),
     ("pyproject", re.compile(rb"^\[(?:project|build-system|dependency-groups|tool\.[\w.-]+)\]", re.MULTILINE)),
+    ("pipfile", re.compile(rb"^\[(?:dev-)?packages\]", re.MULTILINE)),
 )
 """Lines that tell what a TOML file without a name is."""
+
+_SNIFFS = (
+    ("pipfile_lock", looks_like_pipfile_lock),
+    ("pip_inspect", looks_like_pip_inspect),
+    ("pip_list", looks_like_pip_list),
+)
 
 
 def recognise_content(content: bytes) -> str | None:
     """Tell what kind of file an input without a name is, or None when it is not one of packages.
 
     Returns:
-        ``pylock``, ``uv_lock``, ``pyproject`` or ``requirements``.
+        A kind by which `compatcheck.collectors.read` knows a collector.
     """
+    from compatcheck.collectors.reports.find import looks_like_list, looks_like_report  # noqa: PLC0415 (standard input)
+
     head = content[:SNIFFED_BYTES]
+    marked = sniffs.identify_content(head)
+    if marked is not None:
+        return marked
     for kind, mark in _LOCK_MARKS:
         if mark.search(head):
             return kind
-    return "requirements" if looks_like_requirements(head) else None
+    for kind, sniff in _SNIFFS:
+        if sniff(head):
+            return kind
+    if looks_like_report(content):
+        return "report"
+    if looks_like_requirements(head):
+        return "requirements"
+    return "report" if looks_like_list(head) else None
 
 
-def _read_head(path: str) -> bytes:
+def _read_head(path: str, size: int = SNIFFED_BYTES) -> bytes:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return b""
         with open(path, "rb") as file:
-            return file.read(SNIFFED_BYTES)
+            return file.read(size)
     except (OSError, ValueError):
         return b""  # the reader will say why it cannot be read
 
@@ -176,7 +321,7 @@ def walk(path: str, unreadable: Callable[[OSError, str], None] | None = None) ->
                 if entry.name not in SKIPPED_DIRECTORIES and not entry.name.endswith((".egg-info", ".dist-info")):
                     below.append(entry.path)
             elif _is_regular(entry):
-                yield entry.path, recognise(entry.path)
+                yield entry.path, recognise(entry.path, named=False)
         pending.extend(reversed(below))
 
 

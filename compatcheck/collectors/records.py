@@ -10,24 +10,27 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.distributions import canonical_name, read_name_and_version, same_version
+from compatcheck.collectors.files import LOCAL
 from compatcheck.core.environment import Damage, Environment
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from compatcheck.collectors.files import Files
     from compatcheck.core.environment import Package
 
-_HEAD_BYTES = 512
+_HEAD_CHARACTERS = 512
 """The first three headers are Metadata-Version, Name and Version in what every build back end writes."""
 
 
-def check_records(environment: Environment, names: Iterable[str]) -> Environment:
+def check_records(environment: Environment, names: Iterable[str], files: Files = LOCAL) -> Environment:
     """Compare METADATA with the directory's name for some packages and for every component.
 
     Args:
         environment: what is installed.
         names: packages to look at, canonical; those that are not installed cost nothing.
+        files: the tree they lie in.
 
     Returns:
         The environment with what disagrees as damage; METADATA's version is taken, as pip and ``importlib.metadata`` do.
@@ -38,8 +41,8 @@ def check_records(environment: Environment, names: Iterable[str]) -> Environment
     damage: list[Damage] = []
     corrected: dict[str, str] = {}
     for path, package in chosen.items():
-        if path.endswith(".dist-info") and package.version is not None and not _agrees(path):
-            found = _compare(path, package)
+        if path.endswith(".dist-info") and package.version is not None and not _agrees(path, files):
+            found = _compare(path, package, files)
             if found is not None:
                 damage.append(found[0])
                 corrected[path] = found[1]
@@ -52,24 +55,23 @@ def check_records(environment: Environment, names: Iterable[str]) -> Environment
     )
 
 
-def _agrees(path: str) -> bool:
+def _agrees(path: str, files: Files) -> bool:
     """Tell whether the first headers are those of the directory's name, written alike; False when that needs a closer look."""
     name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
     try:
-        with open(f"{path}{os.sep}METADATA", "rb") as file:
-            head = file.read(_HEAD_BYTES)
+        head = files.read_text(f"{path}{os.sep}METADATA", _HEAD_CHARACTERS)
     except OSError:
         return True  # said already, while the directories were read
-    start = head.find(b"\nName: ") + len(b"\nName: ")
-    stated = head[start : head.find(b"\n", start)].strip().decode("utf-8", "replace")
-    return f"\nVersion: {version}\n".encode() in head and canonical_name(stated) == canonical_name(name)
+    start = head.find("\nName: ") + len("\nName: ")
+    stated = head[start : head.find("\n", start)].strip()
+    return f"\nVersion: {version}\n" in head and canonical_name(stated) == canonical_name(name)
 
 
-def _compare(path: str, package: Package) -> tuple[Damage, str] | None:
+def _compare(path: str, package: Package, files: Files) -> tuple[Damage, str] | None:
     """Describe how METADATA differs from its directory's name, with the version to go by."""
     metadata = f"{path}{os.sep}METADATA"
     try:
-        stated = read_name_and_version(metadata)
+        stated = read_name_and_version(metadata, files)
     except OSError:
         return None
     folder = canonical_name(os.path.basename(path).partition("-")[0])

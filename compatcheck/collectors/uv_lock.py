@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.collectors.lock_graph import MOST_ENTRIES
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import (
@@ -66,7 +67,8 @@ def read_uv_lock(
     graph = _Graph(path, entries, locate_entries(file.text, "package"))
     manifest = file.data.get("manifest")
     manifest = manifest if isinstance(manifest, dict) else {}
-    roots = graph.roots(_texts(manifest.get("members")))
+    stated = _tables(manifest.get("requirements"))
+    roots = graph.roots(_texts(manifest.get("members")), is_script=bool(stated))
     selection = graph.selection(roots, extras, groups)
     environment = describe_machine(marker_environment, requires_python=requires, extras=selection)
     notes: list[str] = []
@@ -74,7 +76,7 @@ def read_uv_lock(
     wanted_extras, wanted_groups = frozenset(map(canonical_name, extras)), frozenset(map(canonical_name, groups))
     for python in environment.pythons:
         walk = _Walk(graph, environment, python)
-        for requirement in _tables(manifest.get("requirements")):
+        for requirement in stated:
             walk.follow(requirement)
         for root in roots:
             walk.enter(root, wanted_extras, wanted_groups)
@@ -121,15 +123,25 @@ class _Graph:
                 source = Source(path, f"package[{position}]")
                 self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY, named=True))
                 continue
-            self.by_name.setdefault(canonical_name(entry["name"]), []).append(len(self.packages))
+            known = self.by_name.setdefault(canonical_name(entry["name"]), [])
+            if len(known) >= MOST_ENTRIES:
+                source = Source(path, f"package[{position}]")
+                reason = f"{entry['name']} stands in the lock more than {MOST_ENTRIES} times"
+                self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
+                continue
+            known.append(len(self.packages))
             self.packages.append(entry)
 
-    def roots(self, members: Iterable[str]) -> list[int]:
-        """Find what ``uv sync`` starts from: the project itself, else every member of the workspace, else all packages."""
+    def roots(self, members: Iterable[str], *, is_script: bool) -> list[int]:
+        """Find what ``uv sync`` starts from: the project itself, else every member of the workspace, else all packages.
+
+        The lock of a script has no project: it starts from the requirements in the manifest.
+        """
         project = [index for index, entry in enumerate(self.packages) if "." in _origin(entry, *_LOCAL)]
         named = [index for member in members for index in self.by_name.get(canonical_name(member), ())]
         local = [index for index, entry in enumerate(self.packages) if _origin(entry, "editable", "virtual")]
-        return project or sorted(set(named)) or local or list(range(len(self.packages)))
+        found = project or sorted(set(named)) or local
+        return found if found or is_script else list(range(len(self.packages)))
 
     def selection(self, roots: Iterable[int], extras: Iterable[str], groups: Iterable[str]) -> set[str]:
         """Name the selected extras and groups as uv encodes them in conflict markers: ``extra-4-demo-cpu``."""
@@ -239,7 +251,7 @@ class _Walk:
             self.notes.append(f"{name} is required in the lock, but not locked in it")
         for index in candidates:
             self._want(index, None)
-            for extra in _texts(dependency.get("extra")):
+            for extra in _texts(dependency.get("extra") or dependency.get("extras")):
                 self._want(index, canonical_name(extra))
 
     def _fits(self, entry: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Environment variables that change how much memory a job takes, and what the allocator's own variable asks for.
+"""Environment variables that matter to memory: what the allocator's own asks for, and which driver an image needs.
 
 Recorded are the variables of `NAMES` and those that start with one of `PREFIXES`; nothing else of an environment is
 looked at or shown. Values that look like credentials are hidden.
@@ -23,7 +23,10 @@ NAMES = frozenset(
         "PYTORCH_NVML_BASED_CUDA_CHECK",
         "FLASH_ATTENTION_DETERMINISTIC",
         "NVIDIA_TF32_OVERRIDE",
+        "NVIDIA_REQUIRE_CUDA",
         "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_DISABLE_REQUIRE",
+        "NV_CUDA_COMPAT_PACKAGE",
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
         "OMP_NUM_THREADS",
@@ -64,6 +67,9 @@ PREFIXES = (
     "UNSLOTH_",
     "NVTE_",
 )
+
+DRIVER_VARIABLES = ("NVIDIA_REQUIRE_CUDA", "NV_CUDA_COMPAT_PACKAGE")
+"""What NVIDIA's images set about the driver: what they start on, and the libraries for older ones they bring."""
 
 _BOOLEANS = {"True": True, "False": False}
 _OPTIONS = {
@@ -109,7 +115,7 @@ class Variables(NamedTuple):
     values: Mapping[str, str]
     """By name, credentials hidden."""
     facts: Mapping[str, tuple[object, Source]]
-    """``allocator.*``."""
+    """``allocator.*``, and what an image says about the driver."""
     skipped: tuple[Skipped, ...]
     source: Source
 
@@ -135,7 +141,26 @@ def collect_variables(environ: Mapping[str, str], source: Source) -> Variables:
         for option in _FACTS:
             if option in options:
                 facts.setdefault(f"allocator.{option}", (options[option], Source(source.path, key=name)))
+    for name in DRIVER_VARIABLES:
+        if name in environ:
+            facts.update(_read_driver_variable(name, environ[name], Source(source.path, key=name)))
     return Variables(values, facts, tuple(skipped), source)
+
+
+def _read_driver_variable(name: str, value: str, source: Source) -> dict[str, tuple[object, Source]]:
+    """Read what NVIDIA's images say about the driver they need."""
+    from compatcheck.collectors.driver_requirement import (  # noqa: PLC0415 (only in images)
+        read_compat_package,
+        read_driver_requirement,
+    )
+
+    read, fact = (
+        (read_driver_requirement, "runtime.driver_required")
+        if name == "NVIDIA_REQUIRE_CUDA"
+        else (read_compat_package, "runtime.cuda_compat")
+    )
+    found = read(value)
+    return {} if found is None else {fact: (found, source)}
 
 
 def attach(environment: Environment, variables: Variables, *, complete: bool) -> Environment:

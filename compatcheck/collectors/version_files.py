@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors.files import LOCAL
+
 if TYPE_CHECKING:
+    from compatcheck.collectors.files import Files
     from compatcheck.core.environment import Package
 
 VERSION_FILES = {
@@ -29,13 +32,16 @@ class VersionFile(NamedTuple):
     """Every top-level assignment of a literal: ``cuda``, ``hip``, ``debug``, ``git_version``."""
 
 
-def read_version_file(distribution: str, folder: str, package: Package | None = None) -> VersionFile | None:
+def read_version_file(
+    distribution: str, folder: str, package: Package | None = None, files: Files = LOCAL
+) -> VersionFile | None:
     """Read the version file of a distribution, or return None when it has none.
 
     Args:
         distribution: a key of ``VERSION_FILES``.
         folder: directory its packages lie in.
         package: the distribution, to follow an editable install to its source tree.
+        files: the tree it lies in.
 
     Raises:
         OSError: the file exists and cannot be read.
@@ -46,8 +52,7 @@ def read_version_file(distribution: str, folder: str, package: Package | None = 
     for candidate in folders:
         path = os.path.join(candidate, *relative.split("/"))
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                text = file.read(_READ_CHARACTERS)
+            text = files.read_text(path, _READ_CHARACTERS)
         except (FileNotFoundError, NotADirectoryError):
             continue
         values = read_assignments(text)
@@ -74,12 +79,11 @@ def read_assignments(text: str) -> dict[str, str | bool | None]:
     return values
 
 
-def read_cxx11_abi(folder: str) -> tuple[bool, str] | None:
+def read_cxx11_abi(folder: str, files: Files = LOCAL) -> tuple[bool, str] | None:
     """Return whether torch was built with the C++11 ABI and the file that says so; newer releases do not state it."""
     path = os.path.join(folder, "torch", "share", "cmake", "Torch", "TorchConfig.cmake")
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
+        text = files.read_text(path)
     except OSError:
         return None
     _, found, rest = text.partition("_GLIBCXX_USE_CXX11_ABI=")

@@ -15,13 +15,15 @@ ORIGINS = (
     "model",
     "installed",
     "declared",
+    "reported",
     "measured",
     "derived",
     "reader-default",
     "library-default",
 )
 """How a value became known, strongest first: ``--set``, a launch script's command line, a configuration file, the model's
-own files, package metadata, a declared option such as ``--gpu``, a device query, arithmetic on other facts, the default of
+own files, package metadata, a declared option such as ``--gpu``, what a pasted report says of its
+machine, a device query, arithmetic on other facts, the default of
 the program that reads the configuration, the default of the library beneath it."""
 
 

@@ -1,4 +1,4 @@
-"""The policy of a project: what fails a run, which rules take part, what is waived and until when, and named runs.
+"""The policy of a project: what fails a run, which rules take part, what is waived, named runs, and the machines it is for.
 
 It stands in ``[tool.compatcheck]`` of ``pyproject.toml`` or at the top of ``compatcheck.toml``; every key is also an option,
 and the command line wins.
@@ -22,8 +22,22 @@ if TYPE_CHECKING:
 
     from compatcheck.core.versions import Bounds
 
-KEYS = ("fail-on", "select", "ignore", "strict", "rules", "runs", "waivers")
-RUN_KEYS = ("paths", "lock", "model", "training", "gpu", "nodes", "driver", "set", "env-file", "python", "prefix")
+KEYS = ("fail-on", "select", "ignore", "strict", "rules", "target", "targets", "runs", "waivers")
+TARGET_KEYS = ("gpu", "nodes", "driver")
+RUN_KEYS = (
+    "paths",
+    "lock",
+    "model",
+    "training",
+    "gpu",
+    "nodes",
+    "driver",
+    "target",
+    "set",
+    "env-file",
+    "python",
+    "prefix",
+)
 WAIVER_KEYS = ("rule", "package", "reason", "expires", "until", "owner")
 
 
@@ -53,6 +67,20 @@ class Waiver(NamedTuple):
     owner: str | None = None
 
 
+class Target(NamedTuple):
+    """A kind of machine that what is checked will run on: a build has no GPU, so the one it will meet is declared."""
+
+    name: str | None
+    """None for the only one (``[target]``); else its key in ``[targets.NAME]``, or the device of a list."""
+    source: Source
+    gpu: str | None = None
+    """Devices of a node or an instance, as ``--gpu`` takes them."""
+    nodes: int | None = None
+    driver: str | None = None
+    sources: Mapping[str, Source] = {}
+    """Where each key stands."""
+
+
 class NamedRun(NamedTuple):
     """Inputs that belong together under a name; paths are relative to the working directory."""
 
@@ -64,6 +92,8 @@ class NamedRun(NamedTuple):
     gpu: str | None = None
     nodes: int | None = None
     driver: str | None = None
+    targets: tuple[str, ...] = ()
+    """Names of the targets it is for; empty for all of them."""
     settings: tuple[str, ...] = ()
     """``NAME=VALUE``."""
     env_file: str | None = None
@@ -83,6 +113,7 @@ class Policy(NamedTuple):
     strict: bool | None = None
     rules: tuple[str, ...] = ()
     """Further rule directories."""
+    targets: tuple[Target, ...] = ()
     runs: tuple[NamedRun, ...] = ()
     waivers: tuple[Waiver, ...] = ()
 
@@ -130,7 +161,11 @@ class _Reader:
         strict = data.get("strict")
         if strict is not None and not isinstance(strict, bool):
             raise self.wrong(strict, "strict", "true or false")
+        targets = tuple(self.targets(data))
         runs = self.table(data.get("runs", {}), "runs")
+        named = tuple(self.run(name, self.table(run, f"runs.{name}")) for name, run in runs.items())
+        for run in named:
+            self.known_targets(run, targets)
         return Policy(
             path=self.path,
             fail_on=fail_on,
@@ -138,16 +173,14 @@ class _Reader:
             ignore=self.texts(data, "ignore", ""),
             strict=strict,
             rules=tuple(map(self.below, self.texts(data, "rules", ""))),
-            runs=tuple(self.run(name, self.table(run, f"runs.{name}")) for name, run in runs.items()),
+            targets=targets,
+            runs=named,
             waivers=tuple(self.waivers(data.get("waivers", []))),
         )
 
     def run(self, name: str, data: Mapping[str, Any]) -> NamedRun:
         where = f"runs.{name}"
         self.known(data, RUN_KEYS, where)
-        nodes = data.get("nodes")
-        if nodes is not None and (not isinstance(nodes, int) or isinstance(nodes, bool) or nodes < 1):
-            raise self.wrong(nodes, f"{where}.nodes", "a number of nodes, at least 1")
         model = self.text(data, "model", where)
         if model is not None and os.path.exists(self.below(model)):
             model = self.below(model)
@@ -161,8 +194,9 @@ class _Reader:
             model=model,
             training=tuple(map(self.below, self.texts(data, "training", where))),
             gpu=self.text(data, "gpu", where),
-            nodes=nodes,
+            nodes=self.nodes(data, where),
             driver=self.text(data, "driver", where),
+            targets=self.texts(data, "target", where),
             settings=tuple(f"{key}={value}" for key, value in settings.items()),
             env_file=None if env_file is None else self.below(env_file),
             python=None if python is None else self.below(python) if os.sep in python else python,
@@ -172,10 +206,57 @@ class _Reader:
                 **{f"set.{key}": self.source(f"{where}.set.{key}") for key in settings},
             },
         )
-        if not any(run[2:-1]):
+        if not any(run._replace(targets=())[2:-1]):
             msg = "a run without inputs"
             raise self.error(msg, where, f"give it one of {', '.join(RUN_KEYS)}")
         return run
+
+    def targets(self, data: Mapping[str, Any]) -> Iterator[Target]:
+        """Read ``[target]``, whose ``gpu`` may be a list, or every ``[targets.NAME]``."""
+        if "target" in data and "targets" in data:
+            msg = "both target and targets"
+            raise self.error(msg, "target", "name each machine: [targets.NAME]")
+        if "target" in data:
+            yield from self.target(None, self.table(data["target"], "target"), "target")
+        named = self.table(data.get("targets", {}), "targets")
+        if "targets" in data and not named:
+            msg = "no target is named"
+            raise self.error(msg, "targets", "write [targets.NAME] with gpu and driver")
+        for name, entry in named.items():
+            yield from self.target(name, self.table(entry, f"targets.{name}"), f"targets.{name}")
+
+    def target(self, name: str | None, data: Mapping[str, Any], where: str) -> Iterator[Target]:
+        self.known(data, TARGET_KEYS, where)
+        devices = self.texts(data, "gpu", where)
+        if not data or ("gpu" in data and not all(device.strip() for device in (devices or [""]))):
+            msg = "a target without a machine"
+            raise self.error(msg, f"{where}.gpu" if data else where, f"give it one of {', '.join(TARGET_KEYS)}")
+        if len(set(devices)) < len(devices):
+            msg = "one device is listed twice"
+            raise self.error(msg, f"{where}.gpu", "list each once")
+        sources = {key: self.source(f"{where}.{key}") for key in data}
+        target = Target(
+            name, self.source(where), None, self.nodes(data, where), self.text(data, "driver", where), sources
+        )
+        if not devices:
+            yield target
+        for device in devices:
+            several = device if name is None else f"{name} {device}"
+            yield target._replace(name=several if len(devices) > 1 else name, gpu=device)
+
+    def known_targets(self, run: NamedRun, targets: tuple[Target, ...]) -> None:
+        names = [target.name for target in targets if target.name is not None]
+        for name in run.targets:
+            if name not in names:
+                msg = f"run {run.name} is for the target {name!r}, which there is none of"
+                hint = f"targets: {', '.join(names)}" if names else f"write [targets.{name}]"
+                raise self.error(msg, f"runs.{run.name}.target", hint)
+
+    def nodes(self, data: Mapping[str, Any], where: str) -> int | None:
+        nodes = data.get("nodes")
+        if nodes is not None and (not isinstance(nodes, int) or isinstance(nodes, bool) or nodes < 1):
+            raise self.wrong(nodes, f"{where}.nodes", "a number of nodes, at least 1")
+        return nodes
 
     def settings(self, value: Any, where: str, name: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 (TOML)
         """Flatten ``set``: dotted keys are nested tables in TOML; a list of NAME=VALUE is taken too."""

@@ -49,6 +49,7 @@ def run(
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
     environ: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
+    directory: str | None = None,
 ) -> Completed:
     """Run a program to its end, or until its time or output is used up; then its whole process group is killed.
 
@@ -58,6 +59,7 @@ def run(
         output_limit_bytes: output after which it is stopped.
         environ: variables of the child, this process's by default; messages are in English in any case.
         watch: called about ten times a second while it runs; what it raises ends the program.
+        directory: working directory of the child, this process's by default.
     """
     import subprocess  # noqa: PLC0415 (costs more than most runs need)
     import threading  # noqa: PLC0415
@@ -71,6 +73,7 @@ def run(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=variables,
+            cwd=directory,
             start_new_session=sys.platform != "win32",
         )
     except (OSError, ValueError) as error:

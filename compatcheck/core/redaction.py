@@ -18,6 +18,8 @@ _ISSUED = (
     r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+)"
 )
 _ISSUED_STARTS = ("hf_", "gh", "glpat-", "pypi-", "sk-", "xox", "nvapi-", "AKIA", "AIza", "eyJ")
+_CONDA_CHANNEL = r"(?<=/t/)[^/\s'\"]+(?=/)"
+"""A token of a conda channel: ``https://conda.anaconda.org/t/TOKEN/channel``."""
 _BEARER = r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/._=-]{8,}"
 _SECRET_WORDS = frozenset(
     [
@@ -53,6 +55,8 @@ def redact(text: str) -> str:
     """
     if "://" in text and "@" in text:
         text = re.sub(_USER_INFO, REDACTED, text)
+    if "://" in text and "/t/" in text:
+        text = re.sub(_CONDA_CHANNEL, REDACTED, text)
     if "=" in text:
         text = re.sub(_QUERY, rf"\1{REDACTED}", text)
     if "earer" in text.lower() or "basic" in text.lower():

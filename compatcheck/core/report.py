@@ -1,10 +1,14 @@
 """What a run found: findings, what they cost, what would decide the open ones, and what was not checked."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from compatcheck.core.advisory import Audit
+    from compatcheck.core.estimate import Estimate
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """Weakest first."""
@@ -85,6 +89,10 @@ class Finding(NamedTuple):
     suppressed: Suppression | None = None
     fails: bool = False
     """Whether it counts against ``--fail-on``: not waived, at or above it, and certain or under ``--strict``."""
+    rating: str | None = None
+    """Why it is critical though the run would start without it: what the run needs with it and without, in words."""
+    aside: bool = False
+    """Whether its subject's findings are shown and never fail the run."""
 
 
 class SubjectReport(NamedTuple):
@@ -111,6 +119,12 @@ class SubjectReport(NamedTuple):
     """Environment variables that matter, credentials hidden; None when not known."""
     variables_complete: bool = False
     """Whether a variable that is not listed is known to be unset."""
+    estimate: "Estimate | None" = None
+    """What one device of the run needs, without the findings; None where no run is described."""
+    aside: bool = False
+    """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
+    target: str | None = None
+    """Machine of the policy it is checked for, where there are several."""
 
 
 class Report(NamedTuple):
@@ -134,6 +148,8 @@ class Report(NamedTuple):
     """Time from reading the options to the finished report."""
     policy: str | None = None
     """Policy file that took part."""
+    audit: "Audit | None" = None
+    """Security advisories about the same packages; None without ``--security``."""
 
 
 def severity_rank(severity: str) -> int:

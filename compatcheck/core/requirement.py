@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
+_MOST_STATEMENTS = 64
+"""Different statements about one distribution that are combined; a project has a few."""
+_MOST_ALTERNATIVES = 64
 _LARGEST_CLASH = 3
 """Ranges on a line exclude each other in pairs; with ``!=`` it takes three."""
 
@@ -114,7 +117,7 @@ def read_url(url: str, name: str | None = None) -> tuple[str | None, str | None,
     if filename.endswith(".whl"):
         parts = filename.removesuffix(".whl").split("-")
         if len(parts) in {5, 6}:
-            return name or parts[0], parts[1], details
+            return name or parts[0], parts[1] if parse_version(parts[1]) else None, details
     elif (match := _SDIST.fullmatch(filename)) and parse_version(match.group("version")):
         stated = match.group("name")
         if name is None or canonical_name(name) == canonical_name(stated):
@@ -269,10 +272,13 @@ def _range_of_all(items: Iterable[Requirement]) -> str:
 
 
 def _group(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
-    groups: dict[str, list[Requirement]] = {}
-    for requirement in requirements:
-        groups.setdefault(requirement.name, []).append(requirement)
-    return groups
+    groups: dict[str, dict[tuple[str | None, ...], Requirement]] = {}
+    for item in requirements:
+        group = groups.setdefault(item.name, {})
+        if len(group) < _MOST_STATEMENTS:
+            key = (item.specifier, item.version, item.marker, item.details.get("extras"))
+            group.setdefault(key, item)
+    return {name: list(group.values()) for name, group in groups.items()}
 
 
 def _settle(
@@ -355,6 +361,8 @@ def _join(left: str, right: str) -> str:
     if not left or not right:
         return left or right
     if "||" in left or "||" in right:  # distribute: (a || b), c  →  a,c || b,c
+        if (left.count("||") + 1) * (right.count("||") + 1) > _MOST_ALTERNATIVES:
+            return left  # alternatives multiply; the wider range is still a true one
         return " || ".join(
             _join(first.strip(), second.strip()) for first in left.split("||") for second in right.split("||")
         )

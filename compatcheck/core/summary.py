@@ -22,11 +22,16 @@ class Summary(NamedTuple):
     """Findings that count against ``--fail-on``."""
     severities: tuple[tuple[str, int], ...]
     """Affected findings by severity, worst first, empty ones left out."""
+    advisories: int | None
+    """Security advisories, waived ones left out; None without an audit."""
+    not_audited: int | None
+    """Packages no answer was given about; None without an audit."""
 
 
 def summarise(report: Report) -> Summary:
     """Count the findings of a report."""
     open_findings = [finding for finding in report.findings if finding.suppressed is None]
+    audit = report.audit
     affected = [finding for finding in open_findings if finding.status == "affected"]
     counts = ((level, sum(finding.severity == level for finding in affected)) for level in reversed(SEVERITIES))
     return Summary(
@@ -37,6 +42,8 @@ def summarise(report: Report) -> Summary:
         not_checked=len(report.skipped),
         failing=sum(finding.fails for finding in open_findings),
         severities=tuple((level, count) for level, count in counts if count),
+        advisories=None if audit is None else sum(advisory.suppressed is None for advisory in audit.advisories),
+        not_audited=None if audit is None else len(audit.unaudited),
     )
 
 
@@ -47,11 +54,16 @@ def closing_line(report: Report) -> str:
     if checked_anything(report):
         count = f"{summary.affected} finding{'' if summary.affected == 1 else 's'}"
         parts = [count + (f" ({levels})" if levels else "")]
+        left = sum(item.aside and item.status == "affected" and not item.suppressed for item in report.findings)
+        parts += [f"{left} of them not counted"] if left else []
         if summary.possible:
             parts.append(f"{summary.possible} possible")
         parts += [f"{summary.waived} waived", f"{summary.not_checked} not checked"]
     else:
         parts = ["nothing was checked", *([f"{summary.not_checked} not read"] if report.skipped else [])]
+    if summary.advisories is not None:
+        parts.append(f"{summary.advisories} {'advisory' if summary.advisories == 1 else 'advisories'}")
+        parts += [f"{summary.not_audited} not audited"] if summary.not_audited else []
     database = f"db {report.database_date} ({report.database_rules} rules, {report.database_id})"
     policy = f" · policy {report.policy}" if report.policy else ""
     return f"compatcheck: {', '.join(parts)} · {database}{policy} · {report.seconds:.2f} s"
@@ -108,6 +120,18 @@ def size_text(impact: FindingImpact | None) -> str:
     return f"{text}{where} per {impact.scope}"
 
 
+def fit_text(subject: SubjectReport) -> str | None:
+    """Say that a run is estimated not to fit, or hardly, whatever was found; None where it fits or nobody can tell."""
+    estimate = subject.estimate
+    if estimate is None or estimate.verdict.limit_bytes is None:
+        return None
+    words = {"does_not_fit": "not to fit", "marginal": "to fit at best"}.get(estimate.verdict.outcome)
+    if words is None:
+        return None
+    needed, limit = format_bytes(estimate.needed.expected), format_bytes(estimate.verdict.limit_bytes)
+    return f"the run is estimated {words}: it needs {needed} of {limit} a device, findings apart (see `compatcheck estimate`)"
+
+
 def clean_text(subject: SubjectReport) -> str:
     """Say of a subject without findings what was looked at; without a package nothing was."""
     facts = f"{len(subject.facts)} fact{'' if len(subject.facts) == 1 else 's'}"
@@ -119,6 +143,27 @@ def clean_text(subject: SubjectReport) -> str:
         )
     count = len(subject.packages)
     return f"no known problem among the rules about {count} package{'' if count == 1 else 's'} and {facts}"
+
+
+def target_text(facts: Iterable[tuple[str, Fact]]) -> str | None:
+    """Say which machine a policy declares, for facts that come from no device here; None where it declares none."""
+    stated = {}
+    for _, fact in facts:
+        declared = [place for place in fact.sources if place.key and ".target" in f".{place.key}"]
+        if fact.origin == "declared" and declared:
+            stated[fact.name] = (fact.value, declared[0])
+    if not stated:
+        return None
+    values = {name: value for name, (value, _) in stated.items()}
+    gpus, gpu = values.get("hardware.gpus_per_node"), values.get("hardware.gpu")
+    nodes, driver = values.get("hardware.nodes"), values.get("hardware.driver")
+    words = [
+        f"{f'{gpus}x' if gpus else ''}{gpu}" if gpu else None,
+        f"{nodes} nodes" if isinstance(nodes, int) and nodes > 1 else None,
+        f"driver {driver}" if driver else None,
+    ]
+    place = next(iter(stated.values()))[1]
+    return f"{', '.join(filter(None, words))}: declared at {place}, not measured"
 
 
 def needs_text(needs: tuple[str, ...]) -> str:

@@ -136,3 +136,12 @@ def echo(text: str) -> str:
     """Quote a piece of an input for an error message: redacted, printable, at most a hundred characters."""
     shown = redact(text)
     return repr(shown if len(shown) <= _ECHO_CHARACTERS else shown[:_ECHO_CHARACTERS] + "…")
+
+
+def echo_value(value: object) -> str:
+    """Quote a value of a parsed file for an error message; of a table or an array only that it is one."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "an array"
+    return echo(value) if isinstance(value, str) else echo(str(value)) if value is not None else "nothing"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)$")
-_HEADER = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
+_HEADER = re.compile(r"\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"""\s*(?:([\w.-]+)|"([^"]*)"|'([^']*)')\s*=""")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'')
 _NAME = re.compile(r"""\s*name\s*=\s*["']([^"']*)["']""")
 _VERSION = re.compile(r"""\s*version\s*=\s*["']([^"']*)["']""")
 
@@ -81,9 +84,9 @@ def locate_entries(text: str, header: str) -> dict[tuple[str, str | None], int]:
     at = 0
     for number, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("["):
-            match = _HEADER.match(line)
+            match = _HEADER.fullmatch(line.strip())
             if match:
-                inside, name = match.group(1) == header and line.lstrip().startswith("[["), None
+                inside, name = match.group(1).strip() == header and line.lstrip().startswith("[["), None
                 continue
         if not inside:
             continue
@@ -100,20 +103,26 @@ def locate_key(text: str, table: str, key: str, item: str | None = None) -> int 
 
     The array may stand on one line or on many. Returns None when the table is written in another way (inline, dotted).
     """
-    current = ""
-    at: int | None = None
-    key_pattern = re.compile(rf"""\s*["']?{re.escape(key)}["']?\s*=""", re.IGNORECASE)
-    quoted = None if item is None else (f'"{item}"', f"'{item}'", '"' + item.replace('"', '\\"') + '"')
+    lines = _index_strings(text)
+    return lines.get((table, key.lower(), item), lines.get((table, key.lower(), None)))
+
+
+@lru_cache(maxsize=2)  # a file is asked for the line of every requirement in it
+def _index_strings(text: str) -> Mapping[tuple[str, str, str | None], int]:
+    """Find the first line of every key, and of every string in its value, by (table, lower-case key, string or None)."""
+    lines: dict[tuple[str, str, str | None], int] = {}
+    table, key = "", ""
     for number, line in enumerate(text.split("\n"), 1):
-        match = _HEADER.match(line) if line.lstrip().startswith("[") else None
-        if match:
-            if at is not None:
-                return at
-            current = match.group(1)
-        elif at is None and current == table and key_pattern.match(line):
-            at = number
-            if quoted is None:
-                return at
-        if at is not None and quoted is not None and any(form in line for form in quoted):
-            return number
-    return at
+        header = _HEADER.fullmatch(line.strip()) if line.lstrip().startswith("[") else None
+        if header:
+            table, key = header.group(1).strip(), ""
+            continue
+        stated = _KEY.match(line)
+        if stated:
+            key = next(name for name in stated.groups() if name is not None).lower()
+            lines.setdefault((table, key, None), number)
+        if key:
+            for match in _STRING.finditer(line, stated.end() if stated else 0):
+                item = match.group(2) if match.group(1) is None else match.group(1).replace('\\"', '"')
+                lines.setdefault((table, key, item), number)
+    return lines

@@ -87,15 +87,15 @@ def read_project(path: str, kind: str) -> Project | None:
 
 
 def _read_manifest(path: str, kind: str) -> Project:
-    from compatcheck.collectors.pyproject import read_statements  # noqa: PLC0415 (one kind)
+    from compatcheck.collectors.pyproject import read_limits, read_stated  # noqa: PLC0415 (one kind)
 
-    stated = read_statements(path)
+    stated = read_stated(path)
     every = (
         *stated.required,
         *(item for items in stated.optional.values() for item in items),
         *(item for items in stated.groups.values() for item in items),
     )
-    limits = (*stated.constraints, *stated.overrides)
+    limits = read_limits(path)
     unique = tuple({(item.source, item.name): item for item in every}.values())
     return Project(path, kind, unique, limits, (), choose_python(stated.requires_python))
 

@@ -91,7 +91,7 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
                 )
         findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
     findings = _without_repeats(findings)
-    findings.sort(key=_order)
+    findings.sort(key=order)
     return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
 
 
@@ -274,9 +274,10 @@ def _integer(fact: Fact | None) -> int | None:
     return fact.value if fact is not None and isinstance(fact.value, int) else None
 
 
-def _order(finding: Finding) -> tuple[int, int, int, str]:
+def order(finding: Finding) -> tuple[int, int, int, str]:
+    """Order the findings of a subject: certain before possible, then by severity and size."""
     worst = finding.impact.high_bytes if finding.impact is not None and finding.impact.high_bytes else 0
     return (0 if finding.status == AFFECTED else 1, -severity_rank(finding.severity), -worst, finding.rule_id)
 
 
-__all__ = ["AFFECTED", "POSSIBLE", "Outcome", "build", "match"]
+__all__ = ["AFFECTED", "POSSIBLE", "Outcome", "build", "match", "order"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import NOTHING, Estimate, Phase, Size, Unmodelled, Verdict, total
+from compatcheck.core.estimate import NOTHING, Assumption, Estimate, Phase, Size, Unmodelled, Verdict, total
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.arrangement import find_contradiction
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
@@ -22,7 +22,7 @@ from compatcheck.memory.run import read_numbers
 from compatcheck.memory.suggest import overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Facts, Value
@@ -76,7 +76,7 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     if policy.run.framework == "trl" and places["rollout"] == "engine":
         engine = None  # a server that is started by itself, with settings of its own
     phases = tuple(_merge(found, engine, engine_facts, habit, places))
-    assumptions = dict.fromkeys(entry for role in found for entry in role.assumptions)
+    assumptions = dict.fromkeys(_name_assumptions(found))
     unmodelled = dict.fromkeys(entry for role in found for entry in role.unmodelled)
     unmodelled.update(dict.fromkeys((*_neighbours(main), *_not_read(policy.run, engine_facts, engine))))
     verdict = judge(phases, policy.run.limit)
@@ -91,6 +91,15 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     verdict = verdict._replace(condition=rests_on(verdict, phases, half))
     estimated = Estimate("closed_form", phases, verdict, tuple(assumptions), tuple(unmodelled))
     return estimated if "critic" in roles else leave_out_models(estimated, policy.run.trainer)
+
+
+def _name_assumptions(roles: Sequence[Role]) -> Iterator[Assumption]:
+    """Give what is assumed of each role; what is not assumed of all of them says of which."""
+    for role in roles:
+        for entry in role.assumptions:
+            shared = all(entry in other.assumptions for other in roles)
+            named = shared or entry.fact.endswith(")")
+            yield entry if named else entry._replace(fact=f"{entry.fact} ({role.name})")
 
 
 def _leaves_checkpointing_open(role: Role, facts: Facts) -> bool:

@@ -47,13 +47,38 @@ def lay_over(estimate: Estimate, findings: Iterable[Finding]) -> Regressed | Non
     found = tuple(_read(estimate, findings))
     if not found or not estimate.phases:
         return None
+    needed, phase = _raise(estimate, found)
+    return Regressed(found, needed, phase, _judge(estimate, needed))
+
+
+def find_deciding(estimate: Estimate, regressed: Regressed) -> frozenset[tuple[str, str]]:
+    """Find the regressions without which a run fits, or may fit, and with which it does not.
+
+    Returns:
+        (rule, role) of each that alone makes it not fit, or without which all others leave it fitting.
+    """
+    if estimate.verdict.outcome not in {"fits", "marginal"}:
+        return frozenset()
+
+    def fits(regressions: Iterable[Regression]) -> bool:
+        return _judge(estimate, _raise(estimate, regressions)[0]) != "does_not_fit"
+
+    def decides(one: Regression) -> bool:
+        others = [other for other in regressed.regressions if other is not one]
+        return not fits([one]) or (fits(others) and not fits(regressed.regressions))
+
+    return frozenset((one.rule_id, one.role) for one in regressed.regressions if decides(one))
+
+
+def _raise(estimate: Estimate, regressions: Iterable[Regression]) -> tuple[Size, Phase]:
+    """Return what the fullest phase needs with these regressions, and that phase."""
+    found = tuple(regressions)
     raised = [
         (phase.needed + total(one.size for one in found if one.adds and _is_in(one, phase)), phase)
         for phase in estimate.phases
     ]
     needed = Size(*(max(bounds) for bounds in zip(*(size for size, _ in raised), strict=True)))
-    _, phase = max(raised, key=lambda pair: pair[0].expected)
-    return Regressed(found, needed, phase, _judge(estimate, needed))
+    return needed, max(raised, key=lambda pair: pair[0].expected)[1]
 
 
 def _read(estimate: Estimate, findings: Iterable[Finding]) -> Iterable[Regression]:

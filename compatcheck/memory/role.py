@@ -16,7 +16,8 @@ from compatcheck.memory.closed_form.policy_logits import HEADLESS
 from compatcheck.memory.closed_form.reference import reference_parameters
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.habits import habits
-from compatcheck.memory.run import read_numbers, read_run
+from compatcheck.memory.read_run import read_run
+from compatcheck.memory.run import read_numbers
 from compatcheck.memory.suggest import overlay
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from compatcheck.core.summary import closing_line, needs_text, size_text, worst_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from compatcheck.core.advisory import Audit
     from compatcheck.core.report import Finding, Report
     from compatcheck.core.source import Skipped, Source
 
@@ -44,6 +45,8 @@ def _lines(report: Report, root: str) -> Iterator[str]:
     for item in waived:
         reason = item.suppressed.reason if item.suppressed is not None else ""
         yield _plain(f"waived {item.rule_id}: {reason}", item.subject)
+    if report.audit is not None:
+        yield from _audit_lines(report.audit, root, MAX_ANNOTATIONS - min(len(findings), MAX_ANNOTATIONS))
     for entry in report.skipped[:MAX_ANNOTATIONS]:
         yield _skipped(entry, root)
     yield from (_plain(f"not checked {entry.source}: {entry.reason}") for entry in report.skipped[MAX_ANNOTATIONS:])
@@ -51,8 +54,35 @@ def _lines(report: Report, root: str) -> Iterator[str]:
     yield _plain(closing_line(report))
 
 
+def _audit_lines(audit: Audit, root: str, room: int) -> Iterator[str]:
+    """Annotate as many advisories as there is room for; list the others, and what was not audited."""
+    from compatcheck.core.advisory import audit_text, fix_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (with --security)
+    from compatcheck.core.folding import shorten  # noqa: PLC0415 (with --security)
+
+    for advisory, subjects in fold_advisories(audit.advisories):
+        about = f"{advisory.id} {advisory.package} {advisory.version}"
+        if advisory.suppressed is not None:
+            yield _plain(f"waived {about}: {advisory.suppressed.reason}", ", ".join(subjects))
+        elif room > 0:
+            room -= 1
+            message = f"{advisory.description} ({fix_text(advisory)})"
+            level = "error" if advisory.fails else "notice"
+            yield _command(level, message, f"advisory {about}", _place(advisory.source, root))
+        else:
+            yield _plain(f"advisory {about}: {fix_text(advisory)}", ", ".join(subjects))
+    if audit.unaudited:
+        reasons = "; ".join(
+            f"{reason}: {shorten(f'{entry.package} {entry.version or str()}'.strip() for entry in entries)}"
+            for reason, entries in fold_unaudited(audit.unaudited)
+        )
+        level = "warning" if audit.failure is None else "error"
+        yield _command(level, f"{audit_text(audit)}: {reasons}", "not audited", None)
+    else:
+        yield _plain(audit_text(audit))
+
+
 def _annotation(finding: Finding, root: str) -> str:
-    level = LEVELS[finding.severity] if finding.status == "affected" else "notice"
+    level = LEVELS[finding.severity] if finding.status == "affected" and not finding.aside else "notice"
     title = f"{_label(finding)} {finding.rule_id}"
     return _command(level, _message(finding), title, _best_place(finding, root))
 

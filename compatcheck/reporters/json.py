@@ -9,8 +9,10 @@ from compatcheck.core.fingerprint import fingerprint
 from compatcheck.core.summary import summarise
 
 if TYPE_CHECKING:
+    from compatcheck.core.advisory import Advisory, Audit
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Fact, Value
-    from compatcheck.core.report import Finding, Report, SubjectReport
+    from compatcheck.core.report import Finding, Report, SubjectReport, Suppression
     from compatcheck.core.source import Source
 
 SCHEMA_VERSION = "1"
@@ -30,7 +32,8 @@ def describe_report(report: Report) -> dict[str, object]:
         "database": {"id": report.database_id, "date": report.database_date, "rules": report.database_rules},
         "subjects": [_subject(subject) for subject in report.subjects],
         "findings": [describe_finding(finding) for finding in report.findings],
-        "advisories": [],
+        "advisories": [] if report.audit is None else [_advisory(entry) for entry in report.audit.advisories],
+        "audit": None if report.audit is None else _audit(report.audit),
         "skipped": [
             {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
             for entry in report.skipped
@@ -42,6 +45,8 @@ def describe_report(report: Report) -> dict[str, object]:
             "suppressed": summary.waived,
             "failing": summary.failing,
             "not_checked": summary.not_checked,
+            "advisories": summary.advisories,
+            "not_audited": summary.not_audited,
             "fail_on": report.threshold,
             "strict": report.strict,
             "exit_code": report.exit_code,
@@ -56,6 +61,7 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
     return {
         "id": subject.id,
         "origin": subject.origin,
+        "aside": subject.aside,
         "environment": {
             "python": subject.python,
             "complete": subject.complete,
@@ -75,8 +81,16 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
         ],
         "version_unknown": [{"package": name, "rules": count} for name, count in subject.folded],
         "rules_waiting_for_configuration": subject.waiting,
-        "estimate": None,
+        "estimate": _estimate(subject.estimate),
     }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, object] | None:
+    if estimate is None:
+        return None
+    from compatcheck.reporters.estimate import describe_estimate  # noqa: PLC0415 (only where a run is described)
+
+    return describe_estimate(estimate)
 
 
 def describe_finding(finding: Finding) -> dict[str, object]:
@@ -90,6 +104,7 @@ def describe_finding(finding: Finding) -> dict[str, object]:
         "title": finding.title,
         "status": finding.status,
         "severity": finding.severity,
+        "rating": finding.rating,
         "confidence": finding.confidence,
         "message": finding.message,
         "impact": None
@@ -118,17 +133,56 @@ def describe_finding(finding: Finding) -> dict[str, object]:
         ],
         "folklore": [{"rule_id": rule_id, "title": title} for rule_id, title in finding.folklore],
         "measured_here": None if finding.measured_here is None else dict(finding.measured_here),
-        "suppressed": None
-        if finding.suppressed is None
-        else {
-            "reason": finding.suppressed.reason,
-            "expires": finding.suppressed.expires,
-            "until": finding.suppressed.until,
-            "owner": finding.suppressed.owner,
-            "source": None if finding.suppressed.source is None else str(finding.suppressed.source),
-        },
+        "suppressed": _suppression(finding.suppressed),
         "fails": finding.fails,
         "fingerprint": fingerprint(finding),
+    }
+
+
+def _advisory(advisory: Advisory) -> dict[str, object]:
+    return {
+        "id": advisory.id,
+        "aliases": list(advisory.aliases),
+        "package": advisory.package,
+        "version": advisory.version,
+        "fixed_versions": list(advisory.fixed_versions),
+        "description": advisory.description,
+        "url": advisory.url,
+        "subject": advisory.subject,
+        "location": _place(advisory.source),
+        "suppressed": _suppression(advisory.suppressed),
+        "fails": advisory.fails,
+    }
+
+
+def _audit(audit: Audit) -> dict[str, object]:
+    return {
+        "service": audit.service,
+        "audited": audit.audited,
+        "failure": audit.failure,
+        "not_audited": [
+            {
+                "package": entry.package,
+                "version": entry.version,
+                "subject": entry.subject,
+                "location": _place(entry.source),
+                "reason": entry.reason,
+            }
+            for entry in audit.unaudited
+        ],
+        "notes": list(audit.notes),
+    }
+
+
+def _suppression(suppressed: Suppression | None) -> dict[str, object] | None:
+    if suppressed is None:
+        return None
+    return {
+        "reason": suppressed.reason,
+        "expires": suppressed.expires,
+        "until": suppressed.until,
+        "owner": suppressed.owner,
+        "source": None if suppressed.source is None else str(suppressed.source),
     }
 
 

@@ -24,6 +24,7 @@ from compatcheck.core.summary import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from compatcheck.core.advisory import Audit
     from compatcheck.core.report import Finding, Report, SubjectReport
     from compatcheck.core.source import Skipped
 
@@ -40,6 +41,8 @@ def format_report(report: Report) -> str:
         )
         for subject in report.subjects
     ]
+    if report.audit is not None:
+        suites.append(_Suite("security", list(_audit_cases(report.audit))))
     nothing = [] if checked_anything(report) else [_nothing_case(report)]
     if report.skipped or nothing:
         suites.append(_Suite("inputs", [*nothing, *map(_skipped_case, report.skipped)]))
@@ -119,11 +122,35 @@ def _finding_case(finding: Finding) -> _Case:
     return _Case(name, finding.subject, "skipped", message=why, body=_body(finding))
 
 
+def _audit_cases(audit: Audit) -> Iterator[_Case]:
+    """Yield a case per advisory, and one per reason why packages were not audited, which is an error when none was."""
+    from compatcheck.core.advisory import audit_text, fix_text, fold_unaudited  # noqa: PLC0415 (only with --security)
+
+    for advisory in audit.advisories:
+        name = f"{advisory.id} {advisory.package} {advisory.version}"
+        title = f"{advisory.package} {advisory.version}: {fix_text(advisory)}"
+        lines = [advisory.description, *(f"also {alias}" for alias in advisory.aliases), f"stated at {advisory.source}"]
+        body = "\n".join([*lines, *([] if advisory.url is None else [f"see {advisory.url}"])])
+        if advisory.fails:
+            yield _Case(name, advisory.subject, "failure", "advisory", title, body)
+        elif advisory.suppressed is not None:
+            yield _Case(name, advisory.subject, "skipped", message=f"waived: {advisory.suppressed.reason}", body=body)
+        else:
+            yield _Case(name, advisory.subject, "skipped", message=f"does not fail the run: {title}", body=body)
+    outcome = "skipped" if audit.failure is None else "error"
+    for reason, entries in fold_unaudited(audit.unaudited):
+        names = [f"{entry.package} {entry.version or ''}".strip() for entry in entries]
+        yield _Case(reason, "not audited", outcome, "not audited", ", ".join(dict.fromkeys(names)))
+    if not (audit.advisories or audit.unaudited):
+        yield _Case(audit_text(audit), "security", "passed")
+
+
 def _body(finding: Finding) -> str:
     lines = [f"{finding.severity.upper()} {finding.status} {finding.rule_id}", finding.message.strip(), ""]
     for fact in finding.facts:
         place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
         lines.append(f"because {fact_text(fact)} ({place})")
+    lines += [] if finding.rating is None else [finding.rating]
     lines += [f"assumed {assumption}" for assumption in finding.assumptions]
     for remedy in finding.remedies:
         lines.append(f"fix {remedy.text}" + (f": {remedy.command}" if remedy.command else ""))

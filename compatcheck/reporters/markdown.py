@@ -5,11 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.summary import closing_line, fact_text, measured_text, needs_text, size_text, worst_first
+from compatcheck.core.summary import (
+    closing_line,
+    fact_text,
+    fit_text,
+    measured_text,
+    needs_text,
+    size_text,
+    worst_first,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from compatcheck.core.advisory import Audit
     from compatcheck.core.report import Finding, Report
 
 LIMIT_BYTES = 1024 * 1024
@@ -52,6 +61,15 @@ def _head(report: Report) -> Iterator[str]:
     ):
         if chosen:
             yield from _table(title, chosen, several=len(report.subjects) > 1)
+    fits = [(subject, text) for subject in report.subjects if (text := fit_text(subject)) is not None]
+    if fits:
+        yield "### Estimate"
+        yield ""
+        several = len(report.subjects) > 1
+        yield from (f"- {escape(f'{subject.id}: {text}' if several else text)}" for subject, text in fits)
+        yield ""
+    if report.audit is not None:
+        yield from _security(report.audit, several=len(report.subjects) > 1)
     if report.skipped:
         yield "### Not checked"
         yield ""
@@ -66,14 +84,52 @@ def _head(report: Report) -> Iterator[str]:
         yield ""
 
 
+def _security(audit: Audit, *, several: bool) -> Iterator[str]:
+    from compatcheck.core.advisory import audit_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (with --security)
+
+    yield "### Security"
+    yield ""
+    yield escape(audit_text(audit))
+    yield ""
+    folded = fold_advisories(audit.advisories)
+    if folded:
+        columns = ["advisory", "package", "fixed in", "what", *(["where"] if several else [])]
+        yield "| " + " | ".join(columns) + " |"
+        yield "|" + " --- |" * len(columns)
+        for advisory, subjects in folded:
+            name = escape(advisory.id) if advisory.url is None else f"[{escape(advisory.id)}]({_url(advisory.url)})"
+            waived = "" if advisory.suppressed is None else f"waived: {advisory.suppressed.reason}. "
+            cells = [
+                name,
+                escape(f"{advisory.package} {advisory.version}"),
+                escape(", ".join(advisory.fixed_versions) or "not known"),
+                escape(waived + advisory.description),
+            ]
+            if several:
+                cells.append(escape(", ".join(subjects)))
+            yield "| " + " | ".join(cells) + " |"
+        yield ""
+    for reason, entries in fold_unaudited(audit.unaudited):
+        names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
+        yield f"- not audited: {escape(reason)}: {escape(', '.join(names))}"
+    yield from (f"- {escape(note)}" for note in audit.notes)
+    if audit.unaudited or audit.notes:
+        yield ""
+
+
 def _verdict(report: Report) -> str:
     if report.exit_code == 1:
         count = sum(finding.fails for finding in report.findings)
-        return f"{count} finding{'' if count == 1 else 's'} at or above `--fail-on {report.threshold}`"
+        advisories = 0 if report.audit is None else sum(entry.fails for entry in report.audit.advisories)
+        said = [f"{advisories} security advisor{'y' if advisories == 1 else 'ies'}"] if advisories else []
+        if count or not advisories:
+            said.insert(0, f"{count} finding{'' if count == 1 else 's'} at or above `--fail-on {report.threshold}`")
+        return ", ".join(said)
     if report.exit_code == 3:
         return "nothing to check"
     if report.exit_code == 4:
-        return "an input could not be read"
+        unread = any(entry.named or report.strict for entry in report.skipped)
+        return "an input could not be read" if unread or report.audit is None else "packages could not be audited"
     return f"nothing at or above `--fail-on {report.threshold}`"
 
 
@@ -88,7 +144,7 @@ def _table(title: str, findings: list[Finding], *, several: bool) -> Iterator[st
         cells = [finding.severity, rule_link(finding), escape(finding.title), escape(size_text(finding.impact))]
         cells.append(escape(_last_cell(title, finding)))
         if several:
-            cells.append(escape(finding.subject))
+            cells.append(escape(finding.subject + (" (not counted)" if finding.aside else "")))
         yield "| " + " | ".join(cells) + " |"
     yield ""
 
@@ -122,6 +178,8 @@ def _details(finding: Finding) -> Iterator[str]:
     for fact in finding.facts:
         place = str(fact.sources[0]) if fact.sources else fact.note or fact.origin
         yield f"- because {escape(fact_text(fact))} ({escape(place)})"
+    if finding.rating is not None:
+        yield f"- critical: {escape(finding.rating)}"
     yield from (f"- assumed: {escape(assumption)}" for assumption in finding.assumptions)
     if finding.measured_here is not None:
         yield f"- measured {escape(measured_text(finding.measured_here))}"

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from compatcheck.core.advisory import audit_text, fix_text, fold_unaudited
 from compatcheck.core.checkout import find_root, path_in_checkout
-from compatcheck.core.fingerprint import fingerprint
+from compatcheck.core.fingerprint import fingerprint, fingerprint_advisory
 from compatcheck.core.report import severity_rank
 from compatcheck.core.summary import closing_line, needs_text, size_text, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.report import Finding, FindingReference, FindingRemedy, Report
+    from compatcheck.core.advisory import Advisory, Audit
+    from compatcheck.core.report import Finding, FindingReference, FindingRemedy, Report, Suppression
     from compatcheck.core.source import Skipped, Source
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -52,14 +54,20 @@ def describe_log(report: Report, root: str) -> dict[str, Any]:
     by_rule: dict[str, list[Finding]] = {}
     for finding in report.findings:
         by_rule.setdefault(finding.rule_id, []).append(finding)
-    indices = {rule_id: index for index, rule_id in enumerate(by_rule)}
+    by_advisory: dict[str, list[Advisory]] = {}
+    for advisory in () if report.audit is None else report.audit.advisories:
+        by_advisory.setdefault(advisory.id, []).append(advisory)
+    indices = {rule_id: index for index, rule_id in enumerate((*by_rule, *by_advisory))}
     summary = summarise(report)
     run: dict[str, Any] = {
         "tool": {
             "driver": {
                 "name": "compatcheck",
                 "semanticVersion": report.version,
-                "rules": [_rule(findings) for findings in by_rule.values()],
+                "rules": [
+                    *(_rule(findings) for findings in by_rule.values()),
+                    *(_advisory_rule(advisories[0]) for advisories in by_advisory.values()),
+                ],
                 "properties": {
                     "database": {
                         "id": report.database_id,
@@ -72,7 +80,14 @@ def describe_log(report: Report, root: str) -> dict[str, Any]:
         "columnKind": "utf16CodeUnits",
         "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The root of the checkout."}}},
         "invocations": [_invocation(report, root)],
-        "results": [_result(finding, indices[finding.rule_id], root) for finding in report.findings],
+        "results": [
+            *(_result(finding, indices[finding.rule_id], root) for finding in report.findings),
+            *(
+                _advisory_result(advisory, indices[advisory.id], root)
+                for advisories in by_advisory.values()
+                for advisory in advisories
+            ),
+        ],
         "properties": {
             "closing": closing_line(report),
             "findings": summary.findings,
@@ -81,6 +96,9 @@ def describe_log(report: Report, root: str) -> dict[str, Any]:
             "suppressed": summary.waived,
             "failing": summary.failing,
             "notChecked": summary.not_checked,
+            "advisories": summary.advisories,
+            "notAudited": summary.not_audited,
+            "audit": None if report.audit is None else audit_text(report.audit),
             "failOn": report.threshold,
             "strict": report.strict,
             "policy": report.policy,
@@ -154,23 +172,80 @@ def _result(finding: Finding, index: int, root: str) -> dict[str, Any]:
         "ruleId": finding.rule_id,
         "ruleIndex": index,
         "kind": "fail" if certain else "open",
-        "level": LEVELS[finding.severity] if certain else "none",
+        "level": "none" if not certain else "note" if finding.aside else LEVELS[finding.severity],
         "message": {"text": _message(finding)},
         "locations": _locations(finding, root),
         "partialFingerprints": {"compatcheckFinding/v1": fingerprint(finding)},
         "properties": _properties(finding),
     }
     if finding.suppressed is not None:
-        suppression: dict[str, Any] = {
-            "kind": "external",
-            "status": "accepted",
-            "justification": finding.suppressed.reason,
-        }
-        waiver = finding.suppressed
-        ends = {"expires": waiver.expires, "until": waiver.until, "owner": waiver.owner}
-        if any(ends.values()):
-            suppression["properties"] = {name: value for name, value in ends.items() if value is not None}
-        result["suppressions"] = [suppression]
+        result["suppressions"] = [_suppression(finding.suppressed)]
+    return result
+
+
+def _suppression(waiver: Suppression) -> dict[str, Any]:
+    suppression: dict[str, Any] = {"kind": "external", "status": "accepted", "justification": waiver.reason}
+    ends = {"expires": waiver.expires, "until": waiver.until, "owner": waiver.owner}
+    if any(ends.values()):
+        suppression["properties"] = {name: value for name, value in ends.items() if value is not None}
+    return suppression
+
+
+def _advisory_rule(advisory: Advisory) -> dict[str, Any]:
+    text = advisory.description or advisory.id
+    rule: dict[str, Any] = {
+        "id": advisory.id,
+        "shortDescription": {"text": text},
+        "help": {"text": f"{text}\n\n{fix_text(advisory)}", "markdown": _advisory_markdown(advisory)},
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": ["security"], "aliases": list(advisory.aliases)},
+    }
+    if advisory.url is not None:
+        rule["helpUri"] = advisory.url
+    return rule
+
+
+def _advisory_markdown(advisory: Advisory) -> str:
+    lines = [
+        f"## {advisory.id}",
+        "",
+        advisory.description or advisory.id,
+        "",
+        f"{advisory.package}: {fix_text(advisory)}",
+    ]
+    if advisory.url is not None:
+        lines += ["", f"<{advisory.url}>"]
+    return "\n".join(lines) + "\n"
+
+
+def _advisory_result(advisory: Advisory, index: int, root: str) -> dict[str, Any]:
+    physical = physical_location(advisory.source, root)
+    place: dict[str, Any] = (
+        {"logicalLocations": [{"fullyQualifiedName": advisory.subject, "kind": "environment"}]}
+        if physical is None
+        else {"physicalLocation": physical}
+    )
+    result: dict[str, Any] = {
+        "ruleId": advisory.id,
+        "ruleIndex": index,
+        "kind": "fail",
+        "level": "error",
+        "message": {
+            "text": f"{advisory.package} {advisory.version}: {advisory.description or advisory.id} ({fix_text(advisory)})."
+        },
+        "locations": [place],
+        "partialFingerprints": {"compatcheckAdvisory/v1": fingerprint_advisory(advisory)},
+        "properties": {
+            "subject": advisory.subject,
+            "package": advisory.package,
+            "version": advisory.version,
+            "fixedVersions": list(advisory.fixed_versions),
+            "aliases": list(advisory.aliases),
+            "fails": advisory.fails,
+        },
+    }
+    if advisory.suppressed is not None:
+        result["suppressions"] = [_suppression(advisory.suppressed)]
     return result
 
 
@@ -239,7 +314,10 @@ def _invocation(report: Report, root: str) -> dict[str, Any]:
     invocation: dict[str, Any] = {
         "executionSuccessful": report.exit_code in {0, 1},
         "exitCode": report.exit_code,
-        "toolExecutionNotifications": [_notification(entry, root) for entry in report.skipped],
+        "toolExecutionNotifications": [
+            *(_notification(entry, root) for entry in report.skipped),
+            *(_unaudited_notifications(report.audit) if report.audit is not None else ()),
+        ],
     }
     if report.waiver_notes:
         invocation["toolConfigurationNotifications"] = [
@@ -247,6 +325,17 @@ def _invocation(report: Report, root: str) -> dict[str, Any]:
             for note in report.waiver_notes
         ]
     return invocation
+
+
+def _unaudited_notifications(audit: Audit) -> Iterator[dict[str, Any]]:
+    """Yield one notification per reason, so that what was not audited does not read as clean."""
+    for reason, entries in fold_unaudited(audit.unaudited):
+        names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
+        yield {
+            "descriptor": {"id": "not-audited"},
+            "level": "warning" if audit.failure is None else "error",
+            "message": {"text": f"not audited: {reason}: {', '.join(names)}"},
+        }
 
 
 def _notification(entry: Skipped, root: str) -> dict[str, Any]:

@@ -8,17 +8,20 @@ from compatcheck.core.summary import (
     clean_text,
     closing_lines,
     fact_text,
+    fit_text,
     measured_text,
     needs_text,
     place_text,
     shared_directory,
     size_text,
+    target_text,
     value_text,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from compatcheck.core.advisory import Advisory
     from compatcheck.core.report import Finding, Report, SubjectReport
 
 MAX_POSSIBLE = 5
@@ -57,20 +60,26 @@ class _Writer:
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def lines(self, report: Report) -> Iterator[str]:
-        fold = len(report.subjects) > MAX_SUBJECTS and not self.verbose and not self.quiet
+        main = sum(not subject.aside for subject in report.subjects)
+        fold = main > MAX_SUBJECTS and not self.verbose and not self.quiet
         if fold:
             yield from self.folded(report)
+        told: dict[tuple[object, ...], str] = {}
         for subject in report.subjects if not fold else ():
             findings = [finding for finding in report.findings if finding.subject == subject.id]
             if self.quiet:
                 yield from (self.one_line(finding) for finding in findings)
                 continue
             self.base = shared_directory(source for finding in findings for source in finding.locations)
-            yield self.paint(
-                subject.origin if subject.origin.startswith(subject.id) else subject.id,
-                "1",
+            title = subject.origin if subject.origin.startswith(subject.id) else subject.id
+            yield from (self.paint(line, "1") for line in fill(title, self.width))
+            yield from (
+                self.aside(subject, findings)
+                if subject.aside and not self.verbose
+                else self.subject(subject, findings, self.repeated(subject, findings, told))
             )
-            yield from self.subject(subject, findings)
+        if report.audit is not None:
+            yield from self.audit(report)
         if not self.quiet:
             yield from self.skipped(report)
             for note in report.waiver_notes:
@@ -83,8 +92,25 @@ class _Writer:
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
         yield from closing_lines(report, self.width)
 
-    def subject(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
-        shown = [finding for finding in findings if finding.suppressed is None]
+    def repeated(
+        self, subject: SubjectReport, findings: list[Finding], told: dict[tuple[object, ...], str]
+    ) -> dict[str, list[Finding]]:
+        """Return, by target, the findings that another target of the same subject has alike: the machine has no part in them."""
+        again: dict[str, list[Finding]] = {}
+        for finding in findings if subject.target is not None and not self.verbose else ():
+            facts = tuple((fact.name, fact.value) for fact in finding.facts)
+            words = (finding.rule_id, finding.role, finding.status, finding.severity, finding.impact, finding.needs)
+            key = (subject.id.removesuffix(f" (on {subject.target})"), *words, facts)
+            first = told.setdefault(key, str(subject.target))
+            if first != subject.target and finding.suppressed is None:
+                again.setdefault(first, []).append(finding)
+        return again
+
+    def subject(
+        self, subject: SubjectReport, findings: list[Finding], repeated: Mapping[str, list[Finding]]
+    ) -> Iterator[str]:
+        said = [finding for found in repeated.values() for finding in found]
+        shown = [finding for finding in findings if finding.suppressed is None and finding not in said]
         certain = [finding for finding in shown if finding.status == "affected"]
         possible = [finding for finding in shown if finding.status == "possible"]
         for finding in certain:
@@ -121,13 +147,42 @@ class _Writer:
                 end = finding.suppressed.expires or finding.suppressed.until
                 until = f" (until {end})" if end else ""
                 yield from self.wrapped("waived", f"{finding.rule_id}: {finding.suppressed.reason}{until}")
+        for target, found in repeated.items():
+            yield ""
+            certain_ones = list(dict.fromkeys(finding.rule_id for finding in found if finding.status == "affected"))
+            possible_ones = len(found) - sum(finding.status == "affected" for finding in found)
+            parts = [*certain_ones, *([f"{possible_ones} possible"] if possible_ones else [])]
+            yield from self.wrapped("same", f"as on {target}: {', '.join(parts)}")
         if not findings:
             yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
         yield from self.remarks(subject)
         yield ""
 
+    def aside(self, subject: SubjectReport, findings: list[Finding]) -> Iterator[str]:
+        """Report a subject whose findings do not count: a line for each that is certain."""
+        shown = [finding for finding in findings if finding.suppressed is None]
+        certain = [finding for finding in shown if finding.status == "affected"]
+        for finding in certain:
+            parts = (f"{finding.severity.upper()} {finding.rule_id}", size_text(finding.impact))
+            yield from (f"  {line}" for line in fill(" ".join(filter(None, parts)), self.width - 2))
+        possible = len(shown) - len(certain)
+        if possible:
+            text = (
+                f"{possible} possible finding{'s' if possible > 1 else ''}; -v shows {'them' if possible > 1 else 'it'}"
+            )
+            yield from (f"  {line}" for line in fill(text, self.width - 2))
+        if not shown:
+            yield from (f"  {line}" for line in fill(clean_text(subject), self.width - 2))
+        yield ""
+
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
-        """Say what could not be decided, filled in or read of a subject."""
+        """Say whether the run fits, which machine is declared, and what could not be decided, filled in or read of a subject."""
+        fit = fit_text(subject)
+        if fit is not None:
+            yield from self.wrapped("estimate", fit, "33")
+        target = target_text(subject.facts)
+        if target is not None:
+            yield from self.wrapped("target", target)
         for name, values in subject.conflicts:
             yield from self.wrapped(
                 "conflict",
@@ -211,6 +266,61 @@ class _Writer:
             yield from self.wrapped("unread", f"{far} key{'s' if far > 1 else ''} no reader knows; -v lists them")
         yield ""
 
+    def audit(self, report: Report) -> Iterator[str]:
+        """Report security advisories, and apart from them what could not be audited."""
+        from compatcheck.core.advisory import audit_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (with --security)
+        from compatcheck.core.folding import shorten  # noqa: PLC0415 (with --security)
+
+        audit = report.audit
+        assert audit is not None  # noqa: S101 (the caller looked)
+        folded = fold_advisories(audit.advisories)
+        if self.quiet:
+            for advisory, subjects in folded:
+                label = self.paint("ADVISORY", "31") if advisory.suppressed is None else "WAIVED"
+                yield f"{label} {advisory.id} {advisory.package} {advisory.version} {shorten(subjects)}"
+            if audit.unaudited:
+                yield f"NOT AUDITED {audit_text(audit)}"
+            return
+        yield from (self.paint(line, "1") for line in fill(f"security: {audit_text(audit)}", self.width))
+        if any(advisory.suppressed is None for advisory, _ in folded):
+            yield ""
+        for advisory, subjects in folded:
+            yield from self.advisory(advisory, shorten(subjects) if len(report.subjects) > 1 else None)
+        for reason, entries in fold_unaudited(audit.unaudited):
+            names = dict.fromkeys(f"{entry.package} {entry.version or ''}".strip() for entry in entries)
+            listed = ", ".join(names) if self.verbose else shorten(names)
+            said = "for this reason" if reason == audit.failure else reason
+            yield from self.wrapped("no audit", f"{said}: {listed}", "33")
+        notes = audit.notes
+        if notes and not self.verbose:
+            notes = (f"{len(notes)} looked up without the local label of the version; -v lists them",)
+        for note in notes:
+            yield from self.wrapped("note", note)
+        yield ""
+
+    def advisory(self, advisory: Advisory, subjects: str | None) -> Iterator[str]:
+        """Report one advisory; a waived one in one line."""
+        from compatcheck.core.advisory import fix_text  # noqa: PLC0415 (only with --security)
+
+        if advisory.suppressed is not None:
+            yield from self.wrapped("waived", f"{advisory.id} ({advisory.package}): {advisory.suppressed.reason}")
+            return
+        about = f"{advisory.package} {advisory.version}"
+        head = f"{self.paint('ADVISORY', '31')} {self.paint(advisory.id, '1')}"
+        if len(f"ADVISORY {advisory.id} {about}") <= self.width:
+            yield f"{head} {about}"
+        else:
+            yield from (head, f"  {about}")
+        yield from self.wrapped("what", advisory.description)
+        yield from self.wrapped("fix", fix_text(advisory), "32")
+        if advisory.aliases:
+            yield from self.wrapped("also", ", ".join(advisory.aliases))
+        if subjects is not None:
+            yield from self.wrapped("in", subjects)
+        if advisory.url is not None:
+            yield f"  {'see':<{_LABEL}}{advisory.url}"
+        yield ""
+
     def skipped(self, report: Report) -> Iterator[str]:
         """List what was not read; many inputs with one reason are said once."""
         if not report.skipped:
@@ -258,6 +368,8 @@ class _Writer:
             for remedy in finding.remedies[:1]:
                 yield from self.wrapped("fix", remedy.text, "32")
             return
+        if finding.rating is not None:
+            yield from self.wrapped("decides", finding.rating, "31")
         message = finding.message if self.verbose else _first_paragraph(finding.message)
         yield from self.wrapped("what", message.replace("**", ""))  # Markdown's emphasis says nothing on a terminal
         yield from self.because(finding)

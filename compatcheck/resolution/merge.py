@@ -8,9 +8,10 @@ from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
 
-SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, MEASURED, LOOKED_UP = range(9)
+SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, REPORTED, MEASURED, LOOKED_UP = range(10)
 """Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, a launch script, the framework's
-configuration, a DeepSpeed or accelerate file, the model's own files, package metadata, a device query, the catalogue's
+configuration, a DeepSpeed or accelerate file, the model's own files, package metadata, a pasted report, a device
+query, the catalogue's
 row of the device that was found."""
 
 ORIGIN_BY_RANK = (
@@ -21,6 +22,7 @@ ORIGIN_BY_RANK = (
     "configuration",
     "model",
     "installed",
+    "reported",
     "measured",
     "derived",
 )

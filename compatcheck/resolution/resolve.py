@@ -8,6 +8,8 @@ from compatcheck.core.document import MISSING, ROLES
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
+from compatcheck.resolution.binaries import KIND as MISFIT
+from compatcheck.resolution.binaries import find_misfits
 from compatcheck.resolution.defaults import apply_defaults
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.known_keys import drop_unknown_keys
@@ -16,6 +18,7 @@ from compatcheck.resolution.merge import (
     INSTALLED,
     LOOKED_UP,
     MEASURED,
+    REPORTED,
     SETTING,
     Claim,
     claims_of,
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment
+    from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
     from compatcheck.rules.database import RuleSet
 
@@ -140,7 +143,8 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     for name, (value, source) in inputs.settings.items():
         claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
     for device, declared in inputs.hardware:
-        _claim_hardware(device, DECLARED if declared else MEASURED, claims)
+        reported = environment is not None and device is environment.hardware
+        _claim_hardware(device, DECLARED if declared else REPORTED if reported else MEASURED, claims)
     if environment is not None:
         _claim_environment(environment, claims)
     withdraw(claims, documents, role)
@@ -150,9 +154,9 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     conflicts = (*merged.conflicts, *_contradicted(facts))
     _describe_conflicts(conflicts, facts, compared=bool(documents))
     unknown_device = _describe_gpu(facts, rules)
-    if environment is not None and environment.damage:
-        _describe_damage(environment, facts)
     scope = FactScope(facts, environment, rules)
+    if environment is not None:
+        _describe_damage((*environment.damage, *find_misfits(scope)), facts)
     unresolved: dict[str, str] = {}
     entries = [
         (entry.fact, document.place(entry.key), entry.why)
@@ -254,11 +258,11 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
 def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:
     """Fill in what the catalogue knows of a device that a facts file names; say so where it knows none of this name.
 
-    A measured device is left alone: its collector has asked the catalogue, and where it gives no memory, as under MIG that
-    could not be read, the whole device's memory is not what a job can use.
+    A measured or reported device is left alone: its collector has asked the catalogue, and where it gives no memory, as under
+    MIG that could not be read, the whole device's memory is not what a job can use.
     """
     gpu = facts.get("hardware.gpu")
-    if gpu is None or gpu.origin == "measured" or "hardware.memory_bytes" in facts:
+    if gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts:
         return ()
     from compatcheck.collectors.gpu import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
@@ -313,12 +317,13 @@ def _claim_hardware(device: Hardware, rank: int, claims: dict[str, list[Claim]])
 
 
 def _claim_environment(environment: Environment, claims: dict[str, list[Claim]]) -> None:
-    def claim(name: str, value: Value, source: Source) -> None:
-        claims.setdefault(name, []).append(Claim(INSTALLED, "environment", value, source))
+    def claim(name: str, value: Value, source: Source, rank: int = INSTALLED) -> None:
+        claims.setdefault(name, []).append(Claim(rank, "environment", value, source))
 
     place = Source(environment.origin)
     for name, (value, source) in environment.facts.items():
-        claim(name, value, source)  # type: ignore[arg-type]  # collectors state vocabulary values
+        rank = REPORTED if name.startswith("hardware.") else INSTALLED
+        claim(name, value, source, rank)  # type: ignore[arg-type]  # collectors state vocabulary values
     if environment.python is not None:
         claim("runtime.python", environment.python, place)
     for component in ("cudnn", "nccl", "cublas", "triton"):
@@ -331,12 +336,12 @@ def _claim_environment(environment: Environment, claims: dict[str, list[Claim]])
     if environment.complete and "peft" not in environment.packages and "transformers" in environment.packages:
         claim("training.peft", None, Source(f"peft is not in {environment.origin}"))
     for kind in DAMAGE:
-        known = environment.complete or kind == "contradictory"
+        known = environment.complete or kind in {"contradictory", MISFIT}
         if known and not any(damage.kind == kind for damage in environment.damage):
             claim(f"environment.{kind}", (), place)
 
 
-DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory")
+DAMAGE = ("duplicated", "mismatched", "pip_over_conda", "contradictory", MISFIT)
 """Kinds of damage that are facts."""
 
 
@@ -348,11 +353,12 @@ def _contradictions(environment: Environment | None) -> Iterator[Conflict]:
             yield Conflict(version_need(damage.package), values)
 
 
-def _describe_damage(environment: Environment, facts: dict[str, Fact]) -> None:
+def _describe_damage(found: Sequence[Damage], facts: dict[str, Fact]) -> None:
     """State what is damaged, with every place and the versions in words."""
-    for kind in DAMAGE:
-        damaged = [damage for damage in environment.damage if damage.kind == kind]
-        if damaged:
+    for kind in DAMAGE if found else ():
+        damaged = [damage for damage in found if damage.kind == kind]
+        stated = facts.get(f"environment.{kind}")
+        if damaged and (stated is None or stated.origin not in {"set", "configuration"}):
             names = tuple(sorted({damage.package for damage in damaged}))
             sources = tuple(dict.fromkeys(source for damage in damaged for source in damage.sources))
             details = "; ".join(damage.detail for damage in damaged)

@@ -29,7 +29,7 @@ COMPONENT_FACTS = {
 }
 """Components of ``affected`` and the facts that hold their versions."""
 
-STATED = {"set", "script", "configuration", "model", "declared", "installed", "measured"}
+STATED = {"set", "script", "configuration", "model", "declared", "installed", "reported", "measured"}
 """Origins that mean a person, a file, a model's file or the machine itself said so, as opposed to a default or a derivation."""
 
 

@@ -31,3 +31,5 @@ class Subject(NamedTuple):
     unread: tuple[tuple[Source, str | None], ...] = ()
     """Keys that no reader understood, each with the nearest known key."""
     skipped: tuple[Skipped, ...] = ()
+    target: str | None = None
+    """Machine of the policy it is checked for, where there are several; it stands in ``id`` as well."""

@@ -24,11 +24,14 @@ _TABLE = """
 runtime.python | version | | interpreter version
 runtime.torch_cuda | version? | | CUDA version torch was built for; None for a CPU or ROCm build
 runtime.torch_build | str | cpu, cuda, rocm, xpu | what torch was built for
+runtime.nvcc | version? | | version of the CUDA compiler on the machine, which need not be torch's CUDA
 runtime.cudnn | version | | cuDNN version torch loads
 runtime.nccl | version | | NCCL version torch loads
 runtime.cublas | version | | cuBLAS version torch loads
 runtime.triton | version | | triton version
 runtime.cxx11_abi | bool | | whether torch was built with the C++11 ABI
+runtime.cuda_compat | version? | | CUDA release of the forward-compatibility libraries (cuda-compat) the process loads; None for none
+runtime.driver_required | str | | driver releases on which the container starts (NVIDIA_REQUIRE_CUDA), as a range
 hardware.gpu | str | | catalogue name of the device
 hardware.compute_capability | float | | 9.0 for Hopper
 hardware.multiprocessors | int>=1 | | streaming multiprocessors of one device
@@ -37,6 +40,7 @@ hardware.gpus_per_node | int>=1 | | devices per node
 hardware.nodes | int>=1 | | nodes of the job
 hardware.world_size | int>=1 | | ranks of the job
 hardware.driver | version | | NVIDIA driver version
+hardware.driver_cuda | version | | newest CUDA version the driver supports, as nvidia-smi prints it
 hardware.host_memory_bytes | bytes>=1 | | main memory of one node
 hardware.shm_bytes | bytes | | size of /dev/shm
 hardware.nvlink | bool | | devices of a node joined by NVLink or NVSwitch
@@ -46,6 +50,7 @@ allocator.garbage_collection_threshold | float? | fraction | share of memory abo
 environment.duplicated | set | | distributions with two sets of metadata
 environment.mismatched | set | | distributions whose metadata and version file disagree
 environment.contradictory | set | | distributions whose requirements no release satisfies
+environment.built_for_another_torch | set | | distributions whose compiled code was built for another torch than the one there
 environment.pip_over_conda | set | | distributions that pip wrote over conda's
 configuration.conflicts | set | | facts that two inputs of equal rank state differently
 model.name | str | | name or path as the configuration writes it

@@ -87,7 +87,7 @@ def test_the_incident_itself_is_affected_and_sized(rules: RuleSet) -> None:
     finding = of_rule(check(rules, ROOT / "fixtures/cases/openrlhf-llama3-70b"))
     assert finding is not None
     assert finding.status == "affected"
-    assert finding.severity == "high"
+    assert finding.severity == "critical"
     assert finding.impact is not None
     assert finding.impact.expected_bytes == pytest.approx(2 * BLOCKS, rel=0.01)
     assert any("0.16.8" in remedy.text and "nearest" in remedy.text for remedy in finding.remedies)

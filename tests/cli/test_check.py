@@ -198,3 +198,31 @@ def test_a_run_is_paired_with_setup_py_only_where_nothing_better_is_there() -> N
         "requirements.txt + ds.json",
         "setup.py",
     ]
+
+
+SCRIPT = """\
+# /// script
+# dependencies = ["trl==0.12.0", "deepspeed==0.16.4"]
+# ///
+from transformers import Trainer, TrainingArguments
+
+arguments = TrainingArguments(output_dir="out", gradient_checkpointing=True, per_device_train_batch_size=2)
+Trainer(args=arguments).train()
+"""
+
+
+def test_a_script_with_requirements_is_environment_and_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    facts = run("facts", path).out
+    assert "training.micro_batch_size = 2" in facts
+    assert "packages     2" in facts
+    path.write_text(SCRIPT.partition("from")[0])  # one that trains nothing is an environment all the same
+    assert "packages     2" in run("facts", path).out
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "packages.txt"])
+def test_a_named_list_of_packages_is_told_by_its_content(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("Package   Version\n--------- -------\ndeepspeed 0.16.4\n")
+    assert "packages     1 (complete)" in run("facts", path).out

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from compatcheck.cli import pricing
 from compatcheck.core.errors import UsageError
-from compatcheck.memory import job
 from tests.cli.run_cli import run
 
 SFT = (
@@ -143,7 +143,7 @@ def test_a_contradiction_of_ranks_is_said() -> None:
 
 
 def test_a_subject_that_makes_no_sense_does_not_lose_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    price = job.estimate_job
+    price = pricing.estimate_job
 
     def refuse(roles: Any, environment: Any) -> Any:
         if roles["train"]["training.micro_batch_size"].value == 3:
@@ -151,7 +151,7 @@ def test_a_subject_that_makes_no_sense_does_not_lose_the_others(monkeypatch: pyt
             raise UsageError(msg)
         return price(roles, environment)
 
-    monkeypatch.setattr(job, "estimate_job", refuse)
+    monkeypatch.setattr(pricing, "estimate_job", refuse)
     write("torchrun --nproc_per_node 8")
     Path("bad").mkdir()
     Path("bad/train.sh").write_text(f"torchrun --nproc_per_node 8 {SFT.format(batch=3, more='')}\n")

@@ -19,7 +19,7 @@ from compatcheck.cli.group import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("compatcheck")
-RULE_COMMANDS = ["list", "show", "lint", "new"]
+RULE_COMMANDS = ["list", "show", "lint", "new", "export", "serve"]
 EVIDENCE_COMMANDS = ["list", "show", "export", "import"]
 PLACES = [
     [],

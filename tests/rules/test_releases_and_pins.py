@@ -59,3 +59,25 @@ def test_pins_are_about_released_versions_and_valid_specifiers(path: Path) -> No
 def test_pins_that_rules_lean_on(framework: str, version: str, package: str, specifier: str) -> None:
     (row,) = [row for row in load(ROOT / f"_pins/{framework}.yaml")["rows"] if row["version"] == version]
     assert row["requires"][package] == specifier
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [("torchvision", "0.20.1"), ("torchaudio", "2.11.0"), ("xformers", "0.0.35"), ("vllm", "0.8.5")],
+)
+def test_binaries_pin_what_the_index_says(package: str, version: str) -> None:
+    from compatcheck.core.errors import InputError
+    from compatcheck.services.releases import read_requirements
+
+    try:
+        lines = read_requirements(package, version)
+    except InputError as error:
+        pytest.skip(f"no package index: {error.message}")
+    pins = [line for line in lines if re.match(r"torch\s*\(?==", line)]
+    rows = {
+        (name, release): minor for name, release, minor in load(ROOT / "_tables/torch-minor-of-binaries.yaml")["rows"]
+    }
+    minor = rows.get((package, version))
+    assert (minor is not None) is bool(pins)
+    assert minor is None or f"=={minor}." in pins[0]

@@ -23,7 +23,7 @@ from compatcheck.memory.closed_form.parameters import dequantised, parameters
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
-from compatcheck.memory.run import read_run
+from compatcheck.memory.read_run import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

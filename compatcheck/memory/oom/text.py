@@ -11,44 +11,18 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.out_of_memory import Frame
+from compatcheck.core.pasted import remove_colours, strip_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CONTROL = re.compile(
-    r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|␛\[[0-9;]*m|\[(?:0|1|\d\d)(?:;\d+)*m"
-)
 _BOX = re.compile(r"[│┃╭╮╰╯─━┏┓┗┛┌┐└┘├┤]+")
-_STREAM = re.compile(
-    r"""\s*(?:
-    (?P<rank>\[(?:rank|default)?\s?\d+\])\s*:\s?
-    |(?P<ray>\((?:[\w.]+[ ])?[\w.]*\s?(?:Worker\d+[ ])?pid=\d+(?:,\s?ip=[^)]*)?\))\s?
-    |(?P<mpi>\[\d+,\d+\]<std(?:err|out)>):\s?
-    |(?P<worker>worker-?\d+|\d{1,3}(?:\.\d{1,3}){3}):\s
-    |(?P<compose>[\w.-]+-\d+)\s+\|\s
-    )""",
-    re.VERBOSE,
-)
-_DECORATION = re.compile(
-    r"""\s*(?:
-    (?:>\s?)+
-    |\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\s?[+-]\d\d:?\d\d)?\]?:?\s*
-    |\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s+
-    |\[?(?:ERROR|WARNING|INFO|DEBUG|CRITICAL|FATAL)\]?\s*\|?:?\s+(?=\S)
-    |\d\d-\d\d\s\d\d:\d\d:\d\d\s+(?:\[[\w./-]+:\d+\]|[\w./-]+:\d+\])\s?
-    |\[[\w./-]+\.py:\d+(?::\w+)?\]\s?
-    |\|\s+(?=\S)
-    )""",
-    re.VERBOSE,
-)
 _WORDS = re.compile(
     r"memory|MEMORY|alloc|ALLOC|OOM|KILL|[Ee]xit|return code|died|1EB|resource|worker|Worker|mmap|CUDA|Kill|buffer|ASSERT"
 )
 """One of these stands on some line of every message, wherever it was broken."""
 _BEFORE, _AFTER = 800, 60
 """Lines of a traceback (of several ranks, at that) and of a message broken into short lines."""
-_LAYERS = 8
-"""Prefixes taken off one line at most: quote, container, time, level, place, rank, …"""
 _FRAME = re.compile(
     r"""File\s"(?P<a_file>[^"\n]{1,400})",\s+line\s+(?P<a_line>\d+)(?:,\s+in\s+(?P<a_function>[\w<>.]+))?
     |File\s(?P<b_file>[^\s"]{1,400}?):(?P<b_line>\d+),\s+in\s+(?P<b_function>[\w<>.]+)
@@ -101,18 +75,10 @@ def _near(lines: list[str]) -> Iterator[int]:
 
 def _strip(line: str) -> tuple[str, str]:
     """Take the prefixes off a line; return those that tell a rank or process, and the rest with single blanks."""
-    text = _BOX.sub(" ", _CONTROL.sub("", line)) if not line.isascii() or "\x1b" in line or "[" in line else line
-    names: list[str] = []
-    for _ in range(_LAYERS):
-        found = _STREAM.match(text)
-        if found is not None:
-            names.append(next(group for group in found.groups() if group))
-        else:
-            found = _DECORATION.match(text)
-        if found is None or found.end() == 0:
-            break
-        text = text[found.end() :]
-    return " ".join(dict.fromkeys(names)), " ".join(text.split())
+    if not line.isascii() or "\x1b" in line or "[" in line:
+        line = _BOX.sub(" ", remove_colours(line))
+    name, rest = strip_prefixes(line)
+    return name, " ".join(rest.split())
 
 
 def _join(name: str, parts: list[tuple[int, str]]) -> Stream:

@@ -226,7 +226,7 @@ class TestPaths:
     def test_install_from_a_url_is_not_editable(self, prefix, site):
         folder = add_dist(site, "pkg", "1.0")
         (folder / "direct_url.json").write_text('{"archive_info": {}, "url": "https://me:secret@example.org/pkg.whl"}')
-        assert collect(prefix).packages["pkg"].details == {}
+        assert collect(prefix).packages["pkg"].details == {"direct_url": "https://[redacted]@example.org/pkg.whl"}
         details = collect(prefix, details=True).packages["pkg"].details
         assert details == {"direct_url": "https://[redacted]@example.org/pkg.whl", "installer": "pip"}
 

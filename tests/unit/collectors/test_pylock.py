@@ -51,6 +51,45 @@ def test_selection_agrees_with_packaging(python: str) -> None:
     assert {(name, package.version) for name, package in found.packages.items()} == expected
 
 
+@pytest.mark.parametrize("python", ["3.10.4", "3.11.7", "3.12.1"])
+def test_selection_agrees_with_an_installer(python: str) -> None:
+    """`Pylock.select` is what an installer calls; it chooses files too, so it is given tags that every one fits."""
+    pylock = pytest.importorskip("packaging.pylock")
+    if not hasattr(pylock.Pylock, "select"):
+        pytest.skip("this packaging cannot select")
+    from packaging import tags
+
+    lock = pylock.Pylock.from_dict(parse_toml(Path(PATH).read_text(), PATH))
+    version = tuple(map(int, python.split(".")[:2]))
+    platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)]
+    interpreter = f"cp{version[0]}{version[1]}"
+    known = [*tags.cpython_tags(version, platforms=platforms), *tags.compatible_tags(version, interpreter, platforms)]
+    values = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
+    machine = {
+        **values,
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "platform_machine": "x86_64",
+        "platform_system": "Linux",
+        "platform_release": "6.1",
+        "platform_version": "1",
+        "implementation_name": "cpython",
+        "implementation_version": python,
+        "platform_python_implementation": "CPython",
+    }
+    chosen = lock.select(environment=machine, tags=known, extras=[], dependency_groups=None)
+    expected = {(one.name, None if one.version is None else str(one.version)) for one, _ in chosen}
+    found = read_pylock(PATH, marker_environment=values).packages
+    assert {(name, package.version) for name, package in found.items()} == expected
+
+
+def test_a_lock_for_other_machines_is_said(tmp_path: Path) -> None:
+    text = 'environments = ["sys_platform == \'win32\'"]\n[[packages]]\nname = "a"\nversion = "1"\n'
+    assert any("other machines than Linux" in note for note in _read(tmp_path, text).notes)
+    text = text.replace("]", ", \"sys_platform == 'linux'\"]", 1)
+    assert not _read(tmp_path, text).notes
+
+
 def test_lines_details_and_missing_versions() -> None:
     environment = read_pylock(PATH, marker_environment={"python_full_version": "3.11.7"})
     lines = Path(PATH).read_text().split("\n")

@@ -250,3 +250,29 @@ def test_unreadable_file_names_the_place(tmp_path: Path, data: bytes, reason: st
     with pytest.raises(InputError, match=reason) as caught:
         read_pyproject(str(path))
     assert caught.value.hint
+
+
+def test_development_requirements_of_uv_pdm_hatch_and_older_poetry_are_groups(tmp_path: Path) -> None:
+    text = """\
+[project]
+name = "x"
+dependencies = ["torch>=2"]
+[tool.uv]
+dev-dependencies = ["ruff>=0.5"]
+[tool.pdm.dev-dependencies]
+test = ["pytest>=8", "-e file:///${PROJECT_ROOT}/sub#egg=sub", "odd one"]
+[tool.hatch.envs.train]
+dependencies = ["deepspeed==0.16.4"]
+extra-dependencies = ["local @ {root:uri}/local"]
+[tool.poetry.dev-dependencies]
+black = "^24"
+"""
+    environment = _read(tmp_path, text)
+    assert set(environment.packages) == {"torch"}
+    assert "dependency groups not selected: dev, hatch-train, test" in environment.notes
+    assert not any(entry.named for entry in environment.skipped)  # forms of their own are no mistake
+    packages = _read(tmp_path, text, groups=["dev", "test", "hatch-train"]).packages
+    assert packages["ruff"].specifier == ">=0.5"
+    assert packages["black"].specifier == ">=24,<25"
+    assert packages["sub"].details["editable"] == "true"
+    assert (packages["deepspeed"].version, packages["deepspeed"].source.line) == ("0.16.4", 9)

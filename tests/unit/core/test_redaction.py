@@ -32,3 +32,9 @@ def test_secret_variables_are_hidden_whole(name):
 )
 def test_other_variables_stay(name, value):
     assert redact_variable(name, value) == value
+
+
+def test_tokens_of_conda_channels_are_hidden() -> None:
+    url = "https://conda.anaconda.org/t/ab-0123-secret/private/linux-64/a-1-0.conda"
+    assert redact(url) == "https://conda.anaconda.org/t/[redacted]/private/linux-64/a-1-0.conda"
+    assert redact("/usr/t/ab/x") == "/usr/t/ab/x"

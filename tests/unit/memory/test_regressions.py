@@ -6,7 +6,7 @@ import pytest
 
 from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
 from compatcheck.core.report import Finding, FindingImpact
-from compatcheck.memory.regressions import COUNTED, lay_over
+from compatcheck.memory.regressions import COUNTED, find_deciding, lay_over
 
 GIB = 2**30
 RULES = Path(__file__).parents[3] / "rules"
@@ -74,3 +74,28 @@ def test_without_a_device_nothing_is_judged() -> None:
 
 def test_every_rule_that_a_formula_has_is_there() -> None:
     assert [name for name in sorted(COUNTED) if not (RULES / f"{name}.yaml").is_file()] == []
+
+
+def deciding(*findings: Finding, limit: int = 25, outcome: str = "fits") -> set[str]:
+    estimate = make_estimate(limit, outcome)
+    regressed = lay_over(estimate, findings)
+    assert regressed is not None
+    return {rule_id for rule_id, _ in find_deciding(estimate, regressed)}
+
+
+def test_a_regression_decides_that_makes_the_run_not_fit_by_itself() -> None:
+    big, small = make_finding(8, "backward", rule_id="a/big"), make_finding(1, "backward", rule_id="a/small")
+    assert deciding(big, small) == {"a/big"}
+
+
+def test_regressions_that_only_together_do_not_fit_decide_both() -> None:
+    assert deciding(make_finding(3, "backward", rule_id="a/one"), make_finding(4, "backward", rule_id="a/other")) == {
+        "a/one",
+        "a/other",
+    }
+
+
+def test_nothing_decides_what_fits_with_it_or_does_not_fit_without_it() -> None:
+    assert not deciding(make_finding(4, "backward"))
+    assert not deciding(make_finding(8, "backward"), outcome="does_not_fit")
+    assert not deciding(make_finding(8, "load"))

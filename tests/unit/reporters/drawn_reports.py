@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from compatcheck.core.advisory import Advisory, Audit, Unaudited
 from compatcheck.core.facts import Fact
 from compatcheck.core.report import (
     SEVERITIES,
@@ -76,6 +77,45 @@ REFERENCES = (
 
 
 @st.composite
+def audits(draw: st.DrawFn, subjects: list[str]) -> Audit:
+    advisories = draw(
+        st.lists(
+            st.builds(
+                Advisory,
+                id=st.sampled_from(["GHSA-aaaa-bbbb-cccc", "PYSEC-2026-1", "x_LOCAL-a.b"]),
+                aliases=st.lists(texts, max_size=2).map(tuple),
+                package=st.sampled_from(["torch", "requests"]),
+                version=st.sampled_from(["2.9.0+cu128", "1.0"]),
+                fixed_versions=st.lists(st.sampled_from(["2.9.1", "3"]), max_size=2).map(tuple),
+                description=st.just("") | texts,
+                url=st.none() | st.just("https://example.org/advisory"),
+                subject=st.sampled_from(subjects),
+                source=sources,
+                suppressed=st.none() | st.builds(Suppression, texts, st.none()),
+                fails=st.booleans(),
+            ).map(lambda advisory: advisory._replace(fails=advisory.fails and advisory.suppressed is None)),
+            max_size=3,
+            unique_by=lambda advisory: (advisory.id, advisory.package, advisory.version, advisory.subject),
+        )
+    )
+    unaudited = draw(
+        st.lists(
+            st.builds(
+                Unaudited,
+                package=st.sampled_from(["deepspeed", "private"]),
+                version=st.none() | st.just("0.16.4"),
+                subject=st.sampled_from(subjects),
+                source=sources,
+                reason=texts,
+            ),
+            max_size=3,
+        )
+    )
+    failure = draw(st.none() | texts) if unaudited and not advisories else None
+    return Audit("pip-audit", 0 if failure else 4, tuple(advisories), tuple(unaudited), failure)
+
+
+@st.composite
 def reports(draw: st.DrawFn, max_findings: int = 14) -> Report:
     subjects = [f"{name}/requirements.txt" for name in ("a", "b")][: draw(st.integers(1, 2))]
     names = draw(
@@ -124,7 +164,10 @@ def reports(draw: st.DrawFn, max_findings: int = 14) -> Report:
             st.lists(st.tuples(sources, texts, st.none() | texts, st.booleans()), max_size=3),
         )
     )
-    code = 1 if any(finding.fails for finding in findings) else 4 if any(entry.named for entry in skipped) else 0
+    audit = draw(st.none() | audits(subjects))
+    failing = any(entry.fails for entry in (*findings, *(() if audit is None else audit.advisories)))
+    unread = any(entry.named for entry in skipped) or (audit is not None and audit.failure is not None)
+    code = 1 if failing else 4 if unread else 0
     return Report(
         version="0.1.0",
         database_id="0123456789ab",
@@ -150,4 +193,5 @@ def reports(draw: st.DrawFn, max_findings: int = 14) -> Report:
         threshold="medium",
         waiver_notes=tuple(draw(st.lists(texts, max_size=2))),
         seconds=0.25,
+        audit=audit,
     )

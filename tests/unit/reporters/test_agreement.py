@@ -41,6 +41,8 @@ def check_agreement(report: Report) -> None:
     assert data["database"] == {"id": report.database_id, "date": report.database_date, "rules": report.database_rules}
 
     run = json.loads(sarif.format_report(report))["runs"][0]
+    results = [item for item in run["results"] if "compatcheckFinding/v1" in item["partialFingerprints"]]
+    notifications = run["invocations"][0]["toolExecutionNotifications"]
     assert (
         sorted(
             (
@@ -48,13 +50,13 @@ def check_agreement(report: Report) -> None:
                 item["properties"]["subject"],
                 "waived" if "suppressions" in item else {"fail": "affected", "open": "possible"}[item["kind"]],
             )
-            for item in run["results"]
+            for item in results
         )
         == wanted
     )
     assert run["invocations"][0]["exitCode"] == report.exit_code
-    assert len(run["invocations"][0]["toolExecutionNotifications"]) == summary.not_checked
-    prints = [item["partialFingerprints"]["compatcheckFinding/v1"] for item in run["results"]]
+    assert sum(item["descriptor"]["id"] == "not-checked" for item in notifications) == summary.not_checked
+    prints = [item["partialFingerprints"]["compatcheckFinding/v1"] for item in results]
     assert prints == [item["fingerprint"] for item in data["findings"]]
     assert len(set(prints)) == len(prints)
     assert run["tool"]["driver"]["properties"]["database"] == data["database"]
@@ -65,9 +67,11 @@ def check_agreement(report: Report) -> None:
         case for case in cases if "/" in (case.get("name") or "") and not case.get("name", "").startswith("no known")
     ]
     assert sorted((case.get("name"), case.get("classname")) for case in found) == [item[:2] for item in wanted]
-    assert root.get("failures") == str(summary.failing) == str(len(list(root.iter("failure"))))
+    advisories = () if report.audit is None else report.audit.advisories
+    failing = summary.failing + sum(item.fails for item in advisories)
+    assert root.get("failures") == str(failing) == str(len(list(root.iter("failure"))))
     waived = [case for case in root.iter("skipped") if case.get("message", "").startswith("waived: ")]
-    assert len(waived) == summary.waived
+    assert len(waived) == summary.waived + sum(item.suppressed is not None for item in advisories)
     values = {item.get("name"): item.get("value") for item in root.iter("property")}
     assert values["exit_code"] == str(report.exit_code)
     assert (values["database_id"], values["database_date"]) == (report.database_id, report.database_date)
@@ -94,6 +98,54 @@ def check_agreement(report: Report) -> None:
     assert commands.splitlines()[-1] == closing
     assert closing in "".join(root.itertext())
     assert run["properties"]["closing"] == closing
+
+
+def check_audit(report: Report) -> None:
+    data = json.loads(json_reporter.format_report(report))
+    run = json.loads(sarif.format_report(report))["runs"][0]
+    root = ET.fromstring(junit.format_report(report))  # noqa: S314 (our own)
+    pages = {
+        "markdown": unescape(markdown.format_report(report)),
+        "github": github.format_report(report),
+        "text": text.format_report(report, verbose=0, quiet=False, color=False, width=80),
+        "quiet": text.format_report(report, verbose=0, quiet=True, color=False, width=80),
+    }
+    shown = [item for item in run["results"] if "compatcheckAdvisory/v1" in item["partialFingerprints"]]
+    suites = [suite for suite in root.iter("testsuite") if suite.get("name") == "security"]
+    if report.audit is None:
+        assert (data["audit"], data["advisories"], shown, suites) == (None, [], [], [])
+        assert "\n### Security\n" not in pages["markdown"]
+        return
+    wanted = sorted((item.id, item.package, item.subject, item.fails) for item in report.audit.advisories)
+    assert (
+        sorted((item["id"], item["package"], item["subject"], item["fails"]) for item in data["advisories"]) == wanted
+    )
+    places = (item["properties"] | {"id": item["ruleId"]} for item in shown)
+    assert sorted((item["id"], item["package"], item["subject"], item["fails"]) for item in places) == wanted
+    ids = [
+        case.get("name", "").split()[0] for case in suites[0].iter("testcase") if case.get("classname") != "not audited"
+    ]
+    assert sorted(ids) == [item[0] for item in wanted] or not wanted
+    for name in {item.id for item in report.audit.advisories}:
+        assert all(name in page for page in pages.values()), name
+    gaps = [case for case in suites[0].iter("testcase") if case.get("classname") == "not audited"]
+    kinds = [item["descriptor"]["id"] for item in run["invocations"][0]["toolExecutionNotifications"]]
+    reasons = {item.reason for item in report.audit.unaudited}
+    assert len(gaps) == kinds.count("not-audited") == len(reasons)
+    assert len(data["audit"]["not_audited"]) == data["summary"]["not_audited"] == len(report.audit.unaudited)
+    if report.audit.unaudited:
+        # Of a package nobody could look up, no format says that it is clean.
+        assert not any(case.tag == "passed" for case in gaps)
+        assert "not audited" in pages["markdown"]
+        assert "not audited" in pages["github"]
+        assert "NOT AUDITED" in pages["quiet"]
+        assert "not audited" in closing_line(report)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(reports())
+def test_formats_tell_the_same_audit(report: Report) -> None:
+    check_audit(report)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

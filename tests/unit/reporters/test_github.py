@@ -36,6 +36,11 @@ def parse(line: str) -> tuple[str, dict[str, str], str] | None:
 @given(reports())
 def test_no_text_becomes_a_command(report) -> None:
     expected = min(sum(item.suppressed is None for item in report.findings), MAX_ANNOTATIONS)
+    if report.audit is not None:
+        open_advisories = [item for item in report.audit.advisories if item.suppressed is None]
+        shown = len({(item.id, item.package, item.version) for item in open_advisories})
+        expected = min(expected + shown, MAX_ANNOTATIONS)
+        expected += bool(report.audit.unaudited)
     expected += min(len(report.skipped), MAX_ANNOTATIONS)
     commands = 0
     for line in format_report(report).split("\n"):

@@ -4,7 +4,7 @@ import pytest
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
-from compatcheck.memory.run import read_run
+from compatcheck.memory.read_run import read_run
 
 BASE = {
     "model.model_type": "llama",

@@ -6,7 +6,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.memory.run import read_run
+from compatcheck.memory.read_run import read_run
 
 LLAMA = {
     "model.model_type": "llama",
@@ -137,6 +137,27 @@ def test_what_a_quantised_base_leaves_unquantised_becomes_float32():
     assert read_run(facts).run.precision.unquantised == 4
     sharded = {**facts, "training.sharding": "fsdp", "hardware.world_size": 2}
     assert read_run(sharded).run.precision.unquantised == 2
+
+
+@pytest.mark.parametrize(
+    ("framework", "quantization", "trl", "expected"),
+    [
+        ("axolotl", "nf4", None, 2),
+        ("llamafactory", "int8", None, 2),
+        ("ms_swift", "nf4", None, 2),
+        ("trl", "nf4", "0.19.0", 2),  # embedding and head are cast back to bfloat16
+        ("trl", "int8", "0.19.0", 4),
+        ("trl", "int8", "0.28.0", 4),
+        ("trl", "int8", "0.29.0", 2),
+        ("hf_trainer", "nf4", None, 4),
+    ],
+)
+def test_which_programs_cast_what_is_not_quantised(framework, quantization, trl, expected):
+    facts = {**LLAMA, "training.peft": "lora", "model.quantization": quantization, "training.mixed_precision": "bf16"}
+    packages = {"trl": Package("trl", trl, Source("lock"))} if trl else {}
+    environment = Environment("lock", packages, complete=True)
+    precision = read_run({**facts, "training.framework": framework}, environment).run.precision
+    assert (precision.unquantised, precision.residual) == (expected, expected)
 
 
 def test_a_role_that_only_scores_has_no_optimizer():

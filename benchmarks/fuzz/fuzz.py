@@ -1,0 +1,210 @@
+"""Fuzz one parser with coverage-guided inputs (atheris): bytes in, and nothing but a `CompatcheckError` may come out.
+
+    python benchmarks/fuzz/fuzz.py --list
+    python benchmarks/fuzz/fuzz.py poetry_lock 600
+    python benchmarks/fuzz/fuzz.py poetry_lock 600 --corpus DIR      # keeps what it finds in DIR/poetry_lock
+    python benchmarks/fuzz/fuzz.py all 600                           # every target for that long, one after the other
+
+It runs in an environment of its own that has atheris, compatcheck's dependencies and nothing else, with the checkout on
+``PYTHONPATH``. A crash, a run of more than ``SECONDS_PER_INPUT`` or more than ``MEMORY_MIB`` ends it with exit code 1 and
+leaves the input in the corpus directory (``crash-…``, ``timeout-…``, ``oom-…``). The inputs under ``fixtures/fuzz/TARGET`` are
+seeds too: put a mended crash there.
+
+A parser is one row of `TARGETS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ROOT = Path(__file__).parents[2]
+SECONDS_PER_INPUT = 10
+MEMORY_MIB = 2048
+MAX_INPUT_BYTES = 64 * 1024
+_LONGEST_WORD = 60
+_MOST_WORDS = 4000
+
+
+class Target(NamedTuple):
+    """One parser."""
+
+    function: str
+    """``module:function`` below compatcheck; it gets a path, or with ``takes_bytes`` the input itself."""
+    seeds: tuple[str, ...] = ()
+    """Globs of valid inputs, relative to the checkout; their words are the fuzzer's dictionary."""
+    name: str = "input"
+    """What the file is called, where the name matters to the parser."""
+    takes_bytes: bool = False
+    form: str | None = None
+    """``toml`` or ``json``: then three inputs in four are changed as data, which still parses (`structure`)."""
+
+
+def _collector(module: str, function: str, name: str, *seeds: str) -> Target:
+    form = None
+    if name.endswith((".json", "Pipfile.lock")):
+        form = "json"
+    elif name.endswith((".toml", ".lock", "Pipfile")):
+        form = "toml"
+    return Target(f"collectors.{module}:{function}", seeds, name, form=form)
+
+
+TARGETS: Mapping[str, Target] = {
+    "pdm_lock": _collector("pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
+    "pip_inspect": _collector(
+        "pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"
+    ),
+    "pip_list": _collector("pip_list", "read_pip_list", "pip-list.txt", "fixtures/environments/*/pip-list.*"),
+    "pipfile": _collector("pipfile", "read_pipfile", "Pipfile", "fixtures/environments/*/Pipfile"),
+    "pipfile_lock": _collector(
+        "pipfile_lock", "read_pipfile_lock", "Pipfile.lock", "fixtures/environments/*/Pipfile.lock"
+    ),
+    "poetry_lock": _collector("poetry_lock", "read_poetry_lock", "poetry.lock", "fixtures/environments/*/poetry.lock"),
+    "pylock": _collector("pylock", "read_pylock", "pylock.toml", "fixtures/environments/*/pylock.toml"),
+    "pyproject": _collector("pyproject", "read_pyproject", "pyproject.toml", "fixtures/environments/*/pyproject.toml"),
+    "recognise": Target("collectors.recognise:recognise_content", ("fixtures/environments/*/*",), takes_bytes=True),
+    "requirements": _collector(
+        "requirements",
+        "read_requirements",
+        "requirements.txt",
+        "fixtures/environments/*/*.txt",
+        "fixtures/cases/*/*.txt",
+    ),
+    "script": _collector("script", "read_script", "train.py", "fixtures/environments/*/*.py"),
+    "setup_py": _collector("setup_py", "read_setup_py", "setup.py"),
+    "uv_lock": _collector("uv_lock", "read_uv_lock", "uv.lock", "fixtures/environments/*/uv.lock"),
+}
+
+
+def find_seeds(name: str) -> list[Path]:
+    """List the valid inputs of a target."""
+    patterns = (*TARGETS[name].seeds, f"fixtures/fuzz/{name}/*")
+    return sorted({path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()})
+
+
+def write_dictionary(seeds: list[Path], path: Path) -> None:
+    """Write the words of the seeds as a dictionary of libFuzzer."""
+    words: dict[bytes, None] = {}
+    for seed in seeds:
+        for word in re.findall(
+            rb"\[\[?[\w.-]+\]\]?|[\w-]+ = |\"[\w.-]+\":|[A-Za-z_][\w.-]*|[<>=!~|&]=?|\S", seed.read_bytes()
+        ):
+            if len(word) <= _LONGEST_WORD:
+                words[word] = None
+    lines = []
+    for word in list(words)[:_MOST_WORDS]:
+        quoted = "".join(
+            chr(byte) if byte > 0x20 and byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}" for byte in word
+        )
+        lines.append(f'"{quoted}"\n')
+    path.write_text("".join(lines))
+
+
+def load(name: str, place: Path, kept: Path) -> Callable[[bytes], None]:
+    """Import a parser, instrumented, and make a function of bytes of it, which keeps what it crashes on."""
+    import importlib  # noqa: PLC0415
+
+    import atheris  # noqa: PLC0415 (only where it is installed)
+
+    target = TARGETS[name]
+    module, _, function = target.function.partition(":")
+    with atheris.instrument_imports(
+        include=["compatcheck", "packaging", "tomllib", "json"], enable_loader_override=False
+    ):
+        parse = getattr(importlib.import_module(f"compatcheck.{module}"), function)
+        errors = importlib.import_module("compatcheck.core.errors")
+    expected: type[Exception] = errors.CompatcheckError
+    file = place / target.name
+
+    def run(data: bytes) -> None:
+        given: bytes | str = data
+        if not target.takes_bytes:
+            file.write_bytes(data)
+            given = str(file)
+        try:
+            parse(given)
+        except expected:
+            return
+        except BaseException:
+            # libFuzzer writes it too, but not when it is stopped while Python formats the exception.
+            kept.joinpath(f"crash-{hashlib.sha256(data).hexdigest()[:16]}").write_bytes(data)
+            raise
+
+    return run
+
+
+def fuzz(name: str, seconds: int, corpus: Path | None) -> None:
+    """Fuzz one target in this process; libFuzzer ends it."""
+    import atheris  # noqa: PLC0415 (see above)
+    from structure import mutate_structure  # noqa: PLC0415 (beside this script, which puts its directory on the path)
+
+    seeds = find_seeds(name)
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as temporary:  # noqa: S108
+        place = Path(temporary)
+        found = (corpus or place / "corpus") / name
+        found.mkdir(parents=True, exist_ok=True)
+        given = place / "seeds"
+        given.mkdir()
+        for number, seed in enumerate(seeds):
+            given.joinpath(f"{number}").write_bytes(seed.read_bytes()[:MAX_INPUT_BYTES])
+        dictionary = place / "words"
+        write_dictionary(seeds, dictionary)
+        options = [
+            f"-max_total_time={seconds}",
+            f"-timeout={SECONDS_PER_INPUT}",
+            f"-rss_limit_mb={MEMORY_MIB}",
+            f"-max_len={MAX_INPUT_BYTES}",
+            f"-dict={dictionary}",
+            f"-artifact_prefix={found}/",
+            "-print_final_stats=1",
+        ]
+        run = load(name, place, found)
+        form = TARGETS[name].form
+        arguments = [sys.argv[0], *options, str(found), str(given)]
+        if form is None:
+            atheris.Setup(arguments, run)
+        else:
+
+            def mutate(data: bytes, limit: int, seed: int) -> bytes:
+                # Looked up late: atheris.Mutate is another function once Fuzz() has begun.
+                return mutate_structure(data, limit, seed, form=form, mutate=atheris.Mutate)
+
+            atheris.Setup(arguments, run, custom_mutator=mutate)
+        atheris.Fuzz()
+
+
+def main() -> None:
+    """Run what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", nargs="?", choices=[*TARGETS, "all"])
+    parser.add_argument("seconds", nargs="?", type=int, default=600)
+    parser.add_argument("--corpus", type=Path, help="directory that keeps what is found")
+    parser.add_argument("--list", action="store_true", help="list the targets with their seeds")
+    options = parser.parse_args()
+    if options.list or options.target is None:
+        for name in TARGETS:
+            print(f"{name}: {TARGETS[name].function}, {len(find_seeds(name))} seeds")
+    elif options.target == "all":
+        kept = [] if options.corpus is None else ["--corpus", str(options.corpus)]
+        codes = {
+            name: subprocess.run([sys.executable, __file__, name, str(options.seconds), *kept], check=False).returncode
+            for name in TARGETS
+        }
+        for name, code in codes.items():
+            print(f"{name}: {'no crash' if code == 0 else f'exit code {code}'}")
+        sys.exit(any(codes.values()))
+    else:
+        fuzz(options.target, options.seconds, options.corpus)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""`compatcheck image`: does what a container image holds have known problems?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from compatcheck.cli import options
+from compatcheck.cli.arguments import split
+from compatcheck.cli.run import FORMATS, execute
+
+
+@click.command("image", cls=options.GroupedCommand, short_help="Check a container image.")
+@click.argument("image", metavar="TAR|DIR|-")
+@options.inside_image_options
+@options.input_options
+@options.check_options
+@options.grouped_option(
+    options.CHECKS,
+    "--all",
+    "all_environments",
+    is_flag=True,
+    help="Findings in environments that the image does not start fail, too.",
+)
+@options.output_options(FORMATS)
+def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
+    """Check the environments inside a container image, without a daemon and without unpacking it.
+
+    Reads docker archives and OCI archives (plain, gzip, zstd), OCI layouts and root directories; `-` is an archive on standard
+    input: `docker save IMAGE | compatcheck image -`. Every virtual environment, conda prefix and system Python is a subject;
+    findings in the one that the entry point starts decide the exit code. The image's variables take part, this machine's
+    devices do not: give --gpu.
+    """
+    return execute(*split({**given, "here": False, "every_environment": True}, files=False))

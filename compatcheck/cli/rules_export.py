@@ -1,0 +1,159 @@
+"""`compatcheck rules export`: the rules in formats of other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compatcheck import __version__
+from compatcheck.cli import options
+from compatcheck.core.errors import EXIT_CLEAN, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compatcheck.rules.database import RuleSet
+    from compatcheck.rules.osv import Described, Record
+
+FORMATS = ("osv", "constraints", "uv", "uv-overrides", "renovate")
+MAX_LEFT_OUT_LINES = 10
+
+
+@click.command("export", cls=options.GroupedCommand, short_help="Write rules as OSV records, constraints or settings.")
+@options.selection_options
+@click.option("--format", "format_name", type=click.Choice(FORMATS), required=True, help="What is written.")
+@click.option(
+    "--output",
+    metavar="FILE|DIR",
+    default=None,
+    help="Where to; standard output by default. Of OSV records a list (.json), an archive (.zip) or a directory with one each.",
+)
+def command(format_name: str, output: str | None, **given: Any) -> int:  # noqa: ANN401 (click's signature)
+    """Write rules for other tools.
+
+    osv: records of the Open Source Vulnerability format, the condition first in the summary. constraints, uv, uv-overrides,
+    renovate: ranges that leave out the releases the selected rules are about. Those know no conditions, so name the rules whose
+    condition your project meets: --select 'deepspeed/zero3-*'.
+    """
+    from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
+
+    rules = open_rules(given["rule_directories"])
+    described = describe_selected(given["select"], given["ignore"], given["rule_directories"], rules)
+    if format_name == "osv":
+        explain_left_out(described.left_out)
+        write_records(described.records, output)
+        return EXIT_CLEAN
+    from compatcheck.rules import exclusion  # noqa: PLC0415 (imports packaging.specifiers)
+
+    records = described.records if given["select"] else [entry for entry in described.records if not entry.conditional]
+    if not records:
+        msg = f"{format_name} knows no conditions, and every rule has one"
+        raise UsageError(msg, hint="choose the rules whose condition your project meets: --select 'deepspeed/zero3-*'")
+    excluded = exclusion.exclude(records, rules)
+    explain_left_out([*described.left_out, *excluded.left_out])
+    if not excluded.exclusions:
+        msg = "none of the rules can be kept out by version"
+        raise UsageError(msg, hint="see `compatcheck rules show RULE` for what else helps")
+    title = f"compatcheck {__version__}, rules of {rules.date} ({rules.id})"
+    if format_name == "constraints":
+        text = exclusion.format_constraints(excluded.exclusions, title)
+    elif format_name == "renovate":
+        text = exclusion.format_renovate(excluded.exclusions, title)
+    else:
+        key = "override-dependencies" if format_name == "uv-overrides" else "constraint-dependencies"
+        text = exclusion.format_uv(excluded.exclusions, title, key)
+    write_text(text, output)
+    return EXIT_CLEAN
+
+
+def describe_selected(
+    select: Sequence[str], ignore: Sequence[str], directories: Sequence[str], rules: RuleSet | None = None
+) -> Described:
+    """Describe the rules of a selection.
+
+    Raises:
+        UsageError: a glob that no rule meets.
+    """
+    from compatcheck.cli.run import Checks, require_rules, require_selection  # noqa: PLC0415 (imports the engine)
+    from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
+    from compatcheck.rules.osv import describe_rules  # noqa: PLC0415 (beside its use)
+
+    rules = open_rules(tuple(directories)) if rules is None else rules
+    require_rules(rules)
+    checks = Checks(select=tuple(select), ignore=tuple(ignore))
+    require_selection(checks, rules)
+    return describe_rules(rules, checks.selects)
+
+
+def explain_left_out(left_out: Sequence[tuple[str, str]]) -> None:
+    """Say on standard error what a format cannot say."""
+    for rule_id, reason in left_out[:MAX_LEFT_OUT_LINES]:
+        click.echo(f"left out: {rule_id} {reason}", err=True)
+    if len(left_out) > MAX_LEFT_OUT_LINES:
+        click.echo(f"left out: {len(left_out) - MAX_LEFT_OUT_LINES} more", err=True)
+
+
+def write_records(records: Sequence[Record], output: str | None) -> None:
+    """Write OSV records as a list, an archive or one file each.
+
+    Raises:
+        UsageError: nothing to write, or it cannot be written there.
+    """
+    if not records:
+        msg = "the format can say none of these rules"
+        raise UsageError(msg, hint="choose other rules with --select")
+    if output is None or output.endswith(".json"):
+        listed = [dict(record.data) for record in records]
+        write_text(json.dumps(listed, indent=2, ensure_ascii=False) + "\n", output)
+        return
+    files = {f"{record.id}.json": json.dumps(record.data, indent=2, ensure_ascii=False) + "\n" for record in records}
+    try:
+        if output.endswith(".zip"):
+            _write_archive(files, output)
+        else:
+            _write_directory(files, output)
+    except OSError as error:
+        msg = f"--output {output} cannot be written: {error.strerror}"
+        raise UsageError(msg) from None
+
+
+def _write_archive(files: dict[str, str], path: str) -> None:
+    """Write an archive whose bytes depend on nothing but the records."""
+    import zipfile  # noqa: PLC0415 (one format)
+
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+
+
+def _write_directory(files: dict[str, str], path: str) -> None:
+    from compatcheck.rules.osv import PREFIX  # noqa: PLC0415 (beside its use)
+
+    os.makedirs(path, exist_ok=True)
+    stale = sorted(name for name in os.listdir(path) if name.startswith(PREFIX) and name not in files)
+    if stale:
+        msg = f"{path} holds {stale[0]}, which is not among these rules"
+        raise UsageError(msg, hint="remove the records of the earlier export, or name another directory")
+    for name, text in files.items():
+        with open(os.path.join(path, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def write_text(text: str, output: str | None) -> None:
+    """Write to a file, or to standard output.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        msg = f"--output {output} cannot be written: {error.strerror}"
+        raise UsageError(msg) from None

@@ -1,0 +1,57 @@
+"""Which distribution a conda package installs: conda names packages as their feedstocks do, not as PyPI does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from compatcheck.core.markers import canonical_name
+
+_TABLE = os.path.join(os.path.dirname(__file__), "data", "conda_names.json")
+_PYTHON_BUILD = re.compile(r"(?:^|_)(?:py|pypy)(?:\d|h|_|$)|(?:^|[a-z]\d+)py\d{2,3}(?:h|_|$)")
+"""``py311h06a4308_0``, ``pyhd8ed1ab_0``, ``py_0``, ``py3.11_cuda12.4_cudnn9.1.0_0``, ``cuda126_py311h…``, and that of
+the channel defaults, ``gpu_cuda124py311h…``."""
+
+
+class _Names(NamedTuple):
+    distributions: dict[str, str]
+    """Conda's name → canonical name of the distribution, where the two differ."""
+    others: frozenset[str]
+    """Conda packages that install no distribution: libraries, compilers, fonts, metapackages."""
+
+
+@lru_cache(maxsize=1)
+def _read_names() -> _Names:
+    with open(_TABLE, encoding="utf-8") as file:
+        table = json.load(file)
+    return _Names(table["distributions"], frozenset(table["others"]))
+
+
+def find_distribution(name: str) -> str | None:
+    """Return the distribution of a conda package whose name is another; None where it is the same or there is none."""
+    return _read_names().distributions.get(name)
+
+
+def identify(name: str, build: str | None = None) -> tuple[str | None, Literal["table", "build", "name", "none"]]:
+    """Tell which distribution a conda package installs.
+
+    Args:
+        name: conda's name.
+        build: its build string, where it is known: that of a Python package names the Python.
+
+    Returns:
+        The canonical name, or None when it installs none; and what that rests on: the table of names, the build string,
+        or merely that nothing speaks against a distribution of the same name.
+    """
+    names = _read_names()
+    distribution = names.distributions.get(name)
+    if distribution is not None:
+        return distribution, "table"
+    if name in names.others or name.startswith("_"):
+        return None, "table"
+    if build and "*" not in build:
+        return (canonical_name(name), "build") if _PYTHON_BUILD.search(build) else (None, "build")
+    return canonical_name(name), "name"

@@ -1,0 +1,171 @@
+"""The text of a Dockerfile: instructions with their lines, here-documents, and variables.
+
+https://docs.docker.com/reference/dockerfile/ : parser directives, line continuation, comments, here-documents, and the
+substitution that the builder itself does (``$NAME``, ``${NAME:-word}``, ``${NAME:+word}``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
+_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\1")
+_TAKES_HEREDOC = {"RUN", "COPY", "ADD"}
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+])([^{}$]*))?\})")
+MAX_VALUE = 4_096
+"""Most characters that variables may add to a text: each can hold those before it several times over."""
+MAX_VARIABLES = 2_000
+"""Most variables of a stage that are followed."""
+
+
+class Text(NamedTuple):
+    """A piece of a file that was joined from several lines."""
+
+    content: str
+    starts: tuple[tuple[int, int], ...]
+    """Offset at which a line begins → its number, in order."""
+
+    def line(self, offset: int) -> int:
+        """Return the line an offset stands in."""
+        low, high = 0, len(self.starts)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.starts[middle][0] <= offset else (low, middle)
+        return self.starts[low][1]
+
+
+class Instruction(NamedTuple):
+    """One instruction, continued lines joined."""
+
+    name: str
+    """Upper case: ``RUN``."""
+    text: Text
+    """What stands behind the name."""
+    line: int
+    """Line it begins in."""
+    documents: tuple[Text, ...] = ()
+    """Its here-documents."""
+
+
+def read_instructions(text: str) -> Iterator[Instruction]:
+    """Split a Dockerfile into instructions; lines that are none are passed over as the builder would refuse them."""
+    lines = text.splitlines()
+    escape = _escape(lines)
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        if not line.strip() or line.lstrip().startswith("#"):
+            number += 1
+            continue
+        pieces: list[tuple[str, int]] = []
+        while number < len(lines):
+            line = lines[number]
+            number += 1
+            if pieces and (line.lstrip().startswith("#") or not line.strip()):
+                continue  # comments and empty lines between continued ones are left out
+            stripped = line.rstrip()
+            continued = stripped.endswith(escape)
+            pieces.append((stripped[:-1] if continued else line, number))
+            if not continued:
+                break
+        joined = _join(pieces)
+        match = re.match(r"\s*([A-Za-z]+)(?:\s+|$)", joined.content)
+        if match is None:
+            continue
+        name = match[1].upper()
+        documents: list[Text] = []
+        if name in _TAKES_HEREDOC:
+            for marker in _HEREDOC.finditer(joined.content):
+                body: list[tuple[str, int]] = []
+                while number < len(lines):
+                    line = lines[number]
+                    number += 1
+                    if line.strip("\t") == marker[2] or line == marker[2]:
+                        break
+                    body.append((line, number))
+                documents.append(_join(body, "\n"))
+        yield Instruction(name, _cut(joined, match.end()), pieces[0][1], tuple(documents))
+
+
+def _escape(lines: list[str]) -> str:
+    """Return the character that continues a line: a directive at the very top may change it."""
+    for line in lines:
+        match = _DIRECTIVE.match(line.strip())
+        if match is None:
+            break
+        if match[1].lower() == "escape" and match[2] == "`":
+            return "`"
+    return "\\"
+
+
+def _join(pieces: list[tuple[str, int]], between: str = "") -> Text:
+    starts, length = [], 0
+    for content, number in pieces:
+        starts.append((length, number))
+        length += len(content) + len(between)
+    return Text(between.join(content for content, _ in pieces), tuple(starts) or ((0, 1),))
+
+
+def _cut(text: Text, start: int) -> Text:
+    """Return a text from an offset on."""
+    first = text.line(start)
+    later = tuple((offset - start, number) for offset, number in text.starts if offset > start)
+    return Text(text.content[start:], ((0, first), *later))
+
+
+def substitute(text: str, value: Callable[[str], str | None]) -> str | None:
+    """Replace the variables of a text.
+
+    Args:
+        text: an argument of an instruction.
+        value: returns what a variable holds, None where that is not known.
+
+    Returns:
+        The text, or None where a variable in it is not known or the result grows beyond all measure.
+    """
+    unknown = False
+    added = 0
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal unknown, added
+        known = value(match[1] or match[2])
+        added += len(known or "")
+        if added > MAX_VALUE:
+            unknown = True
+            return ""
+        kind, word = match[3], match[4] or ""
+        if kind in {":-", "-"}:
+            return known if known or (known is not None and kind == "-") else word
+        if kind in {":+", "+"}:
+            return word if known or (known is not None and kind == "+") else ""
+        unknown = unknown or known is None
+        return known or ""
+
+    replaced = _VARIABLE.sub(replace, text)
+    if unknown or "$" in replaced.replace("\\$", ""):
+        return None
+    return replaced
+
+
+def unquote(text: str) -> str:
+    """Remove the quotes around a value of ``ENV`` and ``ARG``."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return text
+
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][\w.-]*)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)")
+
+
+def read_assignments(text: str) -> list[tuple[str, str]]:
+    """Read the pairs of ``ENV`` and ``LABEL``: ``A=1 B="2 3"``, or the old form ``A 1``."""
+    pairs = [(match[1], match[2]) for match in _ASSIGNMENT.finditer(text)]
+    name, blank, rest = text.strip().partition(" ")
+    if blank and "=" not in name:
+        return [(name, rest.strip())]
+    return [(key, re.sub(r"\\(.)", r"\1", unquote(value))) for key, value in pairs]

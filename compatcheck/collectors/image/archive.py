@@ -1,0 +1,301 @@
+"""Image archives, layouts and root directories: what lies at a path, read into the files of each image in it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.collectors.image.blobs import DirectoryBlobs, FileBlobs, Job, LayerRead, StreamBlobs
+from compatcheck.collectors.image.compression import (
+    GZIP,
+    NONE,
+    ZSTD,
+    UnavailableError,
+    decompress,
+    recognise_compression,
+)
+from compatcheck.collectors.image.manifest import ImageConfig, read_documents
+from compatcheck.collectors.image.rootfs import scan_directory
+from compatcheck.collectors.image.stream import FileStream, PipeStream, peek
+from compatcheck.collectors.image.tar import BLOCK, TarError, looks_like_tar
+from compatcheck.collectors.image.tree import ImageTree
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from compatcheck.collectors.image.blobs import Blobs
+    from compatcheck.collectors.image.manifest import Described
+    from compatcheck.collectors.image.stream import Stream
+
+_SAVE = "write it with: docker save IMAGE -o FILE (or: skopeo copy … oci-archive:FILE)"
+_PIPE_SIZE = 1024 * 1024
+_ROOT_FOLDERS = frozenset({"bin", "etc", "home", "lib", "opt", "root", "usr", "var", "app", "srv"})
+_DOCUMENTS = ("manifest.json", "index.json", "oci-layout")
+
+
+class Layer(NamedTuple):
+    """One layer and how it was read."""
+
+    digest: str | None
+    """``sha256:…`` as the manifest or configuration states it: of the blob where that is known, else of its content."""
+    size_bytes: int | None
+    """Bytes it takes in the archive, compressed as it is there."""
+    compression: str
+    """``none``, ``gzip``, ``zstd``; ``directory`` for a root directory."""
+    entries: int
+    """Files, directories and links in it, kept or not."""
+    from_cache: bool
+
+
+class Image(NamedTuple):
+    """One image (of one platform)."""
+
+    name: str
+    """First repository tag, else the path that was named."""
+    config: ImageConfig
+    files: ImageTree
+    layers: tuple[Layer, ...]
+    """From the base up."""
+    skipped: tuple[Skipped, ...] = ()
+    """What could not be read: a missing or damaged layer, a limit that was met. What is not here was read."""
+    notes: tuple[str, ...] = ()
+    origin: str = ""
+    """Path that was named, ``<stdin>`` for standard input; with the image's name or platform where there are several."""
+
+
+def open_images(path: str, *, cache: str | None) -> tuple[Image, ...]:
+    """Read every image (of every platform whose blobs are there) at a path.
+
+    Args:
+        path: docker archive or OCI archive, plain or compressed as a whole; an archive of a root directory (``docker
+            export``); OCI layout directory; root directory; ``-`` or ``<stdin>`` for an archive on standard input.
+        cache: directory that results are kept in (`compatcheck.collectors.image.cache.layers_directory`), None for none.
+
+    Raises:
+        InputError: there is no image, or nothing of it can be read.
+    """
+    job = Job(cache)
+    shown = STANDARD_INPUT if path == "-" else path
+    try:
+        if shown != STANDARD_INPUT and os.path.isdir(path):
+            images = _read_directory(path, job)
+        else:
+            descriptor = _open(shown)
+            try:
+                images = _read_archive(descriptor, shown, job)
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        raise InputError(
+            f"could not be read: {error.strerror or error}",
+            source=Source(shown),
+            hint="check the path and its permissions",
+        ) from None
+    if job.cache is not None:
+        job.cache.prune()
+    return images
+
+
+def open_image(path: str, *, cache: str | None) -> Image:
+    """Read the image at a path; the first, with a note, where there are several.
+
+    Raises:
+        InputError: see `open_images`.
+    """
+    images = open_images(path, cache=cache)
+    if len(images) == 1:
+        return images[0]
+    note = "has several images; only the first was looked at: " + ", ".join(image.origin for image in images)
+    return images[0]._replace(notes=(*images[0].notes, note))
+
+
+def _open(path: str) -> int:
+    """Open a file, or standard input, without waiting for a writer that may never come.
+
+    Raises:
+        InputError: there is no file, or it is a device or a terminal.
+    """
+    source = Source(path)
+    if path == STANDARD_INPUT:
+        if sys.stdin is None or sys.stdin.closed:
+            raise InputError("standard input is closed", source=source, hint="name a file instead")
+        descriptor = os.dup(sys.stdin.fileno())
+    else:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            hint = "name an archive (docker save), a layout or a root directory; images of a daemon or registry are not fetched"
+            raise InputError("no such file or directory", source=source, hint=hint) from None
+        except ValueError:  # a NUL in the path
+            raise InputError("is no path", source=source, hint="check the path") from None
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        os.close(descriptor)
+        what = "a terminal or a device" if stat.S_ISCHR(mode) else "no file and no pipe"
+        raise InputError(
+            f"is {what}, not an image", source=source, hint="send one: docker save IMAGE | compatcheck image -"
+        )
+    return descriptor
+
+
+def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
+    regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    stream: Stream
+    if regular:
+        size = os.fstat(descriptor).st_size
+        stream = FileStream(descriptor, 0, size)
+    else:
+        _widen(descriptor)
+        stream = PipeStream(descriptor)
+    head, stream = peek(stream, BLOCK)
+    compression = recognise_compression(head)
+    if compression == NONE and not looks_like_tar(head):
+        what = "is empty" if not head else "is not an image archive: it does not begin as a tar archive does"
+        raise InputError(what, source=Source(path), hint=_SAVE)
+    if compression not in {NONE, GZIP, ZSTD}:
+        program = "unzip -p" if compression == "zip" else f"{compression} -dc"
+        raise InputError(
+            f"is compressed with {compression}, which is not read",
+            source=Source(path),
+            hint=f"send it decompressed: {program} FILE | compatcheck image -",
+        )
+    blobs: FileBlobs | StreamBlobs
+    if regular and compression == NONE:
+        blobs = FileBlobs(descriptor, size, job)
+    else:
+        source = stream if compression == NONE else _expand(stream, compression, path, job)
+        blobs = StreamBlobs(source, job)
+    return _read_images(blobs, path, job)
+
+
+def _expand(stream: Stream, compression: str, path: str, job: Job) -> Stream:
+    """Return the archive that a compressed file holds.
+
+    Raises:
+        InputError: it holds something else, or cannot be expanded.
+    """
+    try:
+        head, expanded = peek(decompress(stream, compression, job.expansion), BLOCK)
+    except UnavailableError as error:
+        raise InputError(str(error), source=Source(path), hint=UnavailableError.hint) from None
+    except TarError as error:
+        raise InputError(str(error), source=Source(path), hint=_SAVE) from None
+    if not looks_like_tar(head):
+        message = f"is {compression} data, but what it expands to is not an image archive"
+        raise InputError(message, source=Source(path), hint=_SAVE)
+    return expanded
+
+
+def _read_images(blobs: FileBlobs | StreamBlobs, path: str, job: Job) -> tuple[Image, ...]:
+    documents = read_documents(blobs)
+    cut = (Skipped(Source(path), blobs.problem),) if blobs.problem is not None else ()
+    said = cut + tuple(Skipped(Source(path), problem) for problem in documents.problems)
+    if documents.images:
+        return _assemble(blobs, documents.images, path, said)
+    names = set(blobs.list_names())
+    if not names.isdisjoint(_DOCUMENTS) or documents.problems:
+        reasons = "; ".join(skipped.reason for skipped in said) or "its manifest names no image"
+        raise InputError(f"holds no image that can be read: {reasons}", source=Source(path), hint=_SAVE)
+    read = blobs.read_as_root()
+    if not read.record.kept:
+        if blobs.problem is not None:
+            message = f"holds no manifest, and {blobs.problem}"
+        elif "repositories" in names or any(name.endswith("/layer.tar") for name in names):
+            message = "has layers and no manifest.json: it was written by docker before 1.10, or cut off"
+        else:
+            message = "is a tar archive with no image in it: no manifest.json, no index.json, and no root directory"
+        raise InputError(message, source=Source(path), hint=_SAVE)
+    return (_root_image(read, path, cut, job),)
+
+
+def _read_directory(path: str, job: Job) -> tuple[Image, ...]:
+    blobs = DirectoryBlobs(path, job)
+    names = os.listdir(path)
+    if not set(names).isdisjoint(_DOCUMENTS):
+        documents = read_documents(blobs)
+        said = tuple(Skipped(Source(path), problem) for problem in documents.problems)
+        if documents.images:
+            return _assemble(blobs, documents.images, path, said)
+        if "oci-layout" in names:
+            reasons = "; ".join(documents.problems) or "its index names no image"
+            raise InputError(
+                f"is an OCI layout without an image that can be read: {reasons}", source=Source(path), hint=_SAVE
+            )
+    record = scan_directory(path, job.budget)
+    if not record.kept and _ROOT_FOLDERS.isdisjoint(names):
+        hint = f"name the root of an unpacked image, an OCI layout, or an archive; {_SAVE}"
+        raise InputError("is no image: neither an OCI layout nor a root directory", source=Source(path), hint=hint)
+    return (_root_image(LayerRead(record, None, "directory"), path, (), job),)
+
+
+def _root_image(read: LayerRead, path: str, said: tuple[Skipped, ...], job: Job) -> Image:
+    tree = ImageTree()
+    problems = (*read.record.problems, *tree.apply(read.record, job.budget))
+    skipped = said + tuple(Skipped(Source(path), problem) for problem in dict.fromkeys(problems))
+    layer = Layer(None, read.size_bytes, read.compression, read.record.entries, read.from_cache)
+    notes = ("a root directory states no environment and no entry point of its image",)
+    return Image(path, ImageConfig(), tree, (layer,), tuple(dict.fromkeys(skipped)), notes, path)
+
+
+def _assemble(
+    blobs: Blobs, described: tuple[Described, ...], path: str, said: tuple[Skipped, ...]
+) -> tuple[Image, ...]:
+    images = []
+    missing: list[Skipped] = []
+    names = Counter(image.name for image in described)
+    for number, image in enumerate(described, 1):
+        words = [image.name, image.platform if names[image.name] > 1 else None]
+        label = ", ".join(word for word in words if word) or f"image {number}"
+        built = _build(blobs, image, path, label if len(described) > 1 else None)
+        if image.layers and not built.layers:
+            missing.append(Skipped(Source(path, label), "none of its layers is in the archive"))
+        else:
+            images.append(built)
+    if not images:
+        reasons = "; ".join(skipped.reason for skipped in (*said, *missing))
+        raise InputError(f"holds no image that can be read: {reasons}", source=Source(path), hint=_SAVE)
+    first = images[0]
+    images[0] = first._replace(skipped=(*said, *missing, *first.skipped))
+    return tuple(images)
+
+
+def _build(blobs: Blobs, image: Described, path: str, label: str | None) -> Image:
+    tree = ImageTree()
+    layers = []
+    known = blobs.job.layers
+    place = path if label is None else f"{path} ({label})"
+    skipped = [Skipped(Source(place), problem) for problem in image.problems]
+    for number, layer in enumerate(image.layers, 1):
+        source = Source(place, f"layer {number} of {len(image.layers)}, {layer.label[:80]}")
+        if "encrypted" in layer.media_type:
+            skipped.append(Skipped(source, "is encrypted"))
+            continue
+        key = layer.digest or layer.names[0]
+        if key not in known:
+            known[key] = next((read for name in layer.names if (read := blobs.read_layer(name, layer.digest))), None)
+        read = known[key]
+        if read is None:
+            skipped.append(Skipped(source, "is not in the archive", "save the image again, with all its layers"))
+            continue
+        problems = [*read.record.problems, *tree.apply(read.record, blobs.job.budget)]
+        skipped += [Skipped(source, problem, read.hint) for problem in problems]
+        layers.append(
+            Layer(
+                layer.digest or layer.diff_id, read.size_bytes, read.compression, read.record.entries, read.from_cache
+            )
+        )
+    return Image(image.name or path, image.config, tree, tuple(layers), tuple(skipped), (), place)
+
+
+def _widen(descriptor: int) -> None:
+    """Let more bytes wait in a pipe, so that reading it switches between programs less often; Linux only."""
+    import fcntl  # noqa: PLC0415 (pipes only)
+
+    try:
+        fcntl.fcntl(descriptor, getattr(fcntl, "F_SETPIPE_SZ", 1031), _PIPE_SIZE)
+    except OSError:
+        return

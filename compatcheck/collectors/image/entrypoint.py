@@ -1,0 +1,450 @@
+"""Which interpreter an image starts: from its entry point and command, else the first on its PATH.
+
+Wrappers (``tini``, ``env``, ``gosu``), shells, start scripts that were kept, ``conda run``, ``uv run`` and the first line of
+console scripts such as ``torchrun`` are looked through. Nothing is run; what only a running shell knows is a doubt.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.collectors.image.shell_text import expand, split_assignment, split_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from compatcheck.collectors.image.manifest import ImageConfig
+    from compatcheck.collectors.image.tree import ImageTree
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""PATH of a container whose image sets none (``system.DefaultPathEnvUnix`` of moby)."""
+
+MAX_STEPS = 2000
+"""Commands looked at before giving up."""
+MAX_DEPTH = 10
+"""Programs that start each other, looked through before giving up: scripts may do so in a circle."""
+MAX_VALUE = 32768
+"""Characters of a variable that are kept: a script can double one again and again."""
+MAX_FOLDERS = 200
+"""Directories of ``PATH`` that are looked into."""
+
+_MAX_LOST = 3
+"""Programs that could not be followed, as many as are said."""
+
+_PYTHON = r"(?:python|pypy)[\d.]*t?"
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+_WRAPPERS = {
+    "tini": ("pe", 0),
+    "tini-static": ("pe", 0),
+    "docker-init": ("pe", 0),
+    "catatonit": ("", 0),
+    "dumb-init": ("r", 0),
+    "nohup": ("", 0),
+    "nice": ("n", 0),
+    "ionice": ("cn", 0),
+    "time": ("", 0),
+    "exec": ("a", 0),
+    "command": ("", 0),
+    "stdbuf": ("ioe", 0),
+    "sudo": ("ugpCDRThU", 0),
+    "gosu": ("", 1),
+    "su-exec": ("", 1),
+    "timeout": ("ks", 1),
+    "taskset": ("", 1),
+    "numactl": ("CNmpil", 0),
+    "xvfb-run": ("efnps", 0),
+    "setsid": ("", 0),
+    "chroot": ("", 1),
+    "env": ("uC", 0),
+}
+"""Program → its one-letter options that take a value, and the words before the command it starts."""
+
+_UV_VALUES = frozenset(
+    {
+        "--with",
+        "--with-editable",
+        "--with-requirements",
+        "--extra",
+        "--no-extra",
+        "--group",
+        "--no-group",
+        "--only-group",
+        "--env-file",
+        "--index",
+        "--default-index",
+        "--index-url",
+        "-i",
+        "--extra-index-url",
+        "--find-links",
+        "-f",
+        "--python",
+        "-p",
+        "--package",
+        "--directory",
+        "--project",
+        "--cache-dir",
+        "--config-file",
+        "--color",
+        "--link-mode",
+        "--exclude-newer",
+        "-w",
+    }
+)
+"""Options of ``uv run`` with a value behind a blank."""
+_CONDA_VALUES = frozenset({"--cwd", "-r", "--root-prefix", "--rc-file"})
+_RUNNERS = frozenset({"poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
+
+
+class Start(NamedTuple):
+    """The interpreter an image starts, as far as its configuration tells."""
+
+    executable: str | None
+    """Path in the image, links as they are; None when none was found."""
+    reason: str
+    """In words: ``python train.py``, ``first python on PATH``."""
+    from_command: bool
+    """Whether entry point or command name it; otherwise it is the one a shell in the container would find."""
+    doubts: tuple[str, ...] = ()
+    """What could make another interpreter the one."""
+
+
+def find_start(config: ImageConfig, files: ImageTree) -> Start:
+    """Find the interpreter an image starts."""
+    if not (config.env or config.entrypoint or config.cmd):
+        return Start(None, "nothing says what it starts", from_command=False)
+    walk = _Walk(config, files)
+    words = [*config.entrypoint, *config.cmd]
+    executable = walk.run(words) if words else None
+    said = _shorten(words)
+    if executable is not None:
+        return Start(executable, f"{said} starts it", from_command=True, doubts=tuple(walk.doubts))
+    doubts = (*walk.doubts, *dict.fromkeys(walk.lost[:_MAX_LOST]))
+    path = walk.initial["PATH"]
+    for folder in path.split(":", MAX_FOLDERS)[:MAX_FOLDERS]:
+        for name in ("python", "python3"):
+            candidate = posixpath.join(folder or "/", name)
+            if files.is_file(candidate):
+                how = f"{said} starts no Python itself" if words else "there is no command"
+                return Start(candidate, f"first on PATH; {how}", from_command=False, doubts=doubts)
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        prefix = walk.initial.get(variable)
+        candidate = f"{prefix}/bin/python"
+        if prefix and files.is_file(candidate):
+            return Start(candidate, f"{variable}; PATH has no Python", from_command=False, doubts=doubts)
+    return Start(None, "no Python on its PATH", from_command=False, doubts=doubts)
+
+
+def _shorten(words: Sequence[str]) -> str:
+    text = " ".join(" ".join(words).split())
+    limit = 48
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+class _Walk:
+    """The state of a container that starts: its variables and directory, while one program hands over to the next."""
+
+    def __init__(self, config: ImageConfig, files: ImageTree) -> None:
+        self.files = files
+        self.initial = {"PATH": DEFAULT_PATH, **dict(config.env)}
+        self.variables = dict(self.initial)
+        self.folder = config.working_dir or "/"
+        self.doubts: list[str] = []
+        self.lost: list[str] = []
+        """Programs that could not be followed; of no interest once another one starts an interpreter."""
+        self.steps = 0
+        self.depth = 0
+        self._conda: list[str] | None = None
+
+    def run(self, words: list[str]) -> str | None:
+        """Follow a command until it starts an interpreter; None when it does not, or that cannot be told."""
+        while words:
+            self.steps += 1
+            if self.steps > MAX_STEPS:
+                self._doubt(f"its start scripts were followed for {MAX_STEPS} commands only")
+                return None
+            assignment = split_assignment(words[0])
+            if assignment is not None:
+                self._assign(*assignment)
+                words = words[1:]
+                continue
+            name = posixpath.basename(words[0])
+            if re.fullmatch(_PYTHON, name):
+                return self._find_interpreter(words[0])
+            follow = self._follower(name)
+            if follow is None:
+                return self._run_file(words)
+            following = follow(words)
+            if following is None or isinstance(following, str):
+                return following
+            words = following
+        return None
+
+    def _follower(self, name: str) -> Callable[[list[str]], list[str] | str | None] | None:
+        if name in _SHELLS:
+            return self._run_shell
+        if name in _WRAPPERS:
+            return self._skip_options
+        if name in {"conda", "mamba", "micromamba"}:
+            return self._run_conda
+        if name == "uv":
+            return self._run_uv
+        if name in _RUNNERS:
+            return self._run_runner
+        return None
+
+    # --- programs that start another one ---
+
+    def _skip_options(self, words: list[str]) -> list[str]:
+        """Return the command behind a wrapper's options and own words."""
+        name = posixpath.basename(words[0])
+        values, own = _WRAPPERS[name]
+        rest = words[1:]
+        while rest and rest[0].startswith("-") and rest[0] != "-":
+            option = rest.pop(0)
+            if option == "--":
+                break
+            if name == "env" and option in {"-S", "--split-string"} and rest:
+                return [*rest.pop(0).split(), *rest]
+            if name == "env" and option.startswith("-S"):
+                return [*option[2:].split(), *rest]
+            if len(option) == 2 and option[1] in values and rest:
+                rest.pop(0)
+        return rest[own:]
+
+    def _run_shell(self, words: list[str]) -> list[str] | str | None:
+        login = False
+        rest = words[1:]
+        while rest and rest[0][:1] in {"-", "+"} and len(rest[0]) > 1:
+            option = rest.pop(0)
+            letters = "" if option.startswith("--") else option[1:]
+            login = login or option == "--login" or "l" in letters or "i" in letters
+            if option in {"--rcfile", "--init-file"} or letters.endswith(("o", "O")):
+                rest = rest[1:]
+            if "c" in letters:
+                self._doubt_profile(login=login)
+                return self.run_text(rest[0], rest[1:]) if rest else None
+        self._doubt_profile(login=login)
+        if not rest:
+            return None
+        return self._run_script(self._place(rest[0]), rest)
+
+    def _doubt_profile(self, *, login: bool) -> None:
+        if login:
+            self._doubt("a login shell reads profiles, which may set PATH or activate another environment")
+        elif self.variables.get("BASH_ENV") or self.variables.get("ENV"):
+            self._doubt("the shell reads the file that BASH_ENV names first, which may activate another environment")
+
+    def run_text(self, text: str, arguments: list[str]) -> str | None:
+        """Follow the commands of shell text; ``"$@"`` is what was handed to it."""
+        if self.depth >= MAX_DEPTH:
+            self._doubt("its start scripts start each other too often to be followed")
+            return None
+        self.depth += 1
+        try:
+            for words in split_commands(text):
+                found = self._run_line(words, arguments)
+                if found is not None or self.steps > MAX_STEPS:
+                    return found
+        except ValueError as error:
+            self._doubt(f"its shell text could not be read to its end: {error}")
+        finally:
+            self.depth -= 1
+        return None
+
+    def _run_line(self, words: list[str], arguments: list[str]) -> str | None:
+        expanded: list[str] = []
+        for word in words:
+            if word in {"$@", "$*", "${@}"}:
+                expanded += arguments
+                continue
+            value = expand(word, self.variables)
+            if value is None and not expanded:
+                self.lost.append(f"{word} is known only when the container runs")
+                return None
+            expanded.append(word if value is None else value)
+        if not expanded:
+            return None
+        name, rest = expanded[0], expanded[1:]
+        if name in {"export", "declare", "local", "readonly"} or (not rest and split_assignment(name) is not None):
+            for word in expanded:
+                assignment = split_assignment(word)
+                if assignment is not None:
+                    self._assign(*assignment)
+            return None
+        if name == "cd" and rest:
+            self.folder = self._place(rest[0])
+            return None
+        if name in {"source", "."} and rest:
+            self._source(rest)
+            return None
+        if name in {"conda", "mamba", "micromamba"} and rest[:1] == ["activate"]:
+            self._activate_conda(rest[1] if len(rest) > 1 else "base")
+            return None
+        return self.run(expanded)
+
+    def _source(self, rest: list[str]) -> None:
+        if posixpath.basename(rest[0]) == "activate" and len(rest) > 1:  # conda's own script
+            self._activate_conda(rest[1])
+        elif rest[0].endswith("bin/activate"):
+            self._activate(posixpath.dirname(posixpath.dirname(self._place(rest[0]))))
+
+    def _run_conda(self, words: list[str]) -> list[str] | None:
+        rest = words[1:]
+        while rest and rest[0] != "run":
+            rest = rest[1:]
+        rest = rest[1:]
+        while rest and rest[0].startswith("-"):
+            option, equals, value = rest.pop(0).partition("=")
+            if option in {"-n", "--name", "-p", "--prefix"}:
+                if not equals and rest:
+                    value = rest.pop(0)
+                self._activate_conda(value)
+            elif option in _CONDA_VALUES and not equals:
+                rest = rest[1:]
+        return rest or None
+
+    def _run_uv(self, words: list[str]) -> list[str] | None:
+        rest = words[1:]
+        folder, wanted = self.folder, self.variables.get("UV_PROJECT_ENVIRONMENT", ".venv")
+        is_run = False
+        while rest and (rest[0].startswith("-") or not is_run):
+            option, equals, value = rest.pop(0).partition("=")
+            if option == "run":
+                is_run = True
+            elif option in _UV_VALUES and not equals and rest:
+                value = rest.pop(0)
+            if option in {"--directory", "--project"}:
+                folder = self._place(value)
+            elif option == "--active":
+                wanted = self.variables.get("VIRTUAL_ENV", wanted)
+            elif option in {"--with", "--isolated", "-w"}:
+                self._doubt(f"uv run {option} adds packages when the container starts")
+            elif option in {"-m", "--module"}:
+                rest = ["python"]
+        if not rest:
+            return None
+        self._activate_project("uv", folder, wanted)
+        return ["python", *rest] if rest[0].endswith(".py") else rest
+
+    def _run_runner(self, words: list[str]) -> list[str] | None:
+        """Follow ``poetry run``, ``pdm run``, ``pixi run -e train``."""
+        if "run" not in words:
+            return None
+        rest = words[words.index("run") + 1 :]
+        name = posixpath.basename(words[0])
+        wanted = ".venv"
+        if name == "pixi":
+            wanted = ".pixi/envs/default"
+            if len(rest) > 1 and rest[0] in {"-e", "--environment"}:
+                wanted = f".pixi/envs/{rest[1]}"
+                rest = rest[2:]
+        while rest and rest[0].startswith("-"):
+            rest = rest[1:]
+        if not rest:
+            return None
+        self._activate_project(name, self.folder, wanted)
+        return rest
+
+    def _activate_project(self, runner: str, folder: str, wanted: str) -> None:
+        """Activate the environment of the project in a directory, or the nearest one above it."""
+        here = folder
+        while True:
+            prefix = posixpath.normpath(posixpath.join(here, wanted))
+            if self.files.exists(f"{prefix}/bin"):
+                self._activate(prefix)
+                return
+            if here == posixpath.dirname(here):
+                break
+            here = posixpath.dirname(here)
+        self._doubt(f"{runner} run starts in an environment of its own, and no {wanted} is in {folder}")
+
+    # --- files ---
+
+    def _run_file(self, words: list[str]) -> str | None:
+        path = self._find(words[0])
+        if path is None:
+            self.lost.append(f"{words[0]} is not in the image, or is no script of Python")
+            return None
+        return self._run_script(path, words)
+
+    def _run_script(self, path: str, words: list[str]) -> str | None:
+        """Follow the first line of a script, and its text when that names a shell."""
+        try:
+            text = self.files.read_text(path)
+        except OSError:
+            text = ""
+        first = text.partition("\n")[0]
+        interpreter = first[2:].split() if first.startswith("#!") else []
+        if interpreter and posixpath.basename(interpreter[0]) == "env":
+            interpreter = self._skip_options(interpreter)
+        if not interpreter and text and not text.startswith("\x7f"):
+            interpreter = ["sh"]
+        if not interpreter:
+            beside = posixpath.join(posixpath.dirname(path), "python")
+            if not first and self.files.is_file(beside) and _is_console_script(posixpath.basename(path)):
+                return beside
+            self.lost.append(f"{path} is a program, or was not read")
+            return None
+        if posixpath.basename(interpreter[0]) in _SHELLS:
+            self.variables["0"] = path
+            return self.run_text(text, words[1:])
+        return self.run([*interpreter, path])
+
+    def _find(self, name: str) -> str | None:
+        if "/" in name:
+            path = self._place(name)
+            return path if self.files.is_file(path) else None
+        for folder in self.variables["PATH"].split(":", MAX_FOLDERS)[:MAX_FOLDERS]:
+            path = posixpath.join(self._place(folder), name)
+            if self.files.is_file(path):
+                return path
+        return None
+
+    def _find_interpreter(self, name: str) -> str | None:
+        path = self._find(name)
+        if path is None:
+            self.lost.append(f"{name} is not in the image")
+        return path
+
+    def _place(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self.folder, path))
+
+    # --- variables ---
+
+    def _assign(self, name: str, value: str) -> None:
+        expanded = expand(value, self.variables)
+        if expanded is None or len(expanded) > MAX_VALUE:
+            if name == "PATH":
+                self._doubt(f"PATH is set to {value}, which is known only when the container runs")
+            return
+        self.variables[name] = expanded
+
+    def _activate(self, prefix: str) -> None:
+        self.variables["PATH"] = f"{prefix}/bin:{self.variables['PATH']}"[:MAX_VALUE]
+
+    def _activate_conda(self, name: str) -> None:
+        prefix = self._conda_prefix(name)
+        if prefix is None:
+            self._doubt(f"there is no conda environment {name}")
+        else:
+            self._activate(prefix)
+
+    def _conda_prefix(self, name: str) -> str | None:
+        if "/" in name:
+            return self._place(name)
+        if self._conda is None:
+            self._conda = [posixpath.dirname(path) for path in self.files.find_directories("conda-meta")]
+        prefixes = self._conda
+        if name == "base":
+            return next((prefix for prefix in prefixes if "/envs/" not in prefix), None)
+        return next((prefix for prefix in prefixes if prefix.endswith(f"/envs/{name}")), None)
+
+    def _doubt(self, text: str) -> None:
+        if text not in self.doubts:
+            self.doubts.append(text)
+
+
+def _is_console_script(name: str) -> bool:
+    return name in {"torchrun", "accelerate", "deepspeed", "vllm", "ray", "jupyter", "trl", "tune", "axolotl", "swift"}

@@ -1,0 +1,330 @@
+"""Find the reports in a text, and the environments they are of.
+
+Reports that one person pasted one after the other are of one environment, unless they contradict each other; those of two
+people never are, unless they say the same. What contradicts what was said before begins a new environment: nothing of two
+machines is mixed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.collectors.reports import collect_env, ds_report, hugging_face, nvcc, nvidia_smi, package_list, rocm
+from compatcheck.collectors.reports.devices import describe_devices, list_differs
+from compatcheck.collectors.reports.report import is_prefix, is_same
+from compatcheck.collectors.reports.text import Part, split_parts
+from compatcheck.core.environment import Environment
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from compatcheck.collectors.reports.report import Report
+
+MARK = re.compile(
+    r"used to build PyTorch|PyTorch version|Is CUDA available|GPU models and configuration|Nvidia driver version"
+    r"|CUDA runtime version|\[(?:pip3?|conda)\] |deepspeed info|torch cuda version|nvcc version|torch version"
+    r"|wheel compiled w\.|NVIDIA-SMI|Driver Version|MiB ?/ {0,8}\d|NVSMI LOG|GPU {1,3}\d{1,2}: |driver_version|memory\.total"
+    r"|MIG \dg|[Tt]ransformers.{0,4} version|[Aa]ccelerate.{0,4} version|PyTorch version \(|TRL version|PEFT version"
+    r"|DeepSpeed version|factory.{0,4} version|Huggingface_hub version|=="
+    r"|^\W{0,8}(?:torch|pytorch|transformers|huggingface|deepspeed|accelerate|vllm|verl|trl|peft|flash|python|llamafactory"
+    r"|bitsandbytes|xformers|liger|openrlhf|axolotl|unsloth|ms.swift|sglang|megatron|triton|ray|datasets|nvidia|driver)\b"
+    r".{0,40}\d\.\d"
+    r"|Package +Version|Name +Version +Build|compilation tools|^Version: \d|^\s*[\w.-]+ {2,}\d+\.\d|Marketing Name:"
+    r"|ROCm version|rocm-smi|gfx\d|vLLM Version",
+    re.IGNORECASE,
+)
+"""One of these stands on some line of every report."""
+TELLING = re.compile(
+    rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
+    rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
+    rb"|[pP]ackage +[vV]ersion *\r?\n *-{3}|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version|ROCk module"
+    rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:",
+)
+"""What no other file that is checked holds; tells a report of what is read as something else."""
+_READERS = (collect_env, ds_report, hugging_face, nvidia_smi, nvcc, rocm, package_list)
+"""In order: what one has read is not looked at by the next."""
+_MOST_REPORTS = 400
+"""Different reports of one text at most."""
+MOST = 64
+"""Environments of one text at most; the tools of a thread are run a few times."""
+
+
+class Found(NamedTuple):
+    """One environment of a text, and the configuration that was pasted with it."""
+
+    environment: Environment
+    accelerate: Mapping[str, Any] | None = None
+    """accelerate's configuration as ``transformers env`` and ``accelerate env`` print it."""
+    accelerate_source: Source | None = None
+
+
+def looks_like_report(content: bytes) -> bool:
+    """Tell whether a text holds a report of a known tool."""
+    return TELLING.search(content) is not None
+
+
+def looks_like_list(head: bytes) -> bool:
+    """Tell whether most lines state the release of a package in words: "torch: 2.5.1", "transformers version 4.46"."""
+    lines = [line for line in head.decode("utf-8", "replace").splitlines() if line.strip()]
+    stated = sum(package_list.states_release(line) for line in lines[:_LOOKED_AT])
+    return stated > 1 and 2 * stated > len(lines[:_LOOKED_AT])
+
+
+_LOOKED_AT = 200
+
+
+def read_reports(path: str) -> tuple[Environment, ...]:
+    """Read the environments that the reports of a text file state.
+
+    Raises:
+        InputError: it cannot be read, or holds no report.
+    """
+    return tuple(found.environment for found in read_found(path))
+
+
+def read_found(path: str) -> tuple[Found, ...]:
+    """Read the environments of a text file with what was pasted beside them.
+
+    Raises:
+        InputError: as `read_reports`.
+    """
+    found = find_reports(decode(read_bytes(path), path), path)
+    if not found:
+        message = "holds no report of an environment that is known here"
+        hint = (
+            "known: collect_env, ds_report, transformers env, accelerate env, nvidia-smi, pip list, name==version lines"
+        )
+        raise InputError(message, source=Source(path), hint=hint)
+    return found
+
+
+def decode(data: bytes, path: str) -> str:
+    """Decode a pasted text; what is not UTF-8 in it is replaced, for a log may hold anything.
+
+    Raises:
+        InputError: it is binary.
+    """
+    if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        return data.decode("utf-16", errors="replace")
+    if data.count(b"\0", 0, 65536) > 64:
+        message = "is not a text"
+        raise InputError(message, source=Source(path), hint="name the text of the report")
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def find_reports(text: str, path: str) -> tuple[Found, ...]:
+    """Find the environments that a text states."""
+    reports: list[Report] = []
+    parts, cut = split_parts(text, MARK)
+    for part in parts:
+        reports += _read_part(part, path)
+    reports.sort(key=lambda report: report.source.line or 0)
+    groups, left_out = _group(reports)
+    several = len(groups) > 1
+    found = []
+    for group in groups:
+        environment = _describe(group, path, several=several)
+        reasons = [cut] if cut is not None else []
+        if left_out:
+            reasons.append(f"{left_out} more reports differ from all of these and were not read")
+        for reason in reasons:
+            environment = environment._replace(
+                skipped=(*environment.skipped, Skipped(Source(path), reason, "give a part of the text"))
+            )
+        configured = next((report for report in group if report.accelerate is not None), None)
+        found.append(
+            Found(environment)
+            if configured is None
+            else Found(environment, configured.accelerate, configured.accelerate_source)
+        )
+    return tuple(found)
+
+
+def _read_part(part: Part, path: str) -> Iterator[Report]:
+    for reader in _READERS:
+        spans = []
+        for report in reader.read(part, path):
+            spans.append((report.start, report.end))
+            if report.states_something:
+                yield report
+        if spans:
+            part = part._replace(text=_blank(part.text, spans))
+
+
+def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Put blanks in the place of what was read, so that positions stay."""
+    pieces, position = [], 0
+    for start, end in sorted(spans):
+        if end <= position:
+            continue
+        begin = max(start, position)
+        pieces.append(text[position:begin])
+        pieces.append(re.sub(r"[^\n]", " ", text[begin:end]))
+        position = end
+    pieces.append(text[position:])
+    return "".join(pieces)
+
+
+def _group(reports: Iterable[Report]) -> tuple[list[list[Report]], int]:
+    """Put the reports of one environment together."""
+    groups: list[list[Report]] = []
+    left_out = 0
+    seen: set[object] = set()
+    for report in reports:
+        content = _content(report)
+        if content in seen:
+            continue
+        if len(seen) == _MOST_REPORTS:
+            left_out += 1
+            continue
+        seen.add(content)
+        same = next((group for group in groups if any(_repeats(report, known) for known in group)), None)
+        if same is not None and not any(contradict(report, known) for known in same):
+            same.append(report)
+            continue
+        own = [group for group in groups if (group[0].writer, group[0].depth) == (report.writer, report.depth)]
+        if own and not any(contradict(report, known) for known in own[-1]):
+            own[-1].append(report)
+        elif len(groups) < MOST:
+            groups.append([report])
+        else:
+            left_out += 1
+    return groups, left_out
+
+
+def _content(report: Report) -> object:
+    """Return what tells a report from one that says the same again."""
+    return (
+        report.kind,
+        report.writer,
+        report.depth,
+        tuple((name, package.version) for name, package in sorted(report.packages.items())),
+        tuple(sorted((name, str(value)) for name, (value, _) in report.values.items())),
+        tuple(report.devices),
+        tuple(sorted(report.conda)),
+        tuple(sorted(report.variables.items())),
+        report.whole,
+        len(report.skipped),
+        report.accelerate is None,
+    )
+
+
+def _repeats(report: Report, known: Report) -> bool:
+    """Tell whether a report says again what another of the same tool says, as every rank and every quotation does."""
+    if report.kind != known.kind or contradict(report, known):
+        return False
+    mine, other = set(report.packages) | set(report.values), set(known.packages) | set(known.values)
+    return len(mine & other) >= _ENOUGH or (mine == other and bool(mine) and report.devices == known.devices)
+
+
+_ENOUGH = 3
+_SHORTENED = frozenset({"python", "runtime.nvcc"})
+
+
+def contradict(first: Report, second: Report) -> bool:
+    """Tell whether two reports cannot be of one environment."""
+    for name in first.packages.keys() & second.packages.keys():
+        one, other = first.packages[name], second.packages[name]
+        if one.version is None or other.version is None:
+            if (one.version is None) != (other.version is None):
+                return True
+        elif not is_same(one.version, other.version):
+            return True
+    for name in first.values.keys() & second.values.keys():
+        one_value, other_value = first.values[name][0], second.values[name][0]
+        if one_value == other_value or name in _ROUNDED:
+            continue
+        if name in _SHORTENED and one_value and other_value and is_prefix(str(one_value), str(other_value)):
+            continue
+        return True
+    return list_differs(first, second) or _builds_differ(first, second)
+
+
+_ROUNDED = frozenset({"hardware.shm_bytes", "hardware.host_memory_bytes"})
+
+
+def _builds_differ(first: Report, second: Report) -> bool:
+    """Tell whether a label such as ``+cu118`` says another CUDA than the other report."""
+    for one, other in ((first, second), (second, first)):
+        package, stated = one.packages.get("torch"), other.values.get("runtime.torch_cuda")
+        label = re.search(r"\+cu(\d{2})(\d)$", package.version or "") if package is not None else None
+        if label is not None and stated is not None and stated[0] != f"{label[1]}.{label[2]}":
+            return True
+    return False
+
+
+def _describe(group: list[Report], path: str, *, several: bool) -> Environment:
+    """Make an environment of the reports of one."""
+    from compatcheck.collectors.components import find_components  # noqa: PLC0415 (beside its use)
+    from compatcheck.collectors.reports.build import read_build  # noqa: PLC0415 (beside its use)
+    from compatcheck.collectors.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
+
+    packages, values, conda = _merge(group)
+    build = read_build(packages.get("torch"), values, conda)
+    components, remarks = find_components(
+        {name: package for name, package in packages.items() if package.version is not None}, conda, build
+    )
+    first = group[0]
+    kinds = list(dict.fromkeys(report.kind for report in group))
+    who = f"{first.writer}, " if first.writer else ""
+    origin = f"{path} ({who}line {first.source.line}: {', '.join(kinds)})" if several else path
+    facts = {name: value for name, value in values.items() if "." in name}
+    if build is not None and build.build is not None:
+        facts.setdefault("runtime.torch_build", (build.build, build.source))
+        facts.setdefault("runtime.torch_cuda", (build.cuda, build.source))
+    host = facts.pop("hardware.host_memory_bytes", None)
+    hardware = describe_devices(group, values.get("driver"), host)
+    python = values.get("python")
+    environment = Environment(
+        origin,
+        packages,
+        complete=False,
+        python=None if python is None else str(python[0]),
+        components=components,
+        facts=facts,
+        hardware=hardware,
+        skipped=tuple(
+            dict.fromkeys(
+                entry for report in group for entry in report.skipped if not _is_known(entry, values, hardware)
+            )
+        ),
+        notes=(*dict.fromkeys(note for report in group for note in report.notes), *remarks),
+    )
+    stated = next((report for report in group if report.variables), None)
+    if stated is not None:
+        source = stated.variables_source or stated.source
+        environment = attach(environment, collect_variables(stated.variables, source), complete=False)
+    return environment
+
+
+def _merge(group: list[Report]) -> tuple[dict[str, Any], dict[str, tuple[Any, Source]], dict[str, Any]]:
+    """Put together what the reports of one environment state; of two spellings of a release the more exact one stands."""
+    packages: dict[str, Any] = {}
+    values: dict[str, tuple[Any, Source]] = {}
+    conda: dict[str, Any] = {}
+    for report in group:
+        for name, package in report.packages.items():
+            known = packages.get(name)
+            longer = known is not None and len(package.version or "") > len(known.version or "")
+            if name not in report.torn and (known is None or longer):
+                packages[name] = package
+        for name, value in report.values.items():
+            known_value = values.get(name)
+            if name not in report.torn and (
+                known_value is None
+                or (name in _SHORTENED and len(str(value[0] or "")) > len(str(known_value[0] or "")))
+            ):
+                values[name] = value
+        conda = {**report.conda, **conda}
+    return packages, values, conda
+
+
+def _is_known(entry: Skipped, values: Mapping[str, object], hardware: Any) -> bool:  # noqa: ANN401 (Hardware)
+    """Tell whether another report of the same environment gives what this one could not collect."""
+    if entry.fact == "hardware.driver":
+        return "driver" in values
+    return entry.fact == "hardware.gpu" and hardware is not None and hardware.gpu is not None

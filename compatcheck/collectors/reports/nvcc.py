@@ -1,0 +1,32 @@
+"""``nvcc --version``: the release of the CUDA compiler, which need not be that of torch's CUDA."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.collectors.reports.report import Report, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.collectors.reports.text import Part
+
+_RELEASE = re.compile(r"Cuda compilation tools, release (\d{1,2}\.\d{1,2}), V(\d{1,2}\.\d{1,2}\.\d{1,4})(?=\s)")
+
+
+def read(part: Part, path: str) -> Iterator[Report]:
+    """Read the reports of a part."""
+    for found in _RELEASE.finditer(part.text):
+        if not found[2].startswith(found[1] + "."):
+            continue
+        source = place(part, found.start(), path, "release")
+        yield Report(
+            kind="nvcc",
+            source=source,
+            writer=part.writer,
+            depth=part.depth,
+            start=found.start(),
+            end=found.end(),
+            values={"runtime.nvcc": (found[2], source)},
+        )

@@ -1,0 +1,56 @@
+"""``rocm-smi`` and ``rocminfo``: the names of AMD's devices; what else they print decides no fact yet."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.collectors.reports.collect_env import is_device_name
+from compatcheck.collectors.reports.report import Device, Report, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.collectors.reports.text import Part
+
+_SERIES = re.compile(r"GPU\[(\d{1,2})\] {0,8}: Card (?:series|Series): {1,8}([^\n]{3,60})\n")
+_AGENT = re.compile(r"\n {0,6}Marketing Name: {1,30}([^\n]{3,60}?) {0,20}\n")
+_TYPE = re.compile(r"Device Type: {1,30}(CPU|GPU)\b")
+
+
+def read(part: Part, path: str) -> Iterator[Report]:
+    """Read the reports of a part."""
+    for devices, start, end in (_read_series(part.text), _read_agents(part.text)):
+        if devices:
+            yield Report(
+                kind="rocm",
+                source=place(part, start, path),
+                writer=part.writer,
+                depth=part.depth,
+                start=start,
+                end=end,
+                devices=devices,
+                devices_source=place(part, start, path),
+            )
+
+
+def _read_series(text: str) -> tuple[list[Device], int, int]:
+    """Read ``rocm-smi --showproductname``."""
+    found = [entry for entry in _SERIES.finditer(text) if is_device_name(entry[2].strip())]
+    return [Device(entry[2].strip()) for entry in found], *_span(found)
+
+
+def _read_agents(text: str) -> tuple[list[Device], int, int]:
+    """Read ``rocminfo``: each agent has a marketing name and, some lines below, what it is."""
+    agents = list(_AGENT.finditer(text))
+    found = []
+    for index, agent in enumerate(agents):
+        follows = agents[index + 1].start() if index + 1 < len(agents) else len(text)
+        kind = _TYPE.search(text, agent.end(), min(follows, agent.end() + 3000))
+        if kind is not None and kind[1] == "GPU" and is_device_name(agent[1]):
+            found.append(agent)
+    return [Device(agent[1].strip()) for agent in found], *_span(found)
+
+
+def _span(found: list[re.Match[str]]) -> tuple[int, int]:
+    return (found[0].start(), found[-1].end()) if found else (0, 0)

@@ -1,0 +1,53 @@
+"""What surrounds the lines of a pasted text: colours, quotes, times, levels, and the prefixes that tell ranks apart."""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|␛\[[0-9;]*m|\[(?:0|1|\d\d)(?:;\d+)*m"
+)
+_STREAM = re.compile(
+    r"""\s*(?:
+    (?P<rank>\[(?:rank|default)?\s?\d+\])\s*:\s?
+    |(?P<ray>\((?:[\w.]+[ ])?[\w.]*\s?(?:Worker\d+[ ])?pid=\d+(?:,\s?ip=[^)]*)?\))\s?
+    |(?P<mpi>\[\d+,\d+\]<std(?:err|out)>):\s?
+    |(?P<worker>worker-?\d+|\d{1,3}(?:\.\d{1,3}){3}):\s
+    |(?P<compose>[\w.-]+-\d+)\s+\|\s
+    )""",
+    re.VERBOSE,
+)
+_DECORATION = re.compile(
+    r"""\s*(?:
+    (?:>\s?)+
+    |\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|\s?[+-]\d\d:?\d\d)?\]?:?\s*
+    |\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s+
+    |\[?(?:ERROR|WARNING|INFO|DEBUG|CRITICAL|FATAL)\]?\s*\|?:?\s+(?=\S)
+    |\d\d-\d\d\s\d\d:\d\d:\d\d\s+(?:\[[\w./-]+:\d+\]|[\w./-]+:\d+\])\s?
+    |\[[\w./-]+\.py:\d+(?::\w+)?\]\s?
+    |\|\s+(?=\S)
+    )""",
+    re.VERBOSE,
+)
+_LAYERS = 8
+"""Prefixes taken off one line at most: quote, container, time, level, place, rank, …"""
+
+
+def remove_colours(line: str) -> str:
+    """Remove what colours a terminal, also where only the visible part of it was copied."""
+    return _CONTROL.sub("", line)
+
+
+def strip_prefixes(text: str) -> tuple[str, str]:
+    """Take the prefixes off a line; return those that tell a rank or process, and the rest."""
+    names: list[str] = []
+    for _ in range(_LAYERS):
+        found = _STREAM.match(text)
+        if found is not None:
+            names.append(next(group for group in found.groups() if group))
+        else:
+            found = _DECORATION.match(text)
+        if found is None or found.end() == 0:
+            break
+        text = text[found.end() :]
+    return " ".join(dict.fromkeys(names)), text

@@ -1,0 +1,296 @@
+"""Read one run on one device from facts, with what had to be assumed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.estimate import Assumption
+from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
+from compatcheck.memory.given import Given
+from compatcheck.memory.precision import adapter_bytes, read_precision
+from compatcheck.memory.run import Model, Parallelism, Reading, Run, read_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.facts import Fact, Value
+
+
+def read_run(
+    facts: Mapping[str, Fact | Value],
+    environment: Environment | None = None,
+    *,
+    role: str = "train",
+    trains: bool = True,
+) -> Reading:
+    """Read a run from facts.
+
+    Args:
+        facts: by vocabulary name, resolved facts or plain values.
+        environment: where releases of packages are looked up.
+        role: name of the role the facts are of.
+        trains: False for a role that only runs forward.
+
+    Raises:
+        UsageError: a size is zero, negative or beyond 2**63 - 1.
+    """
+    source = Given(facts)
+    model = _read_model(source)
+    parallel = _read_parallelism(source)
+    micro = source.positive("training.micro_batch_size", 1, "nobody says how many sequences a device takes at once")
+    assumed = source.assumptions.pop("training.micro_batch_size", None)
+    if assumed is not None:
+        name = assumed.fact if role == "train" else f"{assumed.fact} ({role})"
+        source.assumptions[name] = assumed._replace(fact=name)
+    if source.get("training.micro_batch_is_global") and parallel.data > 1:
+        micro = max(1, micro // parallel.data)
+    sequence = source.positive("training.sequence_length")
+    if source.needs:
+        return Reading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
+    positions = source.integer("model.max_position_embeddings", 0)
+    if positions and sequence > positions:
+        reason = f"taken as stated, though the model was built for {positions:,} positions"
+        source.assumptions["training.sequence_length"] = Assumption("training.sequence_length", sequence, reason)
+    peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
+    peft = str(peft) if isinstance(peft, str) else None
+    versions = _versions(environment)
+    precision = read_precision(source, parallel, model, peft, versions.get("trl"))
+    rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
+    targets = source.get("training.lora_target_modules")
+    if peft in LOW_RANK and not isinstance(targets, tuple):
+        targets = source.assume(
+            "training.lora_target_modules",
+            DEFAULT_TARGETS,
+            "query and value projections, peft's default for most types",
+        )
+    names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
+    adapters, copied, trainable = _count_trainable(source, model, peft, rank, names)
+    width = adapter_bytes(source, model, precision, versions.get("peft"))
+    if parallel.sharding == "zero":
+        width = precision.stored  # DeepSpeed casts the whole module
+    optimizer = source.assume("training.optimizer", "adamw", "the usual optimizer") if trains else None
+    implementation = source.get("training.optimizer_implementation")
+    if implementation is None:
+        plain = parallel.sharding in {"none", "ddp", "fsdp"}
+        implementation = "foreach" if plain else "fused"
+        if plain and trains and optimizer in {"adamw", "adam"}:
+            source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
+    mask = source.get("run.attention_mask")
+    packed, coefficient = source.get("training.use_remove_padding"), source.get("training.entropy_coefficient")
+    checkpointing = source.flag(
+        "training.gradient_checkpointing", default=False, reason="off unless somebody turns it on"
+    ) or source.flag("training.fsdp_activation_checkpointing", default=False)
+    policy = str(source.get("training.checkpointing_policy") or "full") if checkpointing else ""
+    run = Run(
+        role=role,
+        model=model,
+        parallel=parallel,
+        precision=precision,
+        trainable=trainable,
+        adapters=adapters,
+        copied=copied,
+        peft=peft,
+        rank=rank,
+        targets=names,
+        adapter_bytes=width,
+        mixed=source.get("training.mixed_precision") in {"bf16", "fp16"},
+        lora_dropout=float(source.get("training.lora_dropout") or 0),  # type: ignore[arg-type]  # a float fact
+        optimizer=None if optimizer is None else str(optimizer),
+        implementation=str(implementation),
+        in_backward=source.flag("training.optimizer_in_backward", default=False),
+        micro_batch=micro,
+        sequence=sequence,
+        accumulation=source.positive("training.gradient_accumulation_steps", 1),
+        checkpointing=checkpointing and policy != "core_attention",
+        policy=policy,
+        activation_offloading=source.flag("training.activation_offloading", False),
+        padded=None if mask is None else mask == "padding",
+        loss=_read_loss(source),
+        trainer=str(source.get("training.trainer") or "causal_lm"),
+        framework=str(source.get("training.framework") or ""),
+        offload_optimizer=source.get("training.offload_optimizer") is not None
+        or source.flag("training.fsdp_offload_params", False),
+        offload_param=source.get("training.offload_param") is not None
+        or source.flag("training.fsdp_offload_params", False),
+        reduce_bucket=source.integer("training.reduce_bucket_size", 500_000_000),
+        gather_bucket=source.integer("training.allgather_bucket_size", 500_000_000),
+        prefetch_bucket=source.integer("training.prefetch_bucket_size", 50_000_000),
+        max_live=source.integer("training.max_live_parameters", 1_000_000_000),
+        overlap=source.flag("training.overlap_comm", parallel.stage == 3),
+        bucket_view=source.flag("training.gradient_as_bucket_view", False),
+        compiled=source.flag("training.compile", False),
+        expandable=source.flag("allocator.expandable_segments", default=False),
+        sequence_parallel=source.get("training.framework") in {"megatron", "torchtitan", "nemo-rl"},
+        outputs_kept=source.flag("run.outputs_kept", False),
+        use_cache=source.flag("model.use_cache", False),
+        other_resident=source.integer("run.other_resident_bytes", 0),
+        limit=source.integer("hardware.memory_bytes", 0) or None,
+        unpadded=None if packed is None else bool(packed),
+        response=source.integer("training.max_response_length", 0) or None,
+        entropy=None if coefficient is None else bool(coefficient),
+        capability=_number(source.get("hardware.compute_capability")),
+        versions=versions,
+        known=frozenset(facts),
+    )
+    return Reading(run, tuple(source.assumptions.values()), ())
+
+
+DEFAULT_TARGETS = ("q_proj", "v_proj")
+
+
+def _number(value: Value) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _read_model(source: Given) -> Model:
+    hidden = source.positive("model.hidden_size")
+    layers = source.positive("model.num_hidden_layers")
+    heads = source.positive("model.num_attention_heads")
+    vocab = source.positive("model.vocab_size")
+    intermediate = source.integer("model.intermediate_size", 4 * hidden, "four times the hidden size" if hidden else "")
+    kv_heads = source.positive("model.num_key_value_heads", heads or 1)
+    head_dim = source.positive("model.head_dim", max(1, hidden // heads) if heads else 1)
+    tied = source.flag("model.tie_word_embeddings", False)
+    experts = source.integer("model.num_experts", 0)
+    width = source.integer("model.moe_intermediate_size", intermediate)
+    embedding = source.integer("model.embedding_parameters", vocab * hidden)
+    head = source.integer("model.lm_head_parameters", 0 if tied else vocab * hidden)
+    blocks = _guess_blocks(hidden, layers, heads * head_dim, kv_heads * head_dim, intermediate)
+    reason = "counted as a decoder with a gated MLP of these dimensions"
+    if source.knows("model.parameters"):
+        total = source.positive("model.parameters")
+        blocks = source.integer("model.parameters_in_blocks", max(0, total - embedding - head))
+    else:
+        blocks = source.integer("model.parameters_in_blocks", blocks, "" if source.needs else reason)
+        total = source.integer("model.parameters", blocks + embedding + head + hidden, "" if source.needs else reason)
+    attention = source.assume("model.attn_implementation", "sdpa", "the default of transformers since 4.36")
+    quantization = source.get("model.quantization")
+    return Model(
+        model_type=str(source.get("model.model_type") or ""),
+        parameters=total,
+        in_blocks=min(blocks, total),
+        embedding=min(embedding, total),
+        lm_head=head,
+        vision=source.integer("model.vision_parameters", 0),
+        expert=source.integer("model.expert_parameters", 0),
+        hidden=hidden,
+        intermediate=intermediate,
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab=vocab,
+        tied=tied,
+        experts=experts,
+        experts_per_token=source.integer("model.num_experts_per_token", 1 if experts else 0),
+        expert_width=width,
+        window=source.integer("model.sliding_window", 0) or None if source.get("model.sliding_window") else None,
+        attention=str(attention),
+        quantization=str(quantization) if isinstance(quantization, str) else None,
+    )
+
+
+def _guess_blocks(hidden: int, layers: int, query: int, key: int, intermediate: int) -> int:
+    """Count the blocks of a decoder with a gated MLP, two norms and no biases."""
+    return layers * (hidden * (2 * query + 2 * key + 3 * intermediate) + 2 * hidden)
+
+
+def _read_parallelism(source: Given) -> Parallelism:
+    sharding = source.get("training.sharding")
+    stage = source.get("training.zero_stage")
+    if sharding is None and isinstance(stage, int) and stage:
+        sharding = "zero"
+    tensor = source.positive("training.tensor_parallel", 1)
+    pipeline = source.positive("training.pipeline_parallel", 1)
+    context = source.positive("training.context_parallel", 1)
+    expert = source.positive("training.expert_parallel", 1)
+    splits = tensor * pipeline * context
+    if sharding in {"zero", "fsdp", "megatron"} or splits > 1:
+        world = source.positive("hardware.world_size")
+    else:
+        world = source.positive("hardware.world_size", 1, "one device")
+    if sharding is None:
+        sharding = source.assume("training.sharding", "ddp" if world > 1 else "none", "no ZeRO or FSDP is configured")
+    data = max(1, world // splits)
+    level, shard = 0, 1
+    if sharding == "zero":
+        level = stage if isinstance(stage, int) else source.integer("training.zero_stage")
+        shard = data * context
+    elif sharding == "fsdp":
+        strategy = source.get("training.fsdp_sharding_strategy")
+        keep = source.get("training.fsdp_reshard_after_forward") is False
+        level = {"shard_grad_op": 2, "hybrid_shard_zero2": 2, "no_shard": 0}.get(str(strategy), 2 if keep else 3)
+        shard = source.positive("training.hsdp_shard_size", data * context)
+        if str(strategy).startswith("hybrid") and not source.knows("training.hsdp_shard_size"):
+            shard = min(shard, source.positive("hardware.gpus_per_node", shard))
+    elif sharding == "megatron":
+        level, shard = _level_of_megatron(source, stage), data * context
+    return Parallelism(world, tensor, pipeline, context, expert, data, str(sharding), level, max(1, shard))
+
+
+def _level_of_megatron(source: Given, stage: Value) -> int:
+    """Return 1 where optimizer states are split.
+
+    Left out, Megatron-LM does not (``--use-distributed-optimizer``); what is built on it does: verl utils/megatron_utils.py
+    v0.2.0 to v0.7.0, ms-swift megatron/arguments/megatron_args.py, NeMo-RL examples/configs/grpo_math_1B.yaml.
+    """
+    if isinstance(stage, int) and not source.knows("training.distributed_optimizer"):
+        return stage
+    own = source.get("training.framework") in {None, "megatron"}
+    reason = "Megatron-LM's default" if own else "what programs built on Megatron turn on"
+    return int(source.assume("training.distributed_optimizer", not own, reason) is True)
+
+
+def _read_loss(source: Given) -> str:
+    loss = source.get("training.loss_implementation")
+    if isinstance(loss, str):
+        return loss
+    return "fused_linear" if source.get("training.use_liger_kernel") else "cross_entropy"
+
+
+def _count_trainable(
+    source: Given, model: Model, peft: str | None, rank: int, targets: tuple[str, ...]
+) -> tuple[int, int, int]:
+    """Return adapter parameters, parameters trained in full beside them, and all trainable ones."""
+    adapters = full = 0
+    if peft in LOW_RANK:
+        adapters = count_adapters(model, rank, targets, decomposed=peft == "dora")
+    saved = source.get("training.lora_modules_to_save")
+    if peft is not None and isinstance(saved, tuple):
+        full += model.embedding if {"embed_tokens", "wte"} & set(saved) else 0
+        full += (model.lm_head or model.embedding) if "lm_head" in saved else 0
+    if source.get("model.trainable_parameters") is not None:
+        trainable = source.integer("model.trainable_parameters")
+        return (0 if peft in {None, "freeze"} else max(0, trainable - full)), full, trainable
+    if peft is None:
+        return 0, 0, model.parameters
+    if peft in LOW_RANK:
+        return adapters, full, adapters + full
+    reason = f"how many parameters {peft} trains follows from settings the estimate does not read; taken as 0.5 %"
+    trainable = source.integer("model.trainable_parameters", model.parameters // 200, reason)
+    return (0 if peft == "freeze" else trainable), 0, trainable
+
+
+def _versions(environment: Environment | None) -> Mapping[str, tuple[int, ...]]:
+    if environment is None:
+        return {}
+    found = {}
+    for name in (
+        "transformers",
+        "trl",
+        "torch",
+        "deepspeed",
+        "accelerate",
+        "peft",
+        "verl",
+        "openrlhf",
+        "vllm",
+        "sglang",
+    ):
+        package = environment.packages.get(name)
+        if package is not None and package.version is not None:
+            numbers = read_numbers(package.version)
+            if numbers:
+                found[name] = numbers
+    return found

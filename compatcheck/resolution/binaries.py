@@ -1,0 +1,128 @@
+"""Distributions whose compiled code was built for another torch than the one beside them: they stop at import.
+
+A release of torchvision, xformers or vLLM is built with one release of torch and requires it exactly; the wheels of
+flash-attn are built for each torch apart and say so in their label: ``2.7.4.post1+cu12torch2.6cxx11abiFALSE``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.core.environment import Damage
+from compatcheck.core.versions import parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from compatcheck.core.environment import Package
+    from compatcheck.resolution.scope import FactScope
+
+KIND = "built_for_another_torch"
+"""Kind of the damage, and the fact's name behind ``environment.``."""
+
+PINNED = ("torchvision", "torchaudio", "xformers", "vllm")
+"""Distributions with a row per release in the table of what they were built with."""
+
+TABLE = "torch-minor-of-binaries"
+_LABEL = r"\+(?:cu(\d+))?torch(\d+\.\d+)(?:\.\d+)?(?:cxx11abi(true|false))?"
+_CUDA_LABEL = r"\+cu(\d\d)\d"
+_CUDA_LENGTH = 2
+"""Digits of CUDA's major release in a label: ``cu12``, ``cu122``."""
+
+
+def find_misfits(scope: FactScope) -> Iterator[Damage]:
+    """Compare what is built for one torch with the torch that is there; what is not pinned fits, a resolver sees to it.
+
+    Minor releases are compared: patch releases of torch keep its binary interface in practice. Vendor builds and
+    pre-releases are left out, they come with extensions of their own.
+    """
+    torch = scope.package("torch")
+    version = parse_version(torch.version) if torch is not None and torch.version is not None else None
+    if torch is None or version is None or version.is_prerelease:
+        return
+    minor = ".".join(map(str, version.release[:2]))
+    own = scope.value("runtime.torch_cuda")
+    for name in PINNED:
+        package = scope.package(name)
+        wanted = None if package is None else _built_with(package, scope)
+        if package is None:
+            continue
+        if wanted is not None and wanted != minor:
+            detail = f"{name} {package.version} is built for torch {wanted}, and torch is {torch.version}"
+            yield Damage(KIND, name, detail, (package.source, torch.source))
+            continue
+        cuda = re.search(_CUDA_LABEL, package.version or "") if name == "torchvision" else None
+        if cuda is not None and isinstance(own, str) and own.partition(".")[0] != cuda[1]:
+            # https://github.com/pytorch/vision/blob/main/torchvision/extension.py (_check_cuda_version)
+            detail = f"{name} {package.version} is built for CUDA {cuda[1]}, and torch for CUDA {own}"
+            yield Damage(KIND, name, detail, (package.source, torch.source))
+    flash = scope.package("flash-attn")
+    if flash is not None:
+        yield from _check_label(flash, torch, minor, scope)
+
+
+def _built_with(package: Package, scope: FactScope) -> str | None:
+    """Return the minor release of torch: what the installed metadata pins, else our table, None where neither tells."""
+    own = scope.own_requirement(package.name, "torch")
+    if own is not None:
+        pin = re.fullmatch(r"===?(\d+\.\d+)(?:\.\d+)*(?:\+\w+)?", str(own.value))
+        return pin[1] if pin is not None else None
+    version = None if package.version is None else parse_version(package.version)
+    if version is None:
+        return None
+    found = scope.look_up(TABLE, (package.name, version.public))
+    return found if isinstance(found, str) else None
+
+
+def _check_label(flash: Package, torch: Package, minor: str, scope: FactScope) -> Iterator[Damage]:
+    label = read_label(flash)
+    if label is None:
+        return
+    cuda, wanted, abi = label
+    parts = []
+    if wanted != minor and not (_is_settled(wanted) and _is_settled(minor)):
+        parts.append(f"torch {wanted}, and torch is {torch.version}")
+    torch_cuda = scope.value("runtime.torch_cuda")
+    if cuda is not None and isinstance(torch_cuda, str) and torch_cuda.partition(".")[0] != cuda:
+        parts.append(f"CUDA {cuda}, and torch is built for CUDA {torch_cuda}")
+    own = cxx11_abi(torch, scope)
+    if None not in {own, abi} and own is not abi and wanted == minor:
+        parts.append(f"the C++11 ABI {str(abi).upper()}, and torch has {str(own).upper()}")
+    if parts:
+        detail = f"{flash.name}'s wheel is built for {'; for '.join(parts)}"
+        yield Damage(KIND, flash.name, detail, (flash.source, torch.source))
+
+
+def _is_settled(minor: str) -> bool:
+    """Tell whether torch's interface has kept what flash-attn uses of it: NeMo-RL runs a wheel for 2.10 on 2.11."""
+    return tuple(map(int, minor.split("."))) >= (2, 10)
+
+
+def read_label(package: Package) -> tuple[str | None, str, bool | None] | None:
+    """Return CUDA's major release, torch's minor release and the C++11 ABI that a wheel's name says it is built for."""
+    url = package.details.get("direct_url", "").replace("%2B", "+").replace("%2b", "+")
+    for text in (package.version or "", url):
+        match = re.search(_LABEL, text, re.IGNORECASE)
+        if match is not None:
+            cuda = match[1][:_CUDA_LENGTH] if match[1] else None
+            return cuda, match[2], None if match[3] is None else match[3].lower() == "true"
+    return None
+
+
+def cxx11_abi(torch: Package, scope: FactScope) -> bool | None:
+    """Tell which C++ ABI torch has: what its files say, else by release.
+
+    PyTorch's own Linux wheels have the old one up to 2.6 and the new one from 2.7 on; of 2.6, the build for CUDA 12.6
+    has the new one. https://github.com/pytorch/pytorch/releases/tag/v2.6.0 (Highlights)
+    """
+    stated = scope.value("runtime.cxx11_abi")
+    if isinstance(stated, bool):
+        return stated
+    version = parse_version(torch.version or "")
+    if version is None or version.is_prerelease or scope.value("runtime.torch_build") != "cuda":
+        return None
+    if version.release[:2] == (2, 6):
+        cuda = scope.value("runtime.torch_cuda")
+        return cuda == "12.6" if isinstance(cuda, str) else None
+    return version.release[:2] > (2, 6)

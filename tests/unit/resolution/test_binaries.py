@@ -1,0 +1,120 @@
+"""Code that was compiled for another torch than the one beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compatcheck.collectors.installed import collect_installed
+from compatcheck.collectors.interpreter import locate
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.matching.engine import match
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
+
+PLACE = Source("lock")
+RULE = "_stack/built-for-another-torch"
+
+
+def _environment(packages: dict[str, str], cuda: str | None = None, **facts: object) -> Environment:
+    if cuda is not None:
+        facts |= {"runtime.torch_build": "cuda", "runtime.torch_cuda": cuda}
+    return Environment(
+        "lock",
+        {name: Package(name, version, PLACE) for name, version in packages.items()},
+        complete=False,
+        facts={name: (value, PLACE) for name, value in facts.items()},
+    )
+
+
+def _misfits(environment: Environment) -> tuple[tuple[str, ...], str | None]:
+    fact = resolve("lock", rules=open_rules(), environment=environment).roles["train"][
+        "environment.built_for_another_torch"
+    ]
+    assert isinstance(fact.value, tuple)
+    return fact.value, fact.note
+
+
+@pytest.mark.parametrize(
+    ("packages", "names"),
+    [
+        ({"torch": "2.5.1", "torchvision": "0.20.1", "torchaudio": "2.5.0"}, ()),
+        ({"torch": "2.5.1", "torchvision": "0.19.1+cu121", "torchaudio": "2.4.0"}, ("torchaudio", "torchvision")),
+        ({"torch": "2.6.0+cu124", "xformers": "0.0.28.post3"}, ("xformers",)),
+        ({"torch": "2.6.0", "vllm": "0.8.5.post1"}, ()),
+        ({"torch": "2.12.0", "torchaudio": "2.11.0", "xformers": "0.0.35"}, ()),
+        ({"torch": "2.6.0a0+df5bbc09d1.nv24.11", "torchvision": "0.19.1"}, ()),
+        ({"torch": "2.6.0", "torchvision": "0.99.0"}, ()),
+        ({"torchvision": "0.19.1"}, ()),
+    ],
+)
+def test_pinned_distributions(packages: dict[str, str], names: tuple[str, ...]) -> None:
+    assert _misfits(_environment(packages))[0] == names
+
+
+@pytest.mark.parametrize(
+    ("torchvision", "names"),
+    [("0.21.0+cu118", ("torchvision",)), ("0.21.0+cu126", ()), ("0.21.0+cpu", ()), ("0.21.0", ())],
+)
+def test_torchvision_compares_cuda_major_releases(torchvision: str, names: tuple[str, ...]) -> None:
+    assert _misfits(_environment({"torch": "2.6.0+cu124", "torchvision": torchvision}, "12.4"))[0] == names
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "flash", "said"),
+    [
+        ("2.6.0", "12.4", "2.7.4.post1+cu12torch2.6cxx11abiFALSE", None),
+        ("2.6.0", "12.4", "2.7.4.post1+cu12torch2.6cxx11abiTRUE", "C++11 ABI TRUE"),
+        ("2.6.0", "12.6", "2.7.4.post1+cu12torch2.6cxx11abiFALSE", "C++11 ABI FALSE, and torch has TRUE"),
+        ("2.7.1", "12.6", "2.7.4.post1+cu12torch2.6cxx11abiFALSE", "torch 2.6, and torch is 2.7.1"),
+        ("2.8.0", "13.0", "2.8.3+cu12torch2.8cxx11abiTRUE", "CUDA 12, and torch is built for CUDA 13.0"),
+        ("2.8.0", "12.8", "2.8.3+cu128torch2.8", None),
+        ("2.11.0", "13.0", "2.8.1+cu13torch2.10cxx11abiTRUE", None),
+        ("2.8.0", None, "2.8.3+cu12torch2.8cxx11abiFALSE", None),
+        ("2.9.0", "12.8", "2.8.3", None),
+    ],
+)
+def test_labels_of_flash_attn(torch: str, cuda: str | None, flash: str, said: str | None) -> None:
+    names, note = _misfits(_environment({"torch": torch, "flash-attn": flash}, cuda))
+    assert names == (() if said is None else ("flash-attn",))
+    assert said is None or (note is not None and said in note)
+
+
+def test_what_torch_says_of_its_own_abi_wins() -> None:
+    packages = {"torch": "2.6.0", "flash-attn": "2.7.4.post1+cu12torch2.6cxx11abiTRUE"}
+    assert _misfits(_environment(packages, "12.4", **{"runtime.cxx11_abi": True}))[0] == ()
+
+
+def _install(folder: Path, name: str, version: str, more: str = "", url: str | None = None) -> None:
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}\n")
+    if url is not None:
+        (info / "direct_url.json").write_text(json.dumps({"archive_info": {}, "url": url}))
+
+
+def test_an_installed_wheel_tells_by_where_it_came_from(tmp_path: Path) -> None:
+    _install(tmp_path, "torch", "2.7.1")
+    url = "https://github.com/x/flash_attn-2.7.4.post1%2Bcu12torch2.6cxx11abiFALSE-cp311-cp311-linux_x86_64.whl"
+    _install(tmp_path, "flash_attn", "2.7.4.post1", url=url)
+    environment = collect_installed(locate(None, str(tmp_path), {}))
+    assert _misfits(environment)[0] == ("flash-attn",)
+
+
+def test_the_installed_metadata_wins_over_our_table(tmp_path: Path) -> None:
+    _install(tmp_path, "torch", "2.6.0")
+    _install(tmp_path, "torchvision", "0.20.1", "Requires-Dist: torch==2.6.0\n")
+    environment = collect_installed(locate(None, str(tmp_path), {}))
+    assert _misfits(environment)[0] == ()
+
+
+def test_the_finding_says_what_and_where() -> None:
+    rules = open_rules()
+    subject = resolve("lock", rules=rules, environment=_environment({"torch": "2.6.0", "torchvision": "0.20.1"}))
+    (finding,) = [found for found in match(subject, rules).findings if found.rule_id == RULE]
+    assert finding.status == "affected"
+    assert finding.severity == "critical"
+    assert "torchvision 0.20.1 is built for torch 2.5, and torch is 2.6.0" in str(finding.facts[0].note)
