@@ -99,6 +99,9 @@ def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Wa
     if "-" in {path for request in plan.requests for path in request.paths} and wanted.apply:
         msg = "standard input cannot be written"
         raise UsageError(msg, hint="name the file")
+    if checks.security:
+        msg = "--security finds advisories, which fix does not clear"
+        raise UsageError(msg, hint="`pip-audit --fix` does; or leave it out")
     rules = open_rules(checks.rule_directories)
     require_rules(rules)
     require_selection(checks, rules, plan.policy)

@@ -101,16 +101,17 @@ class Files:
         name = package.name
         if self.locks or self.installed or any(not found.hashed for found in self.statements.get(name, ())):
             return True
-        return bool(self.statements.get(name)) or bool(self._edit_elsewhere(package, package.version or ""))
+        return bool(self.statements.get(name)) or bool(self._edit_elsewhere(package, package.version or "", "0"))
 
     def _elsewhere(self, package: Package) -> Statement | None:
         """Find a package in a file whose requirements are not read one by one: a Dockerfile, a conda environment."""
-        if package.source.line is None or package.version is None:
+        wanted = package.specifier if package.version is None else f"=={package.version}"
+        if package.source.line is None or not wanted:
             return None
         text = self.text(package.source.path)
         if text is None or os.path.basename(package.source.path) in LOCK_COMMANDS:
             return None
-        return find_statement(text, Requirement(package.name, f"=={package.version}", package.source))
+        return find_statement(text, Requirement(package.name, wanted, package.source))
 
     def edits(self, name: str, axis: Axis, value: str, release: str) -> list[tuple[str, TextEdit]]:
         """Return the edits that move a package, each with its place.
@@ -123,7 +124,7 @@ class Files:
         """
         found = self.statements.get(name, [])
         if not found:
-            return self._edit_elsewhere(axis.package, value)
+            return self._edit_elsewhere(axis.package, value, release)
         excluding = [one for one in found if not _allows(one, release)]
         if not excluding and axis.package.version is None:
             excluding = [one for one in found if one.specifier == axis.written] or found[:1]
@@ -135,12 +136,13 @@ class Files:
                 edits.append((one.place, one.edit(new, text)))
         return edits
 
-    def _edit_elsewhere(self, package: Package, value: str) -> list[tuple[str, TextEdit]]:
+    def _edit_elsewhere(self, package: Package, value: str, release: str) -> list[tuple[str, TextEdit]]:
         statement = self._elsewhere(package)
         text = self.text(package.source.path) if os.path.isfile(package.source.path) else None
         if statement is not None and text is not None:
-            return [(statement.place, statement.edit(f"=={value}", text))]
-        if text is None or package.source.key is None:
+            exact = release if statement.form == "conda" or package.version is None else value
+            return [(statement.place, statement.edit(f"=={exact}", text))]
+        if text is None or package.source.key is None or package.version is None:
             return []
         edit = change_value(package.source.path, text, package.source.key, value)
         return [] if edit is None else [(f"{package.source.path}:{line_of(text, edit.start)}", edit)]

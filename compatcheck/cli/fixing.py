@@ -323,7 +323,13 @@ class _Group:
         edits = self.files.edits(choice.axis, axis, choice.value, target)
         command = None if edits else self.files.command({choice.axis: target})
         places = tuple(place for place, _ in edits)
-        described = bool(edits) and axis.package.source.key is not None and choice.axis not in self.files.statements
+        native = {
+            document.source.path
+            for case in self.cases
+            for document in case.subject.documents
+            if document.reader == "native"
+        }
+        described = any(edit.path in native for _, edit in edits)
         note = NATIVE_NOTE if described else None
         before = axis.written or None
         return Change(

@@ -345,3 +345,20 @@ def test_a_setting_is_written_into_the_file_of_its_program() -> None:
     assert run("fix", *arguments, "--unsafe", "--apply").code == 0
     assert Path("train.yaml").read_text() == text.replace("use_reentrant: false", "use_reentrant: true")
     assert run("check", *arguments).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "text"),
+    [
+        ("environment.yml", "0.16.8", "name: x\ndependencies:\n  - python=3.11\n  - deepspeed=0.16.4  # conda\n"),
+        ("Dockerfile", "0.16.9", 'FROM python:3.11\nRUN pip install "torch==2.5.1" \\\n    deepspeed==0.16.4\n'),
+    ],
+)
+def test_pins_of_other_files_are_edited_on_their_line(name: str, release: str, text: str) -> None:
+    Path(name).write_text(text)
+    assert run("fix", name, *PAIR[1:], "--apply").code == 0
+    assert Path(name).read_text() == text.replace("0.16.4", release)
+
+
+def test_advisories_are_not_its_business() -> None:
+    assert run("fix", *PAIR, "--security").code == 2
