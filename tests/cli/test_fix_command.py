@@ -362,3 +362,24 @@ def test_pins_of_other_files_are_edited_on_their_line(name: str, release: str, t
 
 def test_advisories_are_not_its_business() -> None:
     assert run("fix", *PAIR, "--security").code == 2
+
+
+CASES = Path(__file__).parents[2] / "fixtures" / "cases"
+
+
+def test_the_incident_of_openrlhf_is_cleared_by_two_patch_releases() -> None:
+    case = CASES / "openrlhf-llama3-70b"
+    described = fix(*(case / name for name in ("requirements.txt", "facts.yaml", "config.json")))
+    assert moves(described) == {
+        "deepspeed": "0.16.9",
+        "openrlhf": "0.6.4",
+    }  # without a resolver: 0.6.4 pins another transformers
+    assert described["plans"][0]["resolution"]["verdict"] == "not checked"
+    assert described["plans"][0]["remaining"] == []
+
+
+def test_where_a_retriever_runs_is_not_a_setting_to_change() -> None:
+    described = fix(CASES / "search-r1-0.5b-retriever" / "facts.yaml", "--select", "_stack/*", "--unsafe")
+    assert moves(described) == {}
+    left = {entry["finding"]["rule_id"] for entry in described["plans"][0]["remaining"]}
+    assert left == {"_stack/retrieval-index-on-training-gpus", "_stack/micro-batch-key-counts-all-ranks"}
