@@ -15,6 +15,7 @@ COMMANDS = {
     "facts": ("compatcheck.cli.facts", "Show what was understood: every fact, its origin and line."),
     "explain": ("compatcheck.cli.explain", "Show why a rule matches here, or which fact rules it out."),
     "diff": ("compatcheck.cli.diff", "Compare two environments or lock files: regressions entered and left."),
+    "fix": ("compatcheck.cli.fix", "Show or write the smallest changes that clear the findings."),
     "estimate": ("compatcheck.cli.estimate", "Estimate the memory of a run, and what would make it fit."),
     "oom": ("compatcheck.cli.oom", "Explain an out-of-memory message or log."),
     "confirm": ("compatcheck.cli.confirm", "Measure whether a rule holds."),
@@ -65,5 +66,5 @@ def group() -> None:
 
     Start with `compatcheck env`, or `compatcheck check DIRECTORY`. Nothing inspected is imported or executed.
     Only commands that measure releases (bisect, sweep, confirm, probe run, and --trace) use the network, to install them
-    in environments of their own, and --security, which asks for advisories.
+    in environments of their own; fix, to ask an index what fits together; and --security, which asks for advisories.
     """

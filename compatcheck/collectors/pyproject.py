@@ -120,6 +120,18 @@ def read_stated(path: str) -> Stated:
     return _read_stated(_Reading(read_toml(path)))
 
 
+def read_limits(path: str) -> tuple[Requirement, ...]:
+    """Return the constraints and overrides of uv that a project states.
+
+    Raises:
+        InputError: it cannot be read or is not TOML.
+    """
+    reading = _Reading(read_toml(path))
+    uv = _table(_table(reading.file.data.get("tool")).get("uv"))
+    keys = ("constraint-dependencies", "override-dependencies")
+    return tuple(item for key in keys for item in reading.read_strings(uv.get(key), "tool.uv", key))
+
+
 def _read_stated(reading: _Reading) -> Stated:
     project = _table(reading.file.data.get("project"))
     tool = _table(reading.file.data.get("tool"))

@@ -155,6 +155,17 @@ def read_requirements(
     )
 
 
+def read_statements(path: str, *, constraints: bool = False) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
+    """Return every line of a requirement file and of what it includes, one by one: what is required, and the constraints.
+
+    Raises:
+        InputError: the file itself cannot be read.
+    """
+    reading = _Reading()
+    _read_file(reading, path, as_constraints=constraints)
+    return tuple(reading.requirements), tuple(reading.constraints)
+
+
 class RequirementLines(NamedTuple):
     """What lines of another file, which are written as in a requirement file, ask for."""
 

@@ -35,11 +35,23 @@ def parse_hjson(text: str, path: str) -> tuple[Any, dict[str, int]]:
     return parser.document(), parser.lines
 
 
+def locate_values(text: str, path: str) -> dict[str, tuple[int, int, int]]:
+    """Return where every key begins, and where its value begins and ends, in characters, by its dotted path.
+
+    Raises:
+        InputError: as `parse_hjson` does.
+    """
+    parser = _Parser(text, path)
+    parser.document()
+    return parser.spans
+
+
 class _Parser:
     def __init__(self, text: str, path: str) -> None:
         self.text = text
         self.path = path
         self.at = 0
+        self.spans: dict[str, tuple[int, int, int]] = {}
         self.lines: dict[str, int] = {}
         self.counted = (0, 0)
         """How far line ends were counted, and how many there were."""
@@ -113,7 +125,10 @@ class _Parser:
             self.at += 1
             self.counted = (start, self.counted[1] + self.text.count("\n", self.counted[0], start))
             self.lines[dotted] = self.counted[1] + 1
+            self.space()
+            begin = self.at
             result[key] = self.value(dotted, depth + 1)
+            self.spans[dotted] = (start, begin, begin + len(self.text[begin : self.at].rstrip()))
             if self.space() == ",":
                 self.at += 1
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
+from compatcheck.core.textfile import STANDARD_INPUT, pretended, read_standard_input
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 64
@@ -40,6 +40,8 @@ def read_text(path: str) -> str:
             raise InputError(msg, source=place, hint="write its content to a file and name that")
         if path == STANDARD_INPUT:
             raw = read_standard_input()
+        elif (instead := pretended(path)) is not None:
+            raw = instead
         else:
             with open(path, "rb") as stream:
                 raw = stream.read(MAX_BYTES + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from typing import TextIO
 
 STANDARD_INPUT = "<stdin>"
@@ -24,6 +26,30 @@ MAX_BYTES = 64 * MIB
 
 _ECHO_CHARACTERS = 100
 
+_PRETENDED: dict[str, bytes] = {}
+"""Files that are read as if they held something else, by their real path; see `pretend`."""
+
+
+@contextmanager
+def pretend(texts: Mapping[str, str]) -> Iterator[None]:
+    """Read these files as if they held these texts: how a change of them is checked before it is written.
+
+    Args:
+        texts: path → text, byte order mark included.
+    """
+    before = dict(_PRETENDED)
+    _PRETENDED.update({os.path.realpath(path): text.encode("utf-8") for path, text in texts.items()})
+    try:
+        yield
+    finally:
+        _PRETENDED.clear()
+        _PRETENDED.update(before)
+
+
+def pretended(path: str) -> bytes | None:
+    """Return what a file is pretended to hold, None when nothing is."""
+    return _PRETENDED.get(os.path.realpath(path)) if _PRETENDED else None
+
 
 def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
     """Read a regular file.
@@ -33,6 +59,8 @@ def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
     """
     if path == STANDARD_INPUT:
         return read_standard_input(limit=limit)
+    if (instead := pretended(path)) is not None:
+        return instead
     source = Source(path)
     try:
         status = os.stat(path)

@@ -40,7 +40,7 @@ def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None]:
     words = []
     framework = scope.facts.get("training.framework")
     for name, value in target.items():
-        key = _key_of(name, scope)
+        key = key_of(name, scope)
         if key is not None and isinstance(value, str):
             words.append(f"{name} to {value} (key {key})")  # the program may have a word of its own for the value
         elif key is not None:
@@ -54,7 +54,7 @@ def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None]:
     return f"set {', '.join(words)}", None
 
 
-def _key_of(name: str, scope: FactScope) -> str | None:
+def key_of(name: str, scope: FactScope) -> str | None:
     """Return how the program of this run spells a fact; None when it has no key for it or that is not known."""
     framework = scope.facts.get("training.framework")
     program = None if framework is None else str(framework.value)

@@ -1,0 +1,161 @@
+"""`compatcheck fix`: the smallest changes that clear the findings, as a diff or written."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from compatcheck.cli import options
+from compatcheck.cli.arguments import split
+from compatcheck.cli.run import (
+    Checks,
+    Output,
+    open_waivers,
+    parse_outputs,
+    printable,
+    require_rules,
+    require_selection,
+    terminal_width,
+    wants_color,
+    write_files,
+)
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
+from compatcheck.core.threshold import parse_threshold
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from compatcheck.cli.fixing import Ways
+    from compatcheck.cli.policy import Plan
+    from compatcheck.core.fix import Fix
+
+FORMATS = ("text", "json", "markdown", "diff")
+FIX = "Fix"
+
+
+class Wanted(NamedTuple):
+    """What is to be done with the changes."""
+
+    apply: bool = False
+    unsafe: bool = False
+    offline: bool = False
+
+
+@click.command("fix", cls=options.GroupedCommand, short_help="Clear the findings with the smallest changes.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@options.grouped_option(FIX, "--apply", is_flag=True, help="Write the changes. Default: show them as a diff.")
+@options.grouped_option(
+    FIX,
+    "--unsafe",
+    is_flag=True,
+    help="Also make changes that can alter results: minor and major releases, older ones, settings so marked.",
+)
+@options.grouped_option(
+    FIX, "--offline", is_flag=True, help="Ask no package index: the known releases, not checked by a resolver."
+)
+@options.environment_options
+@options.input_options
+@options.check_options
+@options.output_options(FORMATS)
+def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
+    """Find the smallest set of changes that clears the findings of PATHs without bringing in others.
+
+    A change is a release that moves or a setting that a rule advises. uv checks that the releases fit together; it builds and
+    installs nothing. The diff goes to standard output (`--format diff | git apply`), with what it clears and what stays. Safe are
+    patch releases and settings that rules call safe; others are named, and made with --unsafe. Locks are rewritten by their own
+    programs alone; of an installed environment only the command is shown. Exit code 1 when changes are needed or findings
+    stay; 0 when nothing fails, or --apply cleared it all.
+    """
+    if not given["paths"] and (given["python"] or given["prefix"]):
+        plan, checks, output = split({**given, "hook": False}, files=False)
+    else:
+        plan, checks, output = split({**given, "hook": False}, files=True)
+    return execute(plan, checks, output, Wanted(apply=apply, unsafe=unsafe, offline=offline))
+
+
+def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Ways | None = None) -> int:
+    """Find the changes, write or show them.
+
+    Args:
+        plan: what is read.
+        checks: which findings count.
+        output: formats and files.
+        wanted: what is to be done.
+        ways: how resolvers and indexes are reached; uv and the configured index when None.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        CompatcheckError: nothing could be checked, or a file cannot be written.
+    """
+    from compatcheck.cli.fixing import Judging, find_fix, find_ways  # noqa: PLC0415 (beside its use)
+
+    started = time.perf_counter()
+    targets = parse_outputs(output.outputs, FORMATS)
+    if "-" in {path for request in plan.requests for path in request.paths} and wanted.apply:
+        msg = "standard input cannot be written"
+        raise UsageError(msg, hint="name the file")
+    if checks.security:
+        msg = "--security finds advisories, which fix does not clear"
+        raise UsageError(msg, hint="`pip-audit --fix` does; or leave it out")
+    rules = open_rules(checks.rule_directories)
+    require_rules(rules)
+    require_selection(checks, rules, plan.policy)
+    threshold = parse_threshold(checks.fail_on)
+    waivers = open_waivers(plan, checks, rules)
+
+    judging = Judging(rules, checks, threshold, waivers)
+    fix = find_fix(plan, judging, ways or find_ways(offline=wanted.offline), unsafe=wanted.unsafe)
+    if wanted.apply and fix.files:
+        from compatcheck.editing.text import write_changes  # noqa: PLC0415 (only when asked)
+
+        write_changes(fix.files)
+    fix = fix._replace(
+        applied=wanted.apply, exit_code=judge(fix, applied=wanted.apply), seconds=time.perf_counter() - started
+    )
+    write(fix, output, targets)
+    return fix.exit_code
+
+
+def judge(fix: Fix, *, applied: bool) -> int:
+    """Return the exit code: 1 while findings fail, which they do until the changes are written; else that of the check."""
+    failing = sum(finding.fails for finding in fix.report.findings)
+    if not failing:
+        return fix.report.exit_code
+    open_commands = any(change.command for plan in fix.plans for change in plan.changes)
+    if applied and not open_commands and not any(plan.remaining for plan in fix.plans):
+        return EXIT_CLEAN
+    return EXIT_FINDINGS
+
+
+def write(fix: Fix, output: Output, targets: list[tuple[str, str]]) -> None:
+    """Write the outcome to standard output and to every ``--output`` file.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    color = output.format_name == "text" and wants_color(output.color, os.environ)
+    text = format_as(output.format_name, fix, output, color=color)
+    sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
+    write_files([(name, path, format_as(name, fix, output)) for name, path in targets])
+
+
+def format_as(name: str, fix: Fix, output: Output, *, color: bool = False) -> str:
+    """Format an outcome."""
+    from compatcheck.editing.text import unified_diff  # noqa: PLC0415 (beside its use)
+    from compatcheck.reporters import fix as reporter  # noqa: PLC0415 (beside its use)
+
+    diff = "" if fix.applied else unified_diff(fix.files)
+    if name == "diff":
+        return unified_diff(fix.files)
+    if name == "json":
+        return reporter.format_json(fix, unified_diff(fix.files))
+    if name == "markdown":
+        return reporter.format_markdown(fix, diff)
+    return reporter.format_text(
+        fix, diff, quiet=output.quiet, verbose=output.verbose, color=color, width=terminal_width()
+    )

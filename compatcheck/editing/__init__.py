@@ -1,0 +1,1 @@
+"""Changes of people's files: one value at a time, with everything else kept as it is."""

@@ -1,0 +1,129 @@
+"""Texts of files with changes at known places: diffs, and writing without losing anything."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import tempfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Source
+from compatcheck.core.textfile import read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.core.fix import FileChange
+
+_AGAIN = "run compatcheck fix again"
+
+
+class TextEdit(NamedTuple):
+    """One replaced stretch of a file."""
+
+    path: str
+    start: int
+    """First character, counted in the text as `read_exact` gives it."""
+    end: int
+    new: str
+
+
+def read_exact(path: str) -> str:
+    """Read a file with its byte order mark and line ends.
+
+    Raises:
+        InputError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        message = "is not UTF-8 and is not edited"
+        raise InputError(message, source=Source(path), hint="save it as UTF-8") from None
+
+
+def apply_edits(texts: Mapping[str, str], edits: Iterable[TextEdit]) -> dict[str, str]:
+    """Return the texts with the edits made.
+
+    Args:
+        texts: path → text.
+        edits: those of one file do not overlap.
+    """
+    result = dict(texts)
+    for edit in sorted(set(edits), key=lambda edit: (edit.path, edit.start), reverse=True):
+        text = result[edit.path]
+        result[edit.path] = text[: edit.start] + edit.new + text[edit.end :]
+    return result
+
+
+def line_of(text: str, position: int) -> int:
+    """Return the line of a character, 1 for the first."""
+    return text.count("\n", 0, position) + 1
+
+
+def unified_diff(changes: Iterable[FileChange]) -> str:
+    """Write changes as one diff that `git apply` and `patch -p1` take; line ends and the missing one at the end are kept."""
+    parts: list[str] = []
+    for change in changes:
+        path = change.path.replace(os.sep, "/")
+        before, after = _lines(change.before), _lines(change.after)
+        parts += [
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")
+        ]
+    return "".join(parts)
+
+
+def _lines(text: str) -> list[str]:
+    """Split at line feeds alone, as git does."""
+    lines = text.split("\n")
+    return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def write_changes(changes: Iterable[FileChange]) -> None:
+    """Write files, each by renaming a complete new one over it; nothing is written unless all of them can be.
+
+    Raises:
+        InputError: a file is not as it was read, or cannot be written.
+    """
+    changes = tuple(changes)
+    for change in changes:
+        _require_unchanged(change)
+        real = os.path.realpath(change.path)
+        if not (os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK)):
+            message = "cannot be written; nothing was changed"
+            raise InputError(message, source=Source(change.path), hint="run as a user who may write it")
+    for change in changes:
+        _replace(change)
+
+
+def _require_unchanged(change: FileChange) -> None:
+    try:
+        same = read_exact(change.path) == change.before
+    except InputError as error:
+        message = f"{error.message}; nothing was changed"
+        raise InputError(message, source=Source(change.path), hint=error.hint) from None
+    if not same:
+        message = "changed while it was looked at; nothing was written"
+        raise InputError(message, source=Source(change.path), hint=_AGAIN)
+
+
+def _replace(change: FileChange) -> None:
+    real = os.path.realpath(change.path)
+    try:
+        mode = stat.S_IMODE(os.stat(real).st_mode)
+        handle, scratch = tempfile.mkstemp(prefix=".compatcheck-", dir=os.path.dirname(real))
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(change.after.encode("utf-8"))
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(scratch, mode)
+            os.replace(scratch, real)
+        except BaseException:
+            os.unlink(scratch)
+            raise
+    except OSError as error:
+        message = f"could not be written: {error.strerror}"
+        raise InputError(message, source=Source(change.path), hint="check its directory and the space on it") from None

@@ -1,0 +1,135 @@
+"""How far a package moves, and what its requirement becomes: arithmetic on versions and specifier sets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.core.versions import all_ordered, compile_specifier, exact_version, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packaging.version import Version
+
+PATCH, MINOR, MAJOR = "patch", "minor", "major"
+_KINDS = (PATCH, MINOR, MAJOR)
+_SERIES = 2
+"""Numbers that name a series: 0.16 of 0.16.8."""
+_CLAUSE = re.compile(r"\s*(~=|===?|!=|<=|>=|<|>)\s*([^\s,]+)\s*")
+
+
+def describe_move(current: str, target: str) -> str:
+    """Return ``patch``, ``minor`` or ``major``, with `` down`` behind it for an older release.
+
+    The kind is that of the first number that differs: 0.16.4 → 0.16.8 is a patch, 0.16.4 → 0.17.0 a minor, whatever the
+    project says of its versions before 1.0.
+    """
+    before, after = _parsed(current), _parsed(target)
+    old, new = _padded(before), _padded(after)
+    kind = MAJOR if old[0] != new[0] else MINOR if old[1] != new[1] else PATCH
+    return kind if after >= before else f"{kind} down"
+
+
+def is_patch_up(move: str) -> bool:
+    """Tell whether a move stays in its series and goes to a newer release."""
+    return move == PATCH
+
+
+def cost_of_move(current: str, target: str, releases: Sequence[str], *, pinned: bool) -> tuple[int, ...]:
+    """Return how far a move goes, comparable: patch before minor before major, newer before older, near before far.
+
+    Args:
+        current: the version, or the newest one a range allows.
+        target: the version it becomes, or the lowest one it becomes.
+        releases: the known releases, oldest first.
+        pinned: whether exactly one version is required: then the newest of a series is best, else the lowest floor.
+    """
+    move = describe_move(current, target)
+    rank = 2 * _KINDS.index(move.partition(" ")[0]) + move.endswith("down")
+    first, last = sorted((series_of(current), series_of(target)))
+    between = {series_of(release) for release in releases} | {first, last}
+    distance = sum(first <= series <= last for series in between)
+    place = sum(_parsed(release) < _parsed(target) for release in releases)
+    return rank, distance, (len(releases) - place) if pinned else place
+
+
+def rewrite(specifier: str, target: str) -> str:
+    """Return a requirement changed as little as it takes to require a version, or to start at it.
+
+    A pin stays a pin (its local label is kept), ``~=`` and ``==1.2.*`` move on, a range gets the version as its floor; an upper
+    bound that is in the way moves up by as many numbers as it has, and a lower bound that is in the way goes, for the series of
+    the older release.
+
+    >>> rewrite(">=0.15,<0.17", "0.16.8")
+    '>=0.16.8,<0.17'
+    """
+    clauses = [match.groups() for match in map(_CLAUSE.fullmatch, specifier.split(",")) if match]
+    if exact_version(specifier) is not None:
+        pins = (_rewrite_pin(sign, operand, target) for sign, operand in clauses)
+        return ",".join(dict.fromkeys(pin for pin in pins if pin.startswith("==")))
+    version = _parsed(target)
+    kept: list[str] = []
+    floored = False
+    for sign, operand in clauses:
+        if sign == "~=":
+            count = len(_parsed(operand).release)
+            kept.append(f"~={_numbers(version, max(count, len(version.release)) if count > _SERIES else count)}")
+            floored = True
+        elif sign == "==":
+            kept.append(f"=={_numbers(version, len(_parsed(operand.removesuffix('.*')).release))}.*")
+            floored = floored or False
+        elif sign in {">=", ">"}:
+            if not floored:
+                kept.append(f">={target}")
+            floored = True
+            if not all_ordered(compile_specifier(sign + operand), version) and "<" not in specifier:
+                kept.append(
+                    f"<{_raised('<', '.'.join(map(str, series_of(target))), version)}"
+                )  # back, and not up again
+        elif sign in {"<", "<="}:
+            holds = all_ordered(compile_specifier(sign + operand), version)
+            kept.append(f"{sign}{operand}" if holds else f"{sign}{_raised(sign, operand, version)}")
+        elif all_ordered(compile_specifier(sign + operand), version):
+            kept.append(f"{sign}{operand}")
+    if not floored and not any(clause.startswith("==") for clause in kept):
+        kept.insert(0, f">={target}")
+    if any(clause.startswith("==") for clause in kept) and not floored:
+        kept.append(f">={target}")
+    return ",".join(kept)
+
+
+def _rewrite_pin(sign: str, operand: str, target: str) -> str:
+    if sign not in {"==", "==="} or operand.endswith(".*"):
+        return ""  # what stands beside a pin adds nothing to it
+    label = operand.partition("+")[2]
+    return f"{sign}{target}" + (f"+{label}" if label and "+" not in target else "")
+
+
+def _raised(sign: str, operand: str, version: Version) -> str:
+    count = len(_parsed(operand).release)
+    if sign == "<=":
+        return str(version)
+    release = (*version.release, 0, 0, 0)[:count]
+    return ".".join(map(str, (*release[:-1], release[-1] + 1)))
+
+
+def _numbers(version: Version, count: int) -> str:
+    return ".".join(map(str, (*version.release, 0, 0, 0)[:count]))
+
+
+def series_of(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version that name its series: 0 and 16 of 0.16.8."""
+    return _padded(_parsed(text))[:_SERIES]
+
+
+def _padded(version: Version) -> tuple[int, ...]:
+    return (*version.release, 0, 0)[: max(len(version.release), _SERIES + 1)]
+
+
+def _parsed(text: str) -> Version:
+    version = parse_version(text)
+    if version is None:
+        message = f"{text!r} is not a version"
+        raise ValueError(message)
+    return version

@@ -1,0 +1,295 @@
+"""What would clear the findings: a diff and its reasons for a terminal, for a pull request, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED
+from compatcheck.core.summary import size_text
+from compatcheck.reporters.json import SCHEMA_VERSION, describe_finding
+from compatcheck.reporters.markdown import escape
+from compatcheck.reporters.text import fill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from compatcheck.core.fix import Change, Fix, Plan, Resolution
+    from compatcheck.core.report import Finding
+
+MOST_MOVED = 8
+"""Packages that move along in a lock which are listed; the rest are counted."""
+
+_COLORS = {"critical": "1;31", "high": "31", "medium": "33", "low": "36", "info": "2"}
+
+
+def format_text(fix: Fix, diff: str, *, quiet: bool, verbose: int, color: bool, width: int) -> str:
+    """Format an outcome for a terminal: the diff as it is, then what it clears and what stays.
+
+    Args:
+        fix: the outcome.
+        diff: the changes of files; empty when they were written.
+        quiet: the diff and the closing line only.
+        verbose: from 1 on everything that moves along in a lock is listed.
+        color: whether to write ANSI colours.
+        width: columns.
+    """
+    writer = _Writer(color=color, width=width, verbose=verbose)
+    lines = [] if quiet else [line for plan in fix.plans for line in writer.plan(plan, applied=fix.applied)]
+    shown = "".join(writer.diff(diff))
+    body = "\n".join([*lines, *fill(closing_line(fix), width)]) + "\n"
+    return f"{shown}\n{body}" if shown else body
+
+
+def closing_line(fix: Fix) -> str:
+    """Say in one line what was found, cleared and left, and by how much work."""
+    report = fix.report
+    failing = sum(finding.fails for finding in report.findings)
+    tail = f"db {report.database_date} ({report.database_rules} rules) · {fix.seconds:.2g} s"
+    if not failing:
+        return f"compatcheck: nothing to fix at --fail-on {report.threshold} · {tail}"
+    cleared = sum(len(plan.cleared) for plan in fix.plans)
+    files = len(fix.files)
+    done = "written" if fix.applied else "to be changed"
+    unsafe = sum(bool(plan.unsafe) for plan in fix.plans)
+    more = " · more with --unsafe" if unsafe else ""
+    asked = f" · the resolver was asked {fix.resolutions} times" if fix.resolutions else ""
+    plural = "s" if failing != 1 else ""
+    changed = f"{files} file{'s' if files != 1 else ''} {done}"
+    return f"compatcheck: {cleared} of {failing} finding{plural} cleared, {changed}{more}{asked} · {tail}"
+
+
+class _Writer:
+    def __init__(self, *, color: bool, width: int, verbose: int) -> None:
+        self.color = color
+        self.width = width
+        self.verbose = verbose
+
+    def paint(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
+
+    def diff(self, diff: str) -> Iterator[str]:
+        codes = {"+": "32", "-": "31", "@": "36"}
+        for line in diff.splitlines(keepends=True) if self.color else [diff]:
+            bare = line.rstrip("\r\n")
+            code = codes.get(line[:1]) if self.color else None
+            yield f"{self.paint(bare, code)}{line[len(bare) :]}" if code else line
+
+    def plan(self, plan: Plan, *, applied: bool) -> Iterator[str]:
+        head = plan.subjects[0] + (f" and {len(plan.subjects) - 1} more" if len(plan.subjects) > 1 else "")
+        yield from (self.paint(line, "1") for line in fill(head, self.width))
+        for change in plan.changes:
+            yield from self.change(change, applied=applied)
+        if not plan.changes:
+            yield "  no safe change clears anything" if plan.unsafe else "  no change of a file clears anything"
+        yield from self.resolution(plan.resolution)
+        for label, rules in (("brings in", plan.brings),):
+            if rules:
+                yield from self.labelled(label, f"{', '.join(rules)} (below --fail-on, or possible only)")
+        for note in plan.notes:
+            yield from self.labelled("note", shorten(note))
+        if plan.exhausted:
+            yield from self.labelled("note", "the search was stopped at its limits: a smaller set may exist")
+        for finding, why in plan.remaining:
+            yield from self.remains(finding, why)
+        if plan.unsafe:
+            yield from self.unsafe(plan)
+        yield ""
+
+    def change(self, change: Change, *, applied: bool) -> Iterator[str]:
+        safety = "safe" if change.safe else "unsafe"
+        head = f"{self.paint(safety, '32' if change.safe else '33')} {change_text(change)}"
+        if len(safety) + len(change_text(change)) + 3 <= self.width:
+            yield f"  {head}"
+        else:
+            yield f"  {self.paint(safety, '32' if change.safe else '33')}"
+            yield from (f"    {line}" for line in fill(change_text(change), self.width - 4))
+        yield from self.labelled("why", change.why + (f" ({change.note})" if change.note else ""))
+        if change.places:
+            yield from self.labelled("in", ", ".join(change.places))
+        if change.command:
+            yield from self.labelled("not written" if applied else "run", change.command)
+        if change.clears:
+            yield from self.labelled("clears", ", ".join(change.clears))
+
+    def resolution(self, resolution: Resolution) -> Iterator[str]:
+        if resolution.verdict == NOT_NEEDED:
+            return
+        yield from self.labelled("resolver", resolution_text(resolution))
+        if resolution.moved:
+            shown = resolution.moved if self.verbose else resolution.moved[:MOST_MOVED]
+            rest = len(resolution.moved) - len(shown)
+            text = ", ".join(moved_text(*item) for item in shown) + (f" and {rest} more; -v lists them" if rest else "")
+            yield from self.labelled("moves too", text)
+
+    def remains(self, finding: Finding, why: str) -> Iterator[str]:
+        label = finding.severity if finding.status == "affected" else f"{finding.severity}, possible"
+        text = f"{finding.rule_id} ({label}, {size_text(finding.impact)})"
+        for number, line in enumerate(fill(text, self.width - 9)):
+            yield f"  {self.paint('stays', _COLORS[finding.severity])}  {line}" if not number else f"         {line}"
+        yield from self.labelled("", shorten(why))
+
+    def unsafe(self, plan: Plan) -> Iterator[str]:
+        yield from self.labelled("--unsafe", f"would clear {', '.join(plan.unsafe_clears)} with")
+        for change in plan.unsafe:
+            yield from self.labelled(
+                "", f"{change_text(change)} ({change.why}{f'; {change.note}' if change.note else ''})"
+            )
+        if plan.unsafe_resolution is not None and plan.unsafe_resolution.verdict != NOT_NEEDED:
+            yield from self.labelled("", f"resolver: {resolution_text(plan.unsafe_resolution)}")
+
+    def labelled(self, label: str, text: str) -> Iterator[str]:
+        room = max(10, len(label) + 1)
+        lines = fill(text, self.width - 4 - room)
+        for number, line in enumerate(lines):
+            yield f"    {self.paint(label, '2') if not number else ''}{' ' * (room - (0 if number else len(label)))}{line}"
+
+
+def change_text(change: Change) -> str:
+    """Say a change in words: ``deepspeed 0.16.4 → 0.16.8 (patch)``."""
+    move = f" ({change.move})" if change.move else ""
+    return f"{change.name} {change.before or '(not written)'} → {change.after}{move}"
+
+
+def moved_text(name: str, before: str | None, after: str | None) -> str:
+    """Say how a package of a lock moves along."""
+    return f"{name} {before or 'new'} → {after or 'gone'}"
+
+
+MOST_CHARACTERS = 420
+"""Length of a resolver's reason that is shown; JSON has it whole."""
+
+
+def shorten(text: str) -> str:
+    """Cut a resolver's reason behind a word."""
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 2].rsplit(' ', 1)[0]} …"
+
+
+def resolution_text(resolution: Resolution) -> str:
+    """Say what the resolver said."""
+    detail = shorten(resolution.detail or "")
+    unbuilt = f"; without building {', '.join(resolution.unbuilt)}" if resolution.unbuilt else ""
+    if resolution.verdict == RESOLVED:
+        return f"uv finds releases that fit {detail}{unbuilt}".replace("  ", " ")
+    if resolution.verdict == REFUSED:
+        return f"unresolvable: {detail}"
+    return f"not checked by a resolver{f': {detail}' if detail else ''}"
+
+
+def format_markdown(fix: Fix, diff: str) -> str:
+    """Format an outcome for a pull request."""
+    return "\n".join(_markdown(fix, diff)) + "\n"
+
+
+def _markdown(fix: Fix, diff: str) -> Iterator[str]:
+    yield "## compatcheck fix"
+    yield ""
+    yield escape(closing_line(fix))
+    yield ""
+    if diff:
+        fence = "`" * max(3, _longest_run(diff) + 1)
+        yield from (f"{fence}diff", diff.rstrip("\n"), fence, "")
+    for plan in fix.plans:
+        yield f"### {escape(plan.subjects[0])}"
+        yield ""
+        if plan.changes:
+            rows = [(change, "safe" if change.safe else "**unsafe**") for change in plan.changes]
+            yield from _rows(
+                ("change", "safety", "clears", "where"),
+                (
+                    (change_text(change), safety, ", ".join(change.clears), change.command or ", ".join(change.places))
+                    for change, safety in rows
+                ),
+            )
+        if plan.resolution.verdict != NOT_NEEDED:
+            yield from (f"Resolver: {escape(resolution_text(plan.resolution))}.", "")
+        for finding, why in plan.remaining:
+            yield f"- stays: `{finding.rule_id}`: {escape(shorten(why))}"
+        if plan.unsafe:
+            changes = ", ".join(map(change_text, plan.unsafe))
+            yield f"- with `--unsafe`: {escape(changes)} would clear {escape(', '.join(plan.unsafe_clears))}"
+        if plan.remaining or plan.unsafe:
+            yield ""
+
+
+def _longest_run(text: str) -> int:
+    longest = run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    return longest
+
+
+def _rows(columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + " --- |" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(cell if cell == "**unsafe**" else escape(cell) for cell in row) + " |"
+    yield ""
+
+
+def format_json(fix: Fix, diff: str) -> str:
+    """Format an outcome as JSON."""
+    report = fix.report
+    return (
+        json.dumps(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "tool": {"name": "compatcheck", "version": report.version},
+                "database": {"id": report.database_id, "date": report.database_date, "rules": report.database_rules},
+                "diff": diff,
+                "plans": [_describe_plan(plan) for plan in fix.plans],
+                "summary": {
+                    "failing": sum(finding.fails for finding in report.findings),
+                    "cleared": sum(len(plan.cleared) for plan in fix.plans),
+                    "files": [file.path for file in fix.files],
+                    "applied": fix.applied,
+                    "fail_on": report.threshold,
+                    "strict": report.strict,
+                    "exit_code": fix.exit_code,
+                    "evaluations": fix.evaluations,
+                    "resolutions": fix.resolutions,
+                    "seconds": round(fix.seconds, 3),
+                },
+            },
+            indent=2,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
+
+
+def _describe_plan(plan: Plan) -> dict[str, object]:
+    return {
+        "subjects": list(plan.subjects),
+        "changes": [_describe_change(change) for change in plan.changes],
+        "files": [{"path": file.path, "written_by": file.written_by} for file in plan.files],
+        "resolution": _describe_resolution(plan.resolution),
+        "cleared": [describe_finding(finding) for finding in plan.cleared],
+        "remaining": [{"finding": describe_finding(finding), "reason": why} for finding, why in plan.remaining],
+        "brings": list(plan.brings),
+        "unsafe": None
+        if not plan.unsafe
+        else {
+            "changes": [_describe_change(change) for change in plan.unsafe],
+            "clears": list(plan.unsafe_clears),
+            "resolution": _describe_resolution(plan.unsafe_resolution),
+        },
+        "exhausted": plan.exhausted,
+        "notes": list(plan.notes),
+    }
+
+
+def _describe_change(change: Change) -> dict[str, object]:
+    return {**change._asdict(), "places": list(change.places), "clears": list(change.clears)}
+
+
+def _describe_resolution(resolution: Resolution | None) -> dict[str, object] | None:
+    if resolution is None:
+        return None
+    return {
+        "verdict": resolution.verdict,
+        "detail": resolution.detail,
+        "moved": [{"name": name, "before": before, "after": after} for name, before, after in resolution.moved],
+        "unbuilt": list(resolution.unbuilt),
+    }

@@ -1,0 +1,385 @@
+"""`compatcheck fix`: the changes, their diff, and what stays; with the real uv on an index of tiny wheels where it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from run_cli import Ran, run
+
+from compatcheck.cli import fixing
+from compatcheck.cli.fixing import Ways
+from compatcheck.probes.environments.resolver import UvResolver
+
+REQUIREMENTS = "# pins\ndeepspeed==0.16.4  # the one we tested\ntorch==2.5.1\n"
+FACTS = """\
+compatcheck: 1
+training:
+  zero_stage: 3
+  gradient_checkpointing: true
+  use_reentrant: false
+  param_dtype: bfloat16
+model:
+  parameters_in_blocks: 7000000000
+hardware:
+  world_size: 8
+"""
+RULE = "deepspeed/zero3-params-kept-in-backward"
+PAIR = ("requirements.txt", "facts.yaml", "--select", RULE)
+
+needs_uv = pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    Path("requirements.txt").write_text(REQUIREMENTS)
+    Path("facts.yaml").write_text(FACTS)
+    monkeypatch.setattr(
+        fixing, "find_ways", lambda *, offline: Ways(None, None, "--offline" if offline else "no index")
+    )
+    return tmp_path
+
+
+def make_wheel(directory: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> None:
+    plain = name.replace("-", "_")
+    info = f"{plain}-{version}.dist-info"
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    metadata = "\n".join([*lines, *(f"Requires-Dist: {line}" for line in requires), ""])
+    with zipfile.ZipFile(directory / f"{plain}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", metadata)
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+Index = Callable[[Mapping[str, Mapping[str, tuple[str, ...]]]], None]
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
+    """Return a function that makes an index of wheels, name → version → requirements, the only one uv sees."""
+
+    def make(packages: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
+        directory = tmp_path / "wheels"
+        directory.mkdir()
+        for name, versions in packages.items():
+            for version, requires in versions.items():
+                make_wheel(directory, name, version, requires)
+        for name in [name for name in os.environ if name.startswith("UV_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setattr("compatcheck.probes.environments.resolver.uv_variables", dict)
+        program = shutil.which("uv") or "uv"
+        resolver = UvResolver(program, offline=True, find_links=(str(directory),))
+        monkeypatch.setattr(fixing, "find_ways", lambda *, offline: Ways(None if offline else resolver))
+
+    return make
+
+
+def fix(*arguments: object) -> dict:
+    ran = run("fix", *arguments, "--format", "json")
+    assert ran.err == ""
+    return {**json.loads(ran.out), "code": ran.code}
+
+
+def moves(described: dict) -> dict[str, str]:
+    return {change["name"]: change["after"] for plan in described["plans"] for change in plan["changes"]}
+
+
+def apply_diff(ran: Ran) -> None:
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    subprocess.run(["git", "apply"], input=ran.out.encode(), check=True)
+
+
+def test_a_patch_release_is_shown_and_nothing_written() -> None:
+    ran = run("fix", *PAIR)
+    assert ran.code == 1
+    assert "-deepspeed==0.16.4  # the one we tested\n+deepspeed==0.16.9  # the one we tested\n" in ran.out
+    assert f"clears    {RULE}" in ran.out
+    assert "not checked by a resolver: no index" in " ".join(ran.out.split())
+    assert Path("requirements.txt").read_text() == REQUIREMENTS
+    body = ran.out.partition("\n\n")[2]
+    assert max(map(len, body.splitlines())) <= 80
+
+
+def test_the_whole_output_applies_with_git_and_clears_the_finding() -> None:
+    ran = run("fix", *PAIR)
+    apply_diff(ran)
+    assert Path("requirements.txt").read_text() == REQUIREMENTS.replace("0.16.4", "0.16.9")
+    assert run("check", *PAIR).code == 0
+    again = run("fix", *PAIR)
+    assert again.code == 0
+    assert "nothing to fix" in again.out
+
+
+def test_apply_writes_and_returns_zero() -> None:
+    ran = run("fix", *PAIR, "--apply")
+    assert ran.code == 0
+    assert Path("requirements.txt").read_text() == REQUIREMENTS.replace("0.16.4", "0.16.9")
+    assert "--- a/" not in ran.out
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write everything")
+def test_a_file_that_may_not_be_written_is_said() -> None:
+    Path("requirements.txt").chmod(0o444)
+    assert run("fix", *PAIR, "--apply").code == 4
+
+
+def test_included_files_are_changed_where_the_pin_stands() -> None:
+    Path("base.txt").write_text("deepspeed==0.16.4\r\n")
+    Path("requirements.txt").write_text("-r base.txt\ntorch==2.5.1\n")
+    described = fix(*PAIR)
+    assert described["summary"]["files"] == ["base.txt"]
+    assert run("fix", *PAIR, "--apply").code == 0
+    assert Path("base.txt").read_bytes() == b"deepspeed==0.16.9\r\n"
+
+
+def test_constraints_that_forbid_the_release_are_changed_too() -> None:
+    Path("constraints.txt").write_text("deepspeed<0.16.6\n")
+    Path("requirements.txt").write_text("-c constraints.txt\ndeepspeed==0.16.4\n")
+    described = fix(*PAIR)
+    assert sorted(described["summary"]["files"]) == ["constraints.txt", "requirements.txt"]
+    assert described["summary"]["cleared"] == 1
+
+
+def test_a_range_gets_a_floor_and_its_upper_bound_moves_only_as_far_as_it_must() -> None:
+    Path("requirements.txt").write_text("deepspeed >= 0.16.0, <0.16.7\n")
+    assert run("fix", *PAIR, "--apply").code == 0
+    assert Path("requirements.txt").read_text() == "deepspeed >= 0.16.8, < 0.16.9\n"
+
+
+def test_a_range_that_only_may_be_good_clears_nothing() -> None:
+    Path("requirements.txt").write_text("deepspeed>=0.16.4,<0.16.8\n")
+    described = fix(*PAIR, "--unsafe")
+    for change in described["plans"][0]["changes"]:
+        assert change["after"] not in {">=0.15.4,<0.16.8", ">=0.16.0,<0.16.8"}
+    assert run("fix", *PAIR, "--apply").code == 0
+    assert Path("requirements.txt").read_text() == "deepspeed>=0.16.8,<0.16.9\n"
+    assert run("check", *PAIR, "--strict").code == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            '[project]\nname = "x"\nversion = "1"\ndependencies = [\n  "deepspeed==0.16.4", # here\n]\n',
+            '"deepspeed==0.16.9", # here',
+        ),
+        (
+            '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.5.1", "deepspeed == 0.16.4"]\n',
+            '"deepspeed == 0.16.9"]',
+        ),
+        ('[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\ndeepspeed = "==0.16.4"\n', 'deepspeed = "==0.16.9"'),
+    ],
+)
+def test_projects_are_edited_in_place(table: str, expected: str) -> None:
+    Path("requirements.txt").unlink()
+    Path("pyproject.toml").write_text(table)
+    ran = run("fix", "pyproject.toml", *PAIR[1:], "--apply")
+    assert expected in Path("pyproject.toml").read_text()
+    assert ran.code == 0
+
+
+def test_a_file_with_hashes_is_left_to_the_program_that_made_it() -> None:
+    Path("requirements.txt").write_text(
+        "# This file is autogenerated by pip-compile with Python 3.11\n#    pip-compile --generate-hashes r.in\n"
+        "deepspeed==0.16.4 \\\n    --hash=sha256:" + "0" * 64 + "\n"
+    )
+    described = fix(*PAIR, "--apply")
+    (change,) = described["plans"][0]["changes"]
+    assert change["command"] == "pip-compile --generate-hashes r.in --upgrade-package deepspeed==0.16.9"
+    assert described["summary"]["files"] == []
+    assert described["code"] == 1
+
+
+def test_a_facts_file_that_states_the_release_is_changed() -> None:
+    Path("facts.yaml").write_text(FACTS + "packages:\n  deepspeed: 0.16.4  # ours\n")
+    described = fix("facts.yaml", *PAIR[2:])
+    assert moves(described) == {"deepspeed": "0.16.9"}
+    assert run("fix", "facts.yaml", *PAIR[2:], "--apply").code == 0
+    assert 'deepspeed: "0.16.9"  # ours' in Path("facts.yaml").read_text()
+
+
+def test_a_setting_that_is_not_safe_is_named_and_made_only_when_asked() -> None:
+    Path("requirements.txt").write_text("deepspeed @ file:///wheels/deepspeed-0.16.4-py3-none-any.whl\n")
+    described = fix(*PAIR)
+    (plan,) = described["plans"]
+    assert (plan["changes"], described["diff"]) == ([], "")
+    assert [(change["name"], change["after"], change["safe"]) for change in plan["unsafe"]["changes"]] == [
+        ("training.use_reentrant", "true", False)
+    ]
+    assert plan["remaining"][0]["reason"] == "only an unsafe change clears it"
+    assert "--unsafe" in run("fix", *PAIR).out
+    assert run("fix", *PAIR, "--unsafe", "--apply").code == 0
+    assert Path("facts.yaml").read_text() == FACTS.replace("use_reentrant: false", "use_reentrant: true")
+
+
+def test_waived_findings_are_not_fixed() -> None:
+    Path("compatcheck.toml").write_text(f'[[waivers]]\nrule = "{RULE}"\nreason = "known"\n')
+    ran = run("fix", *PAIR[:2], "--select", RULE)
+    assert ran.code == 0
+    assert "nothing to fix" in ran.out
+
+
+def test_possible_findings_count_only_under_strict() -> None:
+    Path("facts.yaml").write_text(FACTS.replace("  use_reentrant: false\n", ""))
+    assert run("fix", *PAIR).code == 0
+    described = fix(*PAIR, "--strict")
+    assert described["summary"]["failing"] == 1
+    assert moves(described) == {"deepspeed": "0.16.9"}
+
+
+def test_markdown_and_files() -> None:
+    ran = run("fix", *PAIR, "--format", "markdown", "--output", "diff:out.patch")
+    assert "```diff\n--- a/requirements.txt\n" in ran.out
+    assert Path("out.patch").read_text().startswith("--- a/requirements.txt\n+++ b/requirements.txt\n@@ ")
+
+
+def test_nothing_to_check_and_missing_files() -> None:
+    assert run("fix", "nowhere.txt").code == 4
+    Path("empty").mkdir()
+    assert run("fix", "empty").code == 3
+    assert run("fix", "-", "--apply").code == 2
+
+
+@needs_uv
+def test_uv_checks_that_the_releases_fit(index: Index) -> None:
+    index({"torch": {"2.5.1": ()}, "deepspeed": {"0.16.4": (), "0.16.8": ("torch",)}})
+    described = fix(*PAIR)
+    (plan,) = described["plans"]
+    assert plan["resolution"]["verdict"] == "resolved"
+    assert moves(described) == {"deepspeed": "0.16.8"}  # 0.16.9 is known and not on this index
+    assert run("check", *PAIR).code == 1
+
+
+@needs_uv
+def test_a_pin_of_another_package_moves_with_it(index: Index) -> None:
+    Path("requirements.txt").write_text("openrlhf==0.6.1\ndeepspeed==0.16.4\n")
+    index(
+        {
+            "deepspeed": {"0.16.4": (), "0.16.8": (), "0.16.9": ()},
+            "openrlhf": {
+                "0.6.1": ("deepspeed==0.16.4",),
+                "0.6.2": ("deepspeed==0.16.4",),
+                "0.6.4": ("deepspeed==0.16.8",),
+            },
+        }
+    )
+    described = fix(*PAIR)
+    assert moves(described) == {"deepspeed": "0.16.8", "openrlhf": "0.6.4"}
+    assert described["plans"][0]["resolution"]["verdict"] == "resolved"
+    assert described["summary"]["cleared"] == 1
+
+
+@needs_uv
+def test_unresolvable_is_a_result_with_uvs_reason(index: Index) -> None:
+    Path("requirements.txt").write_text("holder==1.0\ndeepspeed==0.16.4\n")
+    index({"holder": {"1.0": ("deepspeed==0.16.4",)}, "deepspeed": {"0.16.4": (), "0.16.8": (), "0.16.9": ()}})
+    described = fix(*PAIR)
+    (plan,) = described["plans"]
+    assert moves(described) in ({}, {"training.use_reentrant": "true"})
+    assert described["diff"] == ""
+    (left,) = plan["remaining"]
+    assert plan["unsafe"] is not None or "unresolvable" in left["reason"]
+    assert described["code"] == 1
+
+
+@needs_uv
+def test_a_project_that_does_not_resolve_as_it_is_tells_nothing(index: Index) -> None:
+    index({"deepspeed": {"0.16.4": (), "0.16.9": ()}})
+    (plan,) = fix(*PAIR)["plans"]
+    assert plan["resolution"]["verdict"] == "not checked"
+    assert plan["resolution"]["detail"].startswith("the project as it is does not resolve")
+
+
+@needs_uv
+def test_uv_rewrites_its_own_lock(index: Index, tmp_path: Path) -> None:
+    index({"deepspeed": {"0.16.4": (), "0.16.9": ("torch",)}, "torch": {"2.5.1": ()}})
+    Path("requirements.txt").unlink()
+    project = '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.10"\ndependencies = ["deepspeed>=0.16"]\n'
+    pinned = project.replace(">=0.16", "==0.16.4")
+    Path("pyproject.toml").write_text(pinned)
+    command = ["uv", "lock", "--offline", "--no-index", "--find-links", str(tmp_path / "wheels"), "-q"]
+    subprocess.run(command, check=True)
+    described = fix("uv.lock", *PAIR[1:])
+    assert sorted(described["summary"]["files"]) == ["pyproject.toml", "uv.lock"]
+    (plan,) = described["plans"]
+    assert plan["resolution"]["moved"] == [{"name": "torch", "before": None, "after": "2.5.1"}]
+    assert run("fix", "uv.lock", *PAIR[1:], "--apply").code == 0
+    assert run("check", "uv.lock", *PAIR[1:]).code == 0
+    subprocess.run([*command, "--check"], check=True)
+
+
+def test_of_an_installed_environment_only_the_command_is_shown(tmp_path: Path) -> None:
+    info = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "deepspeed-0.16.4.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.16.4\n")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n")
+    arguments = ("--prefix", "env", "--training", "facts.yaml", "--select", RULE)
+    assert run("env", *arguments).code == 1
+    described = fix(*arguments, "--apply")
+    (change,) = described["plans"][0]["changes"]
+    assert change["command"] == "uv pip install 'deepspeed==0.16.9'"
+    assert (described["diff"], described["code"]) == ("", 1)
+    assert (info / "METADATA").exists()
+
+
+def test_a_setting_is_written_into_the_file_of_its_program() -> None:
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    text = (
+        "per_device_train_batch_size: 4\nlearning_rate: 1.0e-5\noutput_dir: out\ngradient_checkpointing_kwargs:\n"
+        "  use_reentrant: false  # as the docs say\ndeepspeed: ds.json\ngradient_checkpointing: true\nbf16: true\n"
+    )
+    Path("train.yaml").write_text(text)
+    Path("requirements.txt").write_text(
+        "deepspeed @ file:///w/deepspeed-0.16.4-py3-none-any.whl\ntransformers==4.48.0\n"
+    )
+    arguments = ("requirements.txt", "train.yaml", "--select", RULE, "--model", "llama-3-8b", "--gpu", "8xH100-80GB")
+    assert run("check", *arguments).code == 1
+    assert run("fix", *arguments, "--unsafe", "--apply").code == 0
+    assert Path("train.yaml").read_text() == text.replace("use_reentrant: false", "use_reentrant: true")
+    assert run("check", *arguments).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "text"),
+    [
+        ("environment.yml", "0.16.8", "name: x\ndependencies:\n  - python=3.11\n  - deepspeed=0.16.4  # conda\n"),
+        ("Dockerfile", "0.16.9", 'FROM python:3.11\nRUN pip install "torch==2.5.1" \\\n    deepspeed==0.16.4\n'),
+    ],
+)
+def test_pins_of_other_files_are_edited_on_their_line(name: str, release: str, text: str) -> None:
+    Path(name).write_text(text)
+    assert run("fix", name, *PAIR[1:], "--apply").code == 0
+    assert Path(name).read_text() == text.replace("0.16.4", release)
+
+
+def test_advisories_are_not_its_business() -> None:
+    assert run("fix", *PAIR, "--security").code == 2
+
+
+CASES = Path(__file__).parents[2] / "fixtures" / "cases"
+
+
+def test_the_incident_of_openrlhf_is_cleared_by_two_patch_releases() -> None:
+    case = CASES / "openrlhf-llama3-70b"
+    described = fix(*(case / name for name in ("requirements.txt", "facts.yaml", "config.json")))
+    assert moves(described) == {
+        "deepspeed": "0.16.9",
+        "openrlhf": "0.6.4",
+    }  # without a resolver: 0.6.4 pins another transformers
+    assert described["plans"][0]["resolution"]["verdict"] == "not checked"
+    assert described["plans"][0]["remaining"] == []
+
+
+def test_where_a_retriever_runs_is_not_a_setting_to_change() -> None:
+    described = fix(CASES / "search-r1-0.5b-retriever" / "facts.yaml", "--select", "_stack/*", "--unsafe")
+    assert moves(described) == {}
+    left = {entry["finding"]["rule_id"] for entry in described["plans"][0]["remaining"]}
+    assert left == {"_stack/retrieval-index-on-training-gpus", "_stack/micro-batch-key-counts-all-ranks"}
