@@ -9,6 +9,7 @@ from compatcheck.configs.shell.builtins import TRUSTED
 from compatcheck.configs.shell.conditions import Conditions
 from compatcheck.configs.shell.expand import Expander, compact
 from compatcheck.configs.shell.flow import Flow
+from compatcheck.configs.shell.lexical import UnclosedError
 from compatcheck.configs.shell.limits import MAX_COMMANDS, LimitError
 from compatcheck.configs.shell.state import State, Variable, join
 from compatcheck.configs.shell.values import (
@@ -233,7 +234,11 @@ class Reading(ABC):
             return None
         if redirection.literal:
             return from_text(document.text, document.line)
-        return self.expander.document(document.text, document.line)
+        try:
+            return self.expander.document(document.text, document.line)
+        except UnclosedError as error:
+            self.skip(document.line, f"is not understood: {error}")
+            return unknown("a here-document", document.line)
 
     def with_streams(self, streams: Streams, read: Callable[[], Flow]) -> Flow:
         """Read a statement whose input and output are redirected."""

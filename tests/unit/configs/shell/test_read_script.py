@@ -247,3 +247,8 @@ def test_nothing_is_run_and_nothing_else_opened(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["for if [[ ${!x}", "[[ ${x", "if [[ a"])
 def test_a_condition_that_is_not_closed_is_said(text: str) -> None:
     assert read_script("x.sh", text).skipped
+
+
+def test_a_here_document_with_an_unclosed_expansion_is_said() -> None:
+    script = read_script("x.sh", "cat <<E | torchrun train.py\na `=2\nE\ntorchrun other.py\n")
+    assert any("back tick" in entry.reason for entry in script.skipped)
