@@ -101,7 +101,7 @@ def read_run(
         in_backward=source.flag("training.optimizer_in_backward", default=False),
         micro_batch=micro,
         sequence=sequence,
-        accumulation=source.positive("training.gradient_accumulation_steps", 1),
+        accumulation=_read_accumulation(source, parallel) if trains else 1,
         checkpointing=checkpointing and policy != "core_attention",
         policy=policy,
         activation_offloading=source.flag("training.activation_offloading", False),
@@ -134,6 +134,15 @@ def read_run(
         known=frozenset(facts),
     )
     return Reading(run, tuple(source.assumptions.values()), ())
+
+
+def _read_accumulation(source: Given, parallel: Parallelism) -> int:
+    """Return micro batches of a step; where nobody says, one, or what fills a pipeline."""
+    if parallel.pipeline > 1:
+        reason = "nobody says how many micro batches a step has; as many as there are stages fill a pipeline"
+        return source.positive("training.gradient_accumulation_steps", parallel.pipeline, reason)
+    reason = "nobody says how many micro batches a step has"
+    return source.positive("training.gradient_accumulation_steps", 1, reason)
 
 
 DEFAULT_TARGETS = ("q_proj", "v_proj")

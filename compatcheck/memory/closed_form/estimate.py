@@ -205,13 +205,13 @@ def _expected(parts: Parts) -> int:
 def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
     """Return the instants of forward one of which is its peak: in the loss, or in the last block."""
     grads = gradient.gradients(run)
-    found = activations(run)
+    found, at_loss = activations(run), activations(run, last_stage=True)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     shared = (*always, *earlier, *autocast_weights(run), *masks(run))
     in_loss = (
         *shared,
         *live_parameters(run, blocks=False),
-        *activation_components(run, found),
+        *activation_components(run, at_loss),
         *logits(run, backward=False),
     )
     in_last_block = (
@@ -230,7 +230,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     weights = () if run.checkpointing else autocast_weights(run)
     live = live_parameters(run)
-    kept = activation_components(run, found)
+    kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
     in_loss = (*always, *earlier, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
     own = held_parameters(run)

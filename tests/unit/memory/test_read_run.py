@@ -42,6 +42,7 @@ def test_what_nobody_stated_is_an_assumption_with_a_reason():
         "training.optimizer": "adamw",
         "training.optimizer_implementation": "foreach",
         "training.gradient_checkpointing": False,
+        "training.gradient_accumulation_steps": 1,
     }
     assert all(assumption.reason for assumption in reading.assumptions)
 
