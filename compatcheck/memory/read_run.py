@@ -121,7 +121,7 @@ def read_run(
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
         expandable=source.flag("allocator.expandable_segments", default=False),
-        sequence_parallel=source.get("training.framework") in {"megatron", "torchtitan", "nemo-rl"},
+        sequence_parallel=_splits_sequences(source, parallel),
         outputs_kept=source.flag("run.outputs_kept", False),
         use_cache=source.flag("model.use_cache", False),
         other_resident=source.integer("run.other_resident_bytes", 0),
@@ -134,6 +134,15 @@ def read_run(
         known=frozenset(facts),
     )
     return Reading(run, tuple(source.assumptions.values()), ())
+
+
+def _splits_sequences(source: Given, parallel: Parallelism) -> bool:
+    """Tell whether tensor-parallel ranks split norms and residual stream too, as Megatron and torchtitan can."""
+    if parallel.tensor == 1:
+        return False
+    usual = source.get("training.framework") == "torchtitan" or parallel.sharding == "megatron"
+    reason = "programs with tensor parallelism of this kind mostly split norms along the sequence" if usual else ""
+    return source.flag("training.sequence_parallel", usual, reason)
 
 
 def _read_accumulation(source: Given, parallel: Parallelism) -> int:
@@ -165,15 +174,23 @@ def _read_model(source: Given) -> Model:
     width = source.integer("model.moe_intermediate_size", intermediate)
     embedding = source.integer("model.embedding_parameters", vocab * hidden)
     head = source.integer("model.lm_head_parameters", 0 if tied else vocab * hidden)
-    blocks = _guess_blocks(hidden, layers, heads * head_dim, kv_heads * head_dim, intermediate)
-    reason = "counted as a decoder with a gated MLP of these dimensions"
+    gated = source.flag("model.gated_mlp", default=True)
+    each = hidden * (3 if gated else 2)
+    routed = layers * experts * each * width if experts else 0
+    dense = layers * (each * intermediate if not experts else hidden * experts)
+    blocks = layers * (2 * hidden * (heads + kv_heads) * head_dim + 2 * hidden) + dense + routed
+    of = "routed experts" if experts else f"{'a gated' if gated else 'a plain'} MLP"
+    reason = f"counted as a decoder with {of} of these dimensions"
     if source.knows("model.parameters"):
         total = source.positive("model.parameters")
         blocks = source.integer("model.parameters_in_blocks", max(0, total - embedding - head))
     else:
         blocks = source.integer("model.parameters_in_blocks", blocks, "" if source.needs else reason)
         total = source.integer("model.parameters", blocks + embedding + head + hidden, "" if source.needs else reason)
-    attention = source.assume("model.attn_implementation", "sdpa", "the default of transformers since 4.36")
+    attention = source.assume(
+        "model.attn_implementation",
+        *_ATTENTION.get(str(source.get("training.framework")), ("sdpa", "the default of transformers since 4.36")),
+    )
     quantization = source.get("model.quantization")
     return Model(
         model_type=str(source.get("model.model_type") or ""),
@@ -182,7 +199,7 @@ def _read_model(source: Given) -> Model:
         embedding=min(embedding, total),
         lm_head=head,
         vision=source.integer("model.vision_parameters", 0),
-        expert=source.integer("model.expert_parameters", 0),
+        expert=source.integer("model.expert_parameters", min(routed, blocks), reason if routed and not source.needs else ""),
         hidden=hidden,
         intermediate=intermediate,
         layers=layers,
@@ -200,9 +217,13 @@ def _read_model(source: Given) -> Model:
     )
 
 
-def _guess_blocks(hidden: int, layers: int, query: int, key: int, intermediate: int) -> int:
-    """Count the blocks of a decoder with a gated MLP, two norms and no biases."""
-    return layers * (hidden * (2 * query + 2 * key + 3 * intermediate) + 2 * hidden)
+_ATTENTION = {
+    "openrlhf": ("flash_attention_2", "OpenRLHF's default since 0.8.10; before, eager without --flash_attn"),
+    "megatron": ("flash_attention_2", "Megatron's fused attention, which keeps no scores"),
+    "torchtune": ("sdpa", "torchtune calls torch's own attention"),
+    "torchtitan": ("sdpa", "torchtitan calls torch's own attention"),
+}
+"""What programs that do not take transformers' default compute attention with, and why that is thought."""
 
 
 def _read_parallelism(source: Given) -> Parallelism:
@@ -214,6 +235,7 @@ def _read_parallelism(source: Given) -> Parallelism:
     pipeline = source.positive("training.pipeline_parallel", 1)
     context = source.positive("training.context_parallel", 1)
     expert = source.positive("training.expert_parallel", 1)
+    inside = source.positive("training.expert_tensor_parallel", tensor if expert == 1 or sharding == "megatron" else 1)
     splits = tensor * pipeline * context
     if sharding in {"zero", "fsdp", "megatron"} or splits > 1:
         world = source.positive("hardware.world_size")
@@ -235,7 +257,8 @@ def _read_parallelism(source: Given) -> Parallelism:
             shard = min(shard, source.positive("hardware.gpus_per_node", shard))
     elif sharding == "megatron":
         level, shard = _level_of_megatron(source, stage), data * context
-    return Parallelism(world, tensor, pipeline, context, expert, data, str(sharding), level, max(1, shard))
+    shared = (world, tensor, pipeline, context, expert, inside, data)
+    return Parallelism(*shared, str(sharding), level, max(1, shard))
 
 
 def _level_of_megatron(source: Given, stage: Value) -> int:

@@ -63,6 +63,8 @@ class Parallelism(NamedTuple):
     pipeline: int
     context: int
     expert: int
+    expert_tensor: int
+    """Ranks that split the matrices of one expert."""
     data: int
     """Ranks that hold different data: world / (tensor × pipeline × context)."""
     sharding: str

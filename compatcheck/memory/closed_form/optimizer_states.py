@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.gradients import count_trained, trained_here
+from compatcheck.memory.closed_form.parallel import kept_share, name_share
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -33,19 +34,19 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
     ranks = run.parallel.shard if run.parallel.stage else 1
     facts = ("training.optimizer", "training.sharding", "model.trainable_parameters")
     source = "ZeRO, arXiv 1910.02054 section 3.1; torch.optim"
-    share = f" / {ranks} ranks" if ranks > 1 else ""
-    numbers = f"{count_trained(run):,.0f}{share}"
+    part = kept_share(run, ranks, trained=True)
+    numbers = f"{count_trained(run):,.0f}{name_share(run, ranks, trained=True)}"
     parts = []
     if run.precision.master and not run.offload_optimizer:
         each = run.precision.master
-        size = exactly(each * count_trained(run) / ranks)
+        size = exactly(each * count_trained(run) * part)
         parts.append(
             Component("master weights", "optimizer_states", size, f"{each:g} B × {numbers}", source, run.role, facts)
         )
     moments = moment_bytes(run)
     if moments:
         name = str(run.optimizer)
-        size, kind = exactly(0 if run.offload_optimizer else moments / ranks), "optimizer_states"
+        size, kind = exactly(0 if run.offload_optimizer else moments * part), "optimizer_states"
         if name.startswith("paged"):
             # cudaMallocManaged: not in torch's allocator, and pages move to host memory under pressure
             size, kind = Size(0, size.expected, size.high), "other"
@@ -75,7 +76,8 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
     if run.optimizer is None or run.offload_optimizer or run.in_backward:
         return ()
     ranks = run.parallel.shard if run.parallel.stage else 1
-    trained = count_trained(run) / ranks
+    part = kept_share(run, ranks, trained=True)
+    trained = count_trained(run) * part
     facts = ("training.optimizer_implementation", "training.optimizer")
     parts = []
     if run.parallel.sharding == "zero" and run.precision.master > run.precision.gradient:
@@ -93,7 +95,7 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
         largest = max(
             trained_here(run), key=lambda part: part.number * part.bytes_each
         )  # tensors of a dtype go together
-        each, trained = largest.bytes_each, largest.number / ranks
+        each, trained = largest.bytes_each, largest.number * part
         release = run.release("torch")
         copies = 2 if release is not None and release < (2, 1) else 1
         size = exactly(copies * each * trained)

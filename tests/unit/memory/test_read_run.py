@@ -173,3 +173,29 @@ def test_versions_keep_their_numbers_only():
     assert run.release("torch") == (2, 4, 0)
     assert run.release("transformers") == (4, 46, 0)
     assert run.release("trl") is None
+
+
+def test_routed_experts_are_counted_where_nobody_says_how_many_parameters_there_are():
+    names = ("model.parameters", "model.parameters_in_blocks", "model.expert_parameters", "model.num_experts")
+    facts = {name: value for name, value in LLAMA.items() if name not in names}
+    sizes = {"model.num_experts": 8, "model.num_experts_per_token": 2, "model.moe_intermediate_size": 1000}
+    dense, moe, plain = (read_run({**facts, **more}) for more in ({}, sizes, {"model.gated_mlp": False}))
+    assert dense.run is not None
+    assert moe.run is not None
+    assert plain.run is not None
+    one = dense.run.model
+    assert moe.run.model.expert == 8 * one.layers * 3 * one.hidden * 1000
+    assert assumed(moe)["model.expert_parameters"] == moe.run.model.expert
+    assert one.in_blocks - plain.run.model.in_blocks == one.layers * one.hidden * one.intermediate
+
+
+def test_only_some_programs_split_norms_along_the_sequence():
+    split = {**LLAMA, "training.tensor_parallel": 2, "hardware.world_size": 2}
+    for more, found in (
+        ({}, False),
+        ({"training.sharding": "megatron"}, True),
+        ({"training.sharding": "megatron", "training.sequence_parallel": False}, False),
+    ):
+        run = read_run({**split, **more}).run
+        assert run is not None
+        assert run.sequence_parallel is found
