@@ -49,8 +49,21 @@ def price(subject: Subject) -> Estimate:
     if opened & _WORLD and "hardware.world_size" in assumed and "hardware.world_size" not in needs:
         needs.append("hardware.world_size")
     if not found.phases or not needs:
-        return found._replace(assumptions=(*found.assumptions, *_models_not_read(subject)))
+        said = (*_overruled(subject), *_models_not_read(subject))
+        return found._replace(assumptions=(*found.assumptions, *said))
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
+
+
+def _overruled(subject: Subject) -> Iterator[Assumption]:
+    """Say where a declared device stands against the number of devices or nodes that a script starts on."""
+    for facts in subject.roles.values():
+        for name in sorted(_WORLD & facts.keys()):
+            fact = facts[name]
+            if fact.origin == "declared" and fact.alternatives:
+                value, place = fact.alternatives[0]
+                told = fact.sources[0].path if fact.sources else "declared"
+                yield Assumption(name, fact.value, f"as {told} says; {place} says {value}")
+        return
 
 
 def _models_not_read(subject: Subject) -> Iterator[Assumption]:

@@ -56,7 +56,8 @@ def read_run(
     peft = str(peft) if isinstance(peft, str) else None
     versions = _versions(environment)
     precision = read_precision(source, parallel, model, peft, versions.get("trl"))
-    rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
+    count = source.positive if peft in LOW_RANK else source.integer  # peft refuses a rank of 0
+    rank = count("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
     targets = source.get("training.lora_target_modules")
     if peft in LOW_RANK and not isinstance(targets, tuple):
         targets = source.assume(
