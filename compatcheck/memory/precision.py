@@ -71,6 +71,9 @@ def read_precision(
             stored = loaded
         elif mixed in {"bf16", "fp16"} and peft is None:
             stored = _assume_bytes(source, "training.param_dtype", "float32", "what mixed precision starts from")
+        elif source.get("training.framework") == "trl" and model.quantization is None:
+            reason = "TRL loads a model by name in float32 unless told otherwise (create_model_from_path, 0.27 on)"
+            stored = _assume_bytes(source, "training.param_dtype", "float32", reason)
         else:
             stored = _assume_bytes(source, "training.param_dtype", "bfloat16", "the usual dtype of these weights")
     compute = 2.0 if compute == 1 else min(compute or stored, 4.0)

@@ -210,3 +210,11 @@ def test_adapters_of_rank_zero_are_refused():
 def test_attention_is_assumed_as_the_program_does_it():
     assert assumed(read_run({**LLAMA, "training.framework": "openrlhf"}))["model.attn_implementation"] == "flash_attention_2"
     assert assumed(read_run({**LLAMA, "training.framework": "trl"}))["model.attn_implementation"] == "sdpa"
+
+
+def test_trl_is_taken_to_load_in_float32_where_nobody_says_a_dtype():
+    facts = {name: value for name, value in LLAMA.items() if name != "training.param_dtype"}
+    adapted = {**facts, "training.framework": "trl", "training.peft": "lora", "training.mixed_precision": "bf16"}
+    assert assumed(read_run(adapted))["training.param_dtype"] == "float32"
+    assert assumed(read_run({**adapted, "model.quantization": "nf4"}))["training.param_dtype"] == "bfloat16"
+    assert assumed(read_run({**adapted, "training.framework": "hf_trainer"}))["training.param_dtype"] == "bfloat16"
