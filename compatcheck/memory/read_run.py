@@ -8,7 +8,7 @@ from compatcheck.core.estimate import Assumption
 from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
 from compatcheck.memory.given import Given
 from compatcheck.memory.precision import adapter_bytes, read_precision
-from compatcheck.memory.run import Model, Parallelism, Reading, Run, read_numbers
+from compatcheck.memory.run import Model, Parallelism, Precision, Reading, Run, read_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,6 +103,7 @@ def read_run(
         micro_batch=micro,
         sequence=sequence,
         accumulation=_read_accumulation(source, parallel) if trains else 1,
+        unsharded_gradients=_unsharded(source, parallel, precision, versions) if trains else 0.0,
         checkpointing=checkpointing and policy != "core_attention",
         policy=policy,
         activation_offloading=source.flag("training.activation_offloading", False),
@@ -144,6 +145,31 @@ def _splits_sequences(source: Given, parallel: Parallelism) -> bool:
     usual = source.get("training.framework") == "torchtitan" or parallel.sharding == "megatron"
     reason = "programs with tensor parallelism of this kind mostly split norms along the sequence" if usual else ""
     return source.flag("training.sequence_parallel", usual, reason)
+
+
+_NO_SYNC = frozenset({"accelerate", "hf_trainer", "trl", "axolotl", "llamafactory", "ms_swift"})
+"""Programs that run all but the last micro batch of a step under accelerate's ``no_sync``."""
+
+
+def _unsharded(
+    source: Given, parallel: Parallelism, precision: Precision, versions: Mapping[str, tuple[int, ...]]
+) -> float:
+    """Return bytes of one gradient that FSDP leaves whole between micro batches; 0 where it does not.
+
+    Under ``no_sync`` nothing is scattered: FSDP1 keeps whole gradients in the compute dtype (torch 2.8.0
+    distributed/fsdp/_runtime_utils.py, _post_backward_hook), FSDP2 in the reduce dtype, from accelerate 1.11.0 on
+    (accelerator.py, no_sync: ``set_requires_gradient_sync``). The HF Trainer ignores ``sync_each_batch`` from 4.46.2 to 5.1.
+    """
+    framework = source.get("training.framework")
+    if parallel.sharding != "fsdp" or parallel.stage < 2 or parallel.shard == 1 or framework not in _NO_SYNC:
+        return 0.0
+    transformers, accelerate = versions.get("transformers"), versions.get("accelerate")
+    deaf = framework != "accelerate" and transformers is not None and (4, 46, 2) <= transformers < (5, 2)
+    if source.get("training.sync_each_batch") and not deaf:
+        return 0.0
+    if source.get("training.fsdp_version") == 2:
+        return 0.0 if accelerate is not None and accelerate < (1, 11) else precision.reduce
+    return precision.compute
 
 
 def _read_accumulation(source: Given, parallel: Parallelism) -> int:

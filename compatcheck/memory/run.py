@@ -128,6 +128,8 @@ class Run(NamedTuple):
     micro_batch: int
     sequence: int
     accumulation: int
+    unsharded_gradients: float
+    """Bytes of one gradient that FSDP leaves whole until the last micro batch of a step; 0 where it splits each batch's."""
     checkpointing: bool
     """Whole blocks are computed again in backward, as far as `policy` says."""
     policy: str

@@ -73,7 +73,8 @@ def gradients(run: Run) -> Gradients:
         return Gradients(part, part if earlier else 0.0, 0.0)
     if parallel.sharding == "fsdp" and parallel.stage >= 2:
         part = 0.0 if run.offload_optimizer else share
-        return Gradients(part, part if earlier else 0.0, 0.0)
+        between = max(part, run.unsharded_gradients * count_trained(run))
+        return Gradients(part, between if earlier else 0.0, 0.0)
     return Gradients(full, full if earlier else 0.0, 0.0)
 
 
@@ -91,6 +92,10 @@ def component(run: Run, count: float) -> tuple[Component, ...]:
         return ()
     facts = ("model.trainable_parameters", "training.sharding", "training.zero_stage")
     parts = trained_here(run)
+    if run.unsharded_gradients and count == run.unsharded_gradients * count_trained(run):
+        words = f"{run.unsharded_gradients:g} B × {count_trained(run):,.0f}, whole until the last micro batch (no_sync)"
+        source = "accelerate accelerator.py no_sync; torch FSDP"
+        return (Component("gradients", "gradients", exactly(count), words, source, run.role, facts),)
     whole = sum(part.number * part.bytes_each for part in parts)
     share = name_share(run, run.parallel.shard, trained=True) if count < whole else ""
     words = " + ".join(f"{part.bytes_each:g} B × {part.number:,.0f}" for part in parts) + share

@@ -23,6 +23,14 @@ SUB_GROUP = 1_000_000_000
 """Elements ZeRO-3 steps at a time: the default of ``sub_group_size`` in every release (deepspeed/runtime/zero/config.py)."""
 
 
+_PAGED = "paged_"
+
+
+def _of_bitsandbytes(name: str) -> bool:
+    """Tell whether an optimizer steps one parameter at a time, with kernels of bitsandbytes."""
+    return name.startswith(_PAGED) or "8bit" in name
+
+
 def optimizer_states(run: Run) -> tuple[Component, ...]:
     """Return what lives between steps: master weights and moments, 1 / ranks of them from ZeRO stage 1 on.
 
@@ -47,7 +55,7 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
     if moments:
         name = str(run.optimizer)
         size, kind = exactly(0 if run.offload_optimizer else moments * part), "optimizer_states"
-        if name.startswith("paged"):
+        if name.startswith(_PAGED):
             # cudaMallocManaged: not in torch's allocator, and pages move to host memory under pressure
             size, kind = Size(0, size.expected, size.high), "other"
         words = f"{moments / max(1, count_trained(run)):.3g} B × {numbers}"
@@ -56,11 +64,17 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
 
 
 def moment_bytes(run: Run) -> float:
-    """Return bytes of all moments before they are sharded; they have the dtype of the master weights, or of the parameters."""
+    """Return bytes of all moments before they are sharded; they have the dtype of the master weights, or of the parameters.
+
+    bitsandbytes, whose optimizers alone are paged, keeps 32-bit states in float32 whatever the parameters are
+    (optim/optimizer.py, init_state, ``optim_bits``).
+    """
     name = str(run.optimizer)
     if "8bit" in name:
         return 2 * EIGHT_BIT * count_trained(run)
-    tensors = MOMENTS.get(name.removeprefix("paged_"), 2)
+    tensors = MOMENTS.get(name.removeprefix(_PAGED), 2)
+    if name.startswith(_PAGED):
+        return tensors * 4 * count_trained(run)
     return tensors * sum(part.number * (run.precision.master or part.bytes_each) for part in trained_here(run))
 
 
@@ -91,7 +105,7 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
         size, words = exactly(run.precision.master * trained), f"{run.precision.master:g} B × {trained:,.0f}"
         source = "Megatron-LM core/optimizer/distrib_optimizer.py _copy_model_grads_to_main_grads"
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
-    elif run.implementation == "foreach" and moment_bytes(run) and "8bit" not in str(run.optimizer):
+    elif run.implementation == "foreach" and moment_bytes(run) and not _of_bitsandbytes(str(run.optimizer)):
         largest = max(
             trained_here(run), key=lambda part: part.number * part.bytes_each
         )  # tensors of a dtype go together
