@@ -62,7 +62,7 @@ def test_bytes_are_added_to_the_phase_they_are_taken_in(findings: list[Finding],
 
 
 @pytest.mark.parametrize(
-    "changed", [{"kind": "pitfall"}, {"status": "possible"}, {"rule_id": "transformers/eager-scores-in-float32"}]
+    "changed", [{"kind": "pitfall"}, {"status": "possible"}, {"rule_id": "trl/dpo-keeps-reference-logits"}]
 )
 def test_what_is_not_certain_or_counted_already_is_left_out(changed: dict[str, object]) -> None:
     assert lay_over(make_estimate(), [make_finding(8, "backward", **changed)]) is None
