@@ -17,21 +17,23 @@ _KEEPS_DTYPES = frozenset({"axolotl", "llamafactory", "ms_swift"})
 """Programs that leave what is not quantised in the dtype it computes in: axolotl casts it back (loaders/model.py,
 _configure_embedding_dtypes, 0.5 to 0.12 and main), LLaMA-Factory only casts norms and only when asked (upcast_layernorm, 0.3 on),
 ms-swift has no such call."""
-_TRL_WITHOUT_CAST = (0, 29)
-"""First TRL whose trainers do not call peft's prepare_model_for_kbit_training (SFT since 0.27, DPO since 0.29)."""
+_TRL_WITHOUT_CAST = {"sft": (0, 26), "grpo": (0, 26), "reward": (0, 26), "rloo": (0, 27), "dpo": (0, 29)}
+"""First TRL whose trainers do not call peft's prepare_model_for_kbit_training, by themselves or through prepare_peft_model of
+models/utils.py (read in *_trainer.py of 0.24.0 to 1.0.0); the experimental ones (KTO, ORPO, CPO, BCO) still do in 1.0."""
 
 
 def _casts_unquantised(source: Given, model: Model, trl: tuple[int, ...] | None) -> bool:
     """Tell whether embedding, head and norms beside a quantised base become float32 before training.
 
-    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.28, and under bf16 with a 4-bit base turns embedding
+    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.25 to 0.28, by trainer, and under bf16 with a 4-bit base turns embedding
     and head back (peft_module_casting_to_bf16, trl/trainer/utils.py), so that what is kept between layers is bfloat16 again.
     """
     framework = source.get("training.framework")
     if framework in _KEEPS_DTYPES:
         return False
     if framework == "trl":
-        return not _trl_in_bfloat16(source, model) and (trl is None or trl < _TRL_WITHOUT_CAST)
+        without = _TRL_WITHOUT_CAST.get(str(source.get("training.trainer")))
+        return not _trl_in_bfloat16(source, model) and (trl is None or without is None or trl < without)
     return True
 
 

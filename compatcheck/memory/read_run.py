@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
+from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.given import Given
 from compatcheck.memory.precision import adapter_bytes, read_precision
 from compatcheck.memory.run import Model, Parallelism, Precision, Reading, Run, read_numbers
@@ -110,6 +111,7 @@ def read_run(
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
         trainer=str(source.get("training.trainer") or "causal_lm"),
+        without_reference=source.get("training.loss_type") in WITHOUT,
         framework=str(source.get("training.framework") or ""),
         offload_optimizer=source.get("training.offload_optimizer") is not None
         or source.flag("training.fsdp_offload_params", False),

@@ -140,6 +140,8 @@ class Run(NamedTuple):
     loss: str
     """``cross_entropy``, ``chunked``, ``fused_linear``."""
     trainer: str
+    without_reference: bool
+    """The loss compares with no reference, as ORPO's and SimPO's."""
     framework: str
     """Program that trains, as ``training.framework`` names it; empty when not known."""
     offload_optimizer: bool

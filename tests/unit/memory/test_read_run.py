@@ -218,3 +218,17 @@ def test_trl_is_taken_to_load_in_float32_where_nobody_says_a_dtype():
     assert assumed(read_run(adapted))["training.param_dtype"] == "float32"
     assert assumed(read_run({**adapted, "model.quantization": "nf4"}))["training.param_dtype"] == "bfloat16"
     assert assumed(read_run({**adapted, "training.framework": "hf_trainer"}))["training.param_dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("trainer", "release", "each"),
+    [("sft", "0.25.1", 4), ("sft", "0.26.0", 2), ("dpo", "0.28.0", 4), ("dpo", "0.29.0", 2), ("kto", "1.0.0", 4)],
+)
+def test_trainers_of_trl_stopped_one_by_one_to_cast_what_is_not_quantised(trainer, release, each):
+    facts = {
+        **LLAMA, "model.quantization": "int8", "training.peft": "lora", "training.framework": "trl",
+        "training.trainer": trainer, "training.mixed_precision": "fp16",
+    }  # fmt: skip
+    run = read_run(facts, with_packages(trl=release)).run
+    assert run is not None
+    assert run.precision.unquantised == each
