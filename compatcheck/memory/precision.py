@@ -19,7 +19,9 @@ _configure_embedding_dtypes, 0.5 to 0.12 and main), LLaMA-Factory only casts nor
 ms-swift has no such call."""
 _TRL_WITHOUT_CAST = {"sft": (0, 26), "grpo": (0, 26), "reward": (0, 26), "rloo": (0, 27), "dpo": (0, 29)}
 """First TRL whose trainers do not call peft's prepare_model_for_kbit_training, by themselves or through prepare_peft_model of
-models/utils.py (read in *_trainer.py of 0.24.0 to 1.0.0); the experimental ones (KTO, ORPO, CPO, BCO) still do in 1.0."""
+models/utils.py (read in *_trainer.py of 0.24.0 to 1.0.0)."""
+_EXPERIMENTAL = frozenset({"kto", "orpo", "cpo", "bco"})
+"""Those that still do in 1.0."""
 
 
 def _casts_unquantised(source: Given, model: Model, trl: tuple[int, ...] | None) -> bool:
@@ -32,8 +34,9 @@ def _casts_unquantised(source: Given, model: Model, trl: tuple[int, ...] | None)
     if framework in _KEEPS_DTYPES:
         return False
     if framework == "trl":
-        without = _TRL_WITHOUT_CAST.get(str(source.get("training.trainer")))
-        return not _trl_in_bfloat16(source, model) and (trl is None or without is None or trl < without)
+        trainer = source.get("training.trainer")
+        casts = trl is None or trainer in _EXPERIMENTAL or trl < _TRL_WITHOUT_CAST.get(str(trainer), (0, 29))
+        return casts and not _trl_in_bfloat16(source, model)
     return True
 
 
