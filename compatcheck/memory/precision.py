@@ -27,8 +27,9 @@ _EXPERIMENTAL = frozenset({"kto", "orpo", "cpo", "bco"})
 def _casts_unquantised(source: Given, model: Model, trl: tuple[int, ...] | None) -> bool:
     """Tell whether embedding, head and norms beside a quantised base become float32 before training.
 
-    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.25 to 0.28, by trainer, and under bf16 with a 4-bit base turns embedding
-    and head back (peft_module_casting_to_bf16, trl/trainer/utils.py), so that what is kept between layers is bfloat16 again.
+    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.25 to 0.28, by trainer, and under bf16
+    with a 4-bit base turns embedding and head back (peft_module_casting_to_bf16, trl/trainer/utils.py), so that what is kept
+    between layers is bfloat16 again.
     """
     framework = source.get("training.framework")
     if framework in _KEEPS_DTYPES:

@@ -228,7 +228,9 @@ def _read_model(source: Given) -> Model:
         embedding=min(embedding, total),
         lm_head=head,
         vision=source.integer("model.vision_parameters", 0),
-        expert=source.integer("model.expert_parameters", min(routed, blocks), reason if routed and not source.needs else ""),
+        expert=source.integer(
+            "model.expert_parameters", min(routed, blocks), reason if routed and not source.needs else ""
+        ),
         hidden=hidden,
         intermediate=intermediate,
         layers=layers,

@@ -94,8 +94,8 @@ def _find_least_nodes(price: Callable[[int], Estimate], current: int | None) -> 
 def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wall:
     """Find the largest value of one setting that fits, by doubling and halving the distance.
 
-    A value fits when the expected need is within the limit. Of nodes it is the smallest number that fits. The model grows with every
-    setting that is walked, which is tested as a property; so the wall is exact for the model.
+    A value fits when the expected need is within the limit. Of nodes it is the smallest number that fits. The model
+    grows with every other setting that is walked, which is tested as a property; so the wall is exact for the model.
 
     Args:
         name: of `AXES`.

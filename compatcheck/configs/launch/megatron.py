@@ -105,7 +105,12 @@ def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
     if "untie_embeddings_and_output_weights" not in options:
         yield Statement("model.tie_word_embeddings", "untie_embeddings_and_output_weights (left out)", value=True)
     hidden = options.get("hidden_size")
-    if "swiglu" in options and "ffn_hidden_size" not in options and hidden is not None and isinstance(hidden.value, int):
+    if (
+        "swiglu" in options
+        and "ffn_hidden_size" not in options
+        and hidden is not None
+        and isinstance(hidden.value, int)
+    ):
         width = int((4 * hidden.value * 2 / 3) / 64) * 64  # arguments.py validate_args
         yield Statement("model.intermediate_size", "ffn_hidden_size (left out)", width)
 

@@ -1,4 +1,4 @@
-"""Each regression that the estimate is said to have in its formulas makes a difference there, between releases or by a setting."""
+"""Each regression said to be in the formulas makes a difference there, between releases or by a setting."""
 
 from __future__ import annotations
 

@@ -202,13 +202,16 @@ def test_only_some_programs_split_norms_along_the_sequence():
 
 
 def test_adapters_of_rank_zero_are_refused():
-    with pytest.raises(UsageError, match="training.lora_rank cannot be 0"):
+    with pytest.raises(UsageError, match=r"training\.lora_rank cannot be 0"):
         read_run({**LLAMA, "training.peft": "lora", "training.lora_rank": 0})
     assert read_run({**LLAMA, "training.peft": None, "training.lora_rank": 0}).run is not None
 
 
 def test_attention_is_assumed_as_the_program_does_it():
-    assert assumed(read_run({**LLAMA, "training.framework": "openrlhf"}))["model.attn_implementation"] == "flash_attention_2"
+    assert (
+        assumed(read_run({**LLAMA, "training.framework": "openrlhf"}))["model.attn_implementation"]
+        == "flash_attention_2"
+    )
     assert assumed(read_run({**LLAMA, "training.framework": "trl"}))["model.attn_implementation"] == "sdpa"
 
 

@@ -126,7 +126,9 @@ def test_a_layer_more_has_parameters() -> None:
         assert isinstance(size, int)
         parts = (Component("state", "parameters", exactly(size), "", ""),)
         return Estimate(
-            "closed_form", (Phase("step", "train", parts),), Verdict("fits" if size <= 1000 else "does_not_fit", 1000, 1000 - size)
+            "closed_form",
+            (Phase("step", "train", parts),),
+            Verdict("fits" if size <= 1000 else "does_not_fit", 1000, 1000 - size),
         )
 
     wall = find_wall("num_hidden_layers", {"train": run}, by_parameters)

@@ -119,7 +119,11 @@ def test_ranks_that_share_sequences_are_not_multiplied_into_the_batch(name: str)
     ],
 )
 def test_a_batch_is_gone_through_in_micro_batches(more: dict[str, Any], steps: int | None) -> None:
-    run: dict[str, Any] = {"training__global_batch_size": 64, "training__micro_batch_size": 2, "hardware__world_size": 8}
+    run: dict[str, Any] = {
+        "training__global_batch_size": 64,
+        "training__micro_batch_size": 2,
+        "hardware__world_size": 8,
+    }
     assert derived(**(run | more)).get("training.gradient_accumulation_steps") == steps
 
 
