@@ -39,7 +39,8 @@ def gather_image(request: Request, shared: Shared) -> Gathered:
         notes = (*reading.notes, *(f"{entry.name} holds nothing but {_packages_of(entry)}" for entry in empty))
         if sum(not entry.is_empty for entry in reading.environments) > 1 and not request.image_environments:
             skipped += _doubts(image, reading)
-        starts = any(entry.is_started for entry in chosen)
+        # A guess decides nothing: then all of them count, as where nothing says what is started.
+        starts = any(entry.is_started for entry in chosen) and not reading.start.doubts
         for entry in chosen:
             environment = entry.environment
             if entry is chosen[0]:
@@ -126,6 +127,8 @@ def _describe(entry: ImageEnvironment, reading: ImageReading) -> str:
         return reading.start.reason
     if not any(other.is_started for other in reading.environments):
         return "what the image starts is not known"
+    if reading.start.doubts:
+        return "may be what the image starts"
     return "not what the image starts"
 
 

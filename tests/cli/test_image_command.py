@@ -191,6 +191,25 @@ def test_unknown_start_lets_every_environment_count() -> None:
     assert report["code"] == 1
 
 
+def test_every_environment_counts_where_the_choice_is_a_guess() -> None:
+    words = ("bash", "-lc", "python train.py")
+    image = save("image.tar", BASE, BAD_VENV, GOOD_CONDA, cmd=words, env=(f"PATH={TRAIN}/bin:/usr/local/bin",))
+    report = described("image", image, *RUN)
+    assert [subject["aside"] for subject in report["subjects"]] == [False, False]
+    assert report["subjects"][1]["origin"] == "train:1:/opt/venv (may be what the image starts)"
+    assert failing(report) == {(DEEPSPEED, "train:1:/opt/venv"): True}
+
+
+def test_environment_with_torch_is_not_put_aside_for_one_without() -> None:
+    service = {**python("/opt/service", "3.12"), **dist("/opt/service", "3.12", "requests", "2.32.0")}
+    torch = dist(VENV, "3.11", "torch", "2.5.1")
+    words = ("/opt/service/bin/python", "serve.py")
+    report = described("image", save("image.tar", BASE, BAD_VENV, torch, service, cmd=words), *RUN)
+    assert list(packages(report)) == ["train:1:/opt/service", "train:1:/opt/venv"]
+    assert failing(report) == {(DEEPSPEED, "train:1:/opt/venv"): True}
+    assert "guess: /opt/service holds no torch, and /opt/venv does" in json.dumps(report["skipped"])
+
+
 def test_later_layers_delete_and_overwrite() -> None:
     site = f"{VENV}/lib/python3.11/site-packages"
     change = {

@@ -124,6 +124,9 @@ class _Found:
                 raw = {}
             diff_ids = _diff_ids(raw)
             names = _strings(item["Layers"])[:MAX_LAYERS]
+            if nameless := len(item["Layers"]) - len(_strings(item["Layers"])):
+                one = "has no name and was" if nameless == 1 else "have no name and were"
+                problems.append(f"{nameless} of its layers in manifest.json {one} not read")
             layers = tuple(
                 LayerName((name,), _blob_digest(name), diff_ids[index] if index < len(diff_ids) else None)
                 for index, name in enumerate(names)

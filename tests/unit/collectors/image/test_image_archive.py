@@ -442,6 +442,19 @@ def test_hostile_types_in_documents_are_no_crash(tmp_path):
         assert distributions(open_image(str(tmp_path / "c.tar"), cache=None)) == ["torch-2.5.0.dist-info"]
 
 
+@pytest.mark.parametrize("value", [None, 7, [], {}])
+def test_layers_without_a_name_are_said(value, tmp_path):
+    files = dict(docker_files([as_tar(LAYERS[0]), as_tar(LAYERS[1])]))
+    manifest = json.loads(files["manifest.json"])
+    manifest[0]["Layers"][1] = value
+    (tmp_path / "a.tar").write_bytes(tar({**files, "manifest.json": json.dumps(manifest)}))
+    image = open_image(str(tmp_path / "a.tar"), cache=None)
+    assert distributions(image) == ["torch-2.5.0.dist-info"]
+    assert [entry.reason for entry in image.skipped] == [
+        "1 of its layers in manifest.json has no name and was not read"
+    ]
+
+
 def test_nothing_is_written_anywhere(tmp_path, monkeypatch):
     path = docker_archive(tmp_path / "a.tar", [{**LAYERS[0], "../../escape": "x", "/absolute": "x"}])
     folder = tmp_path / "here"
