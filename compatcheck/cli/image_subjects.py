@@ -11,6 +11,7 @@ from compatcheck.collectors.image.archive import open_images
 from compatcheck.collectors.image.environments import ImageEnvironment, ImageReading, read_image
 from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.terminal import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +70,7 @@ def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageRead
         platform = f"{image.config.os}/{image.config.architecture}"
         label = f"{image.name} ({platform})" if names[image.name] > 1 else image.name
         label = label.removeprefix("docker.io/").removeprefix("library/")
-        named = image._replace(name=label)
+        named = image._replace(name=escape_name(label))
         readings.append((named, read_image(named, shared.rules.packages, shared.variables)))
     if not any(reading.environments for _, reading in readings):
         for _, reading in readings:

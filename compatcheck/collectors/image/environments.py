@@ -13,6 +13,7 @@ from compatcheck.collectors.installed import ASK_OWNER, collect_installed
 from compatcheck.collectors.records import check_records
 from compatcheck.collectors.variables import attach, collect_variables
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.terminal import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,7 +84,7 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
         if total > MAX_PACKAGES:
             unread.append(place.name)
             continue
-        name = f"{image.name}:{place.name}"
+        name = f"{image.name}:{escape_name(place.name)}"
         environment = _read_place(place, image, names, system, declared=declared is not None)
         total += len(environment.packages)
         environments.append(ImageEnvironment(name, place, environment._replace(origin=name), place is started))
