@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.image.shell_text import expand, split_assignment, split_commands
+from compatcheck.core.redaction import redact_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,7 +148,7 @@ def find_start(config: ImageConfig, files: ImageTree) -> Start:
 
 
 def _shorten(words: Sequence[str]) -> str:
-    text = " ".join(" ".join(words).split())
+    text = redact_command(" ".join(words))
     limit = 48
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 

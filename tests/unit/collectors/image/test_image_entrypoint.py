@@ -73,6 +73,12 @@ def test_entry_script_hands_over_to_the_command():
     assert found.reason == "/entrypoint.sh python train.py starts it"
 
 
+def test_credentials_in_the_command_are_hidden():
+    words = ("python", "x.py", "--hf-token", "abcdef")
+    found = start(*words, entrypoint=("env", "API_KEY=abcdef"), env={"PATH": "/opt/venv/bin"})
+    assert found.reason == "env API_KEY=[redacted] python x.py --hf-token [… starts it"
+
+
 def test_path_of_the_image_decides_without_a_command():
     found = start(env={"PATH": "/opt/conda/envs/train/bin:/usr/bin"})
     assert found.executable == TRAIN
