@@ -31,7 +31,9 @@ def test_image_of_cuda_12_4(driver: str, *, starts: bool) -> None:
 
 
 def test_every_driver_of_a_branch_reports_its_cuda() -> None:
-    assert _starts("cuda>=12.4", "550.40.07")  # nvidia-smi of that driver, from before the toolkit's 550.54.14: CUDA Version 12.4
+    assert _starts(
+        "cuda>=12.4", "550.40.07"
+    )  # nvidia-smi of that driver, from before the toolkit's 550.54.14: CUDA Version 12.4
     assert _starts("cuda>=12.8", "570")
     assert not _starts("cuda>=12.8", "566.07")
 
