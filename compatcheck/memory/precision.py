@@ -13,25 +13,28 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Model, Parallelism
 
 BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
-_KEEPS_DTYPES = frozenset({"axolotl", "llamafactory", "ms_swift"})
+_KEEPS_DTYPES = frozenset({"axolotl", "llamafactory", "ms_swift", "openrlhf"})
 """Programs that leave what is not quantised in the dtype it computes in: axolotl casts it back (loaders/model.py,
 _configure_embedding_dtypes, 0.5 to 0.12 and main), LLaMA-Factory only casts norms and only when asked (upcast_layernorm, 0.3 on),
-ms-swift has no such call."""
-_TRL_WITHOUT_CAST = (0, 29)
-"""First TRL whose trainers do not call peft's prepare_model_for_kbit_training (SFT since 0.27, DPO since 0.29)."""
+ms-swift and OpenRLHF have no such call."""
+_TRL_WITHOUT_CAST = {"dpo": (0, 29)}
+_OTHERS_WITHOUT_CAST = (0, 25)
+"""First TRL whose trainer does not call peft's prepare_model_for_kbit_training: from 0.25 the others call one of TRL's own, which
+casts norms alone (trl/models/utils.py), and none from 0.27; DPO calls peft's up to 0.28 (trl/trainer/dpo_trainer.py)."""
 
 
 def _casts_unquantised(source: Given, model: Model, trl: tuple[int, ...] | None) -> bool:
     """Tell whether embedding, head and norms beside a quantised base become float32 before training.
 
-    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.28, and under bf16 with a 4-bit base turns embedding
-    and head back (peft_module_casting_to_bf16, trl/trainer/utils.py), so that what is kept between layers is bfloat16 again.
+    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.24 (DPO to 0.28), and under bf16 with a 4-bit base
+    turns embedding and head back (peft_module_casting_to_bf16, trl/trainer/utils.py); what lies between layers is bfloat16 again.
     """
     framework = source.get("training.framework")
     if framework in _KEEPS_DTYPES:
         return False
     if framework == "trl":
-        return not _trl_in_bfloat16(source, model) and (trl is None or trl < _TRL_WITHOUT_CAST)
+        first = _TRL_WITHOUT_CAST.get(str(source.get("training.trainer")), _OTHERS_WITHOUT_CAST)
+        return not _trl_in_bfloat16(source, model) and (trl is None or trl < first)
     return True
 
 

@@ -147,8 +147,8 @@ def test_what_a_quantised_base_leaves_unquantised_becomes_float32():
         ("ms_swift", "nf4", None, 2),
         ("trl", "nf4", "0.19.0", 2),  # embedding and head are cast back to bfloat16
         ("trl", "int8", "0.19.0", 4),
-        ("trl", "int8", "0.28.0", 4),
-        ("trl", "int8", "0.29.0", 2),
+        ("trl", "int8", "0.24.0", 4),
+        ("trl", "int8", "0.25.0", 2),
         ("hf_trainer", "nf4", None, 4),
     ],
 )
