@@ -202,9 +202,15 @@ def _price_both(before: Subject, after: Subject, rules: RuleSet, *, trace: bool)
         return traced[0], traced[1]
     if not described:
         return None
+    from compatcheck.matching.engine import match  # noqa: PLC0415 (only with a run)
     from compatcheck.memory.job import estimate_job  # noqa: PLC0415 (only with a run)
+    from compatcheck.memory.regressions import include, lay_over  # noqa: PLC0415 (only with a run)
 
-    first, second = (estimate_job(side.roles, side.environment) for side in (before, after))
+    def price(side: Subject) -> Estimate:
+        estimated = estimate_job(side.roles, side.environment)
+        return include(estimated, lay_over(estimated, match(side, rules).findings)) if estimated.phases else estimated
+
+    first, second = price(before), price(after)
     return (first, second) if first.phases and second.phases else None
 
 
