@@ -17,6 +17,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
+from compatcheck.core.shapes import as_table, as_texts
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
@@ -51,7 +52,7 @@ def read_pdm_lock(
         InputError: it cannot be read, is not TOML or not a lock of version 4.
     """
     file = read_toml(path)
-    metadata = _table(file.data.get("metadata"))
+    metadata = as_table(file.data.get("metadata"))
     notes = _check_version(path, metadata.get("lock_version"))
     tables = file.data.get("package", [])
     if not isinstance(tables, list):
@@ -63,7 +64,7 @@ def read_pdm_lock(
     environment = describe_machine(marker_environment, requires_python=requires, extras=wanted)
     reading = _Reading(path, locate_entries(file.text, "package"))
     read = [entry for position, table in enumerate(tables) if (entry := reading.read(position, table)) is not None]
-    offered = {canonical_name(group) for group in _texts(metadata.get("groups"))}
+    offered = {canonical_name(group) for group in as_texts(metadata.get("groups"))}
     stated = [_groups(table) for _, table in read]
     if any(stated):
         lock = Lock([entry for entry, _ in read], environment, _REMEDY)
@@ -129,9 +130,9 @@ def _is_linux(platform: str) -> bool:
 
 def _fold_extras(read: list[tuple[Entry, Mapping[str, Any]]]) -> list[Entry]:
     """Join the entries ``name[extra]`` with those of the package itself: they hold what the extra adds."""
-    plain = {(entry.name, entry.version): entry for entry, table in read if not _texts(table.get("extras"))}
+    plain = {(entry.name, entry.version): entry for entry, table in read if not as_texts(table.get("extras"))}
     for entry, table in read:
-        names = tuple(map(canonical_name, _texts(table.get("extras"))))
+        names = tuple(map(canonical_name, as_texts(table.get("extras"))))
         if names:
             base = plain.get((entry.name, entry.version), entry._replace(dependencies=()))
             added = tuple(dependency for dependency in entry.dependencies if dependency.name != entry.name)
@@ -190,7 +191,7 @@ class _Reading:
             version = None
         marker, requires = table.get("marker"), table.get("requires_python")
         dependencies = []
-        for text in _texts(table.get("dependencies")):
+        for text in as_texts(table.get("dependencies")):
             try:
                 dependencies.append(_depend(parse_requirement(text, source)))
             except InvalidRequirementError as error:
@@ -229,12 +230,4 @@ def _details(name: str, table: Mapping[str, Any]) -> tuple[dict[str, str], str |
 
 
 def _groups(table: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(map(canonical_name, _texts(table.get("groups"))))
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+    return frozenset(map(canonical_name, as_texts(table.get("groups"))))

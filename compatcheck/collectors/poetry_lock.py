@@ -17,6 +17,7 @@ from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
+from compatcheck.core.shapes import as_table, as_texts
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
@@ -73,7 +74,7 @@ def read_poetry_lock(
     if version.release[:2] > _NEWEST:
         newest = ".".join(map(str, _NEWEST))
         notes.append(f"{path} is of lock-version {version}, newer than the {newest} that is understood")
-    offered = {canonical_name(name) for name in _table(file.data.get("extras"))}
+    offered = {canonical_name(name) for name in as_table(file.data.get("extras"))}
     if any("groups" in table for _, table in read):
         named = {group for _, table in read for group in _groups(table)}
         lock.select(_mark(read, lock, chosen))
@@ -191,7 +192,7 @@ class _Reading:
             reason = f"the version of {echo(name)} is not a string"
             self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
             version = None
-        required, optional = _read_dependencies(_table(table.get("dependencies")))
+        required, optional = _read_dependencies(as_table(table.get("dependencies")))
         marker = table.get("marker")  # of lock-version 1.0; 2.1 writes markers
         return (
             Entry(
@@ -199,7 +200,7 @@ class _Reading:
                 version,
                 source,
                 tuple(required),
-                _read_extras(_table(table.get("extras")), required, optional),
+                _read_extras(as_table(table.get("extras")), required, optional),
                 marker if isinstance(marker, str) else None,
                 _python(table.get("python-versions")),
                 _details(table),
@@ -220,7 +221,7 @@ def _read_dependencies(table: Mapping[str, Any]) -> tuple[list[Dependency], list
                 canonical_name(name),
                 _python(stated.get("version")) or "",
                 marker if isinstance(marker, str) else None,
-                tuple(map(canonical_name, _texts(stated.get("extras")))),
+                tuple(map(canonical_name, as_texts(stated.get("extras")))),
             )
             (optional if stated.get("optional") is True else required).append(dependency)
     return required, optional
@@ -234,7 +235,7 @@ def _read_extras(
     stated = {dependency.name for dependency in optional}
     for extra, items in table.items():
         found: list[Dependency] = []
-        for item in _texts(items):
+        for item in as_texts(items):
             match = _LISTED.match(item)
             if match is None:
                 continue
@@ -253,7 +254,7 @@ def _read_extras(
 
 def _details(table: Mapping[str, Any]) -> dict[str, str]:
     details: dict[str, str] = {}
-    source = _table(table.get("source"))
+    source = as_table(table.get("source"))
     kind, url = source.get("type"), source.get("url")
     if isinstance(kind, str):
         details["source"] = kind
@@ -268,16 +269,8 @@ def _details(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _groups(table: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(map(canonical_name, _texts(table.get("groups"))))
+    return tuple(map(canonical_name, as_texts(table.get("groups"))))
 
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(canonical_name(name.strip()) for name in (text or "").split(",") if name.strip())
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
