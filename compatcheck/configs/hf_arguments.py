@@ -10,7 +10,18 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.configs import deepspeed
-from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, only_true, translate
+from compatcheck.configs.keys import (
+    LEAVE,
+    Key,
+    constant,
+    flatten,
+    make_document,
+    meanings_of,
+    not_understood,
+    only_true,
+    stated,
+    translate,
+)
 from compatcheck.configs.text import expect_mapping, parse_json
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
@@ -76,11 +87,6 @@ def _optimizer_implementation(name: Any) -> Any:  # noqa: ANN401 (configuration)
 
 def _accumulation(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return None if value in (None, "") else value
-
-
-def stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read a key that states nothing when it is null."""
-    return LEAVE if value is None else value
 
 
 def dtype_unless_auto(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -233,7 +239,7 @@ def open_arguments(
         key, name = precision
         meanings[key] = Key("training.mixed_precision", partial(constant, name))
     for fact, value in _fsdp(opened.get("fsdp")):
-        meanings["fsdp"] = (*_keys(meanings["fsdp"]), Key(fact, partial(constant, value)))
+        meanings["fsdp"] = (*meanings_of(meanings["fsdp"]), Key(fact, partial(constant, value)))
     references: list[tuple[str, str, str]] = []
     for key in models:
         model = data.get(key)
@@ -313,20 +319,6 @@ def _open_sections(data: Mapping[str, Any], source: Source) -> tuple[dict[str, A
             reason = f"names {text!r}, which is not read"
             skipped.append(Skipped(source._replace(key=key), reason, "write its keys under fsdp_config, or --set them"))
     return opened, skipped
-
-
-def not_understood(source: Source, key: str, wanted: str) -> Skipped:
-    """Say that the value of a key is not one this release knows."""
-    return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
-
-
-def constant(value: object, _: object) -> object:
-    """Return the first argument, whatever the key's own value."""
-    return value
-
-
-def _keys(entry: Key | tuple[Key, ...]) -> tuple[Key, ...]:
-    return (entry,) if isinstance(entry, Key) else entry
 
 
 def read_precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
