@@ -2,6 +2,10 @@
 
 A lock that serves several Pythons holds one distribution more than once; an entry counts for those Pythons on which it is
 reached. Shared by the readers of poetry, pdm and pipenv.
+
+``uv.lock`` is walked in its own module. A dependency in it names the very entry it means, by version with local label and by
+source, where the others state ranges; its conflict markers ask for the extras of the project anywhere in the graph, where theirs
+ask for those of the package they stand in; and nothing has to be narrowed by a second walk.
 """
 
 from __future__ import annotations
@@ -201,13 +205,17 @@ class Lock:
 
     def say_absent(self) -> None:
         """Note which distributions are locked and not installed."""
-        absent = sorted(set(self._by_name) - set(self.reached))
-        if absent:
-            more = f" and {len(absent) - _SHOWN_NAMES} more" if len(absent) > _SHOWN_NAMES else ""
-            names = ", ".join(absent[:_SHOWN_NAMES])
-            self.notes.append(
-                f"locked, but not installed on this platform with the selected extras and groups: {names}{more}"
-            )
+        self.notes += say_absent(set(self._by_name) - set(self.reached))
+
+
+def say_absent(names: Iterable[str]) -> list[str]:
+    """Note the distributions that are locked and not installed."""
+    absent = sorted(names)
+    if not absent:
+        return []
+    shown = ", ".join(absent[:_SHOWN_NAMES])
+    more = f" and {len(absent) - _SHOWN_NAMES} more" if len(absent) > _SHOWN_NAMES else ""
+    return [f"locked, but not installed on this platform with the selected extras and groups: {shown}{more}"]
 
 
 def say_unselected(kind: str, names: Iterable[str]) -> list[str]:

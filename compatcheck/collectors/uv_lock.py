@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.lock_graph import MOST_ENTRIES
+from compatcheck.collectors.lock_graph import MOST_ENTRIES, say_absent, say_unselected
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import (
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _VERSION = 1
 _REMEDY = "make the lock anew with `uv lock`"
 _LOCAL = ("editable", "virtual", "directory")
-_SHOWN_NAMES = 12
 
 
 def read_uv_lock(
@@ -90,14 +89,9 @@ def read_uv_lock(
         for name, found in sorted(reached.items())
         if (package := graph.package(name, found, environment, notes)) is not None
     }
-    absent = sorted({canonical_name(entry["name"]) for entry in graph.packages} - set(reached))
+    absent = set(graph.by_name) - set(reached)
     if absent:
-        more = f" and {len(absent) - _SHOWN_NAMES} more" if len(absent) > _SHOWN_NAMES else ""
-        notes.append(
-            "locked, but not installed on this platform with the selected extras and groups: "
-            + ", ".join(absent[:_SHOWN_NAMES])
-            + more
-        )
+        notes += say_absent(absent)
         notes += graph.unselected(roots, wanted_extras, wanted_groups)
     known = environment.pythons[0] if len(environment.pythons) == 1 else None
     return Environment(
@@ -159,9 +153,8 @@ class _Graph:
             ("extras", "optional-dependencies", extras),
             ("groups", "dev-dependencies", groups),
         ):
-            left = sorted({name for root in roots for name in _by_name(self.packages[root].get(table))} - chosen)
-            if left:
-                notes.append(f"{kind} not selected: {', '.join(left)}")
+            offered = {name for root in roots for name in _by_name(self.packages[root].get(table))}
+            notes += say_unselected(kind, offered - chosen)
         return notes
 
     def package(
