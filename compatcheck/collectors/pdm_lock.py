@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.lock_graph import Dependency, Entry, Lock, say_unselected
+from compatcheck.collectors.lock_graph import Dependency, Entry, Lock, Tables, say_unselected
 from compatcheck.collectors.pyproject import read_stated
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
@@ -62,8 +62,12 @@ def read_pdm_lock(
     chosen = frozenset({"default", *wanted, *map(canonical_name, groups)})
     requires = _read_targets(path, metadata, notes)
     environment = describe_machine(marker_environment, requires_python=requires, extras=wanted)
-    reading = _Reading(path, locate_entries(file.text, "package"))
-    read = [entry for position, table in enumerate(tables) if (entry := reading.read(position, table)) is not None]
+    reading = _Reading(path, locate_entries(file.text, "package"), _REMEDY)
+    read = [
+        entry
+        for position, table in enumerate(map(as_table, tables))
+        if (entry := reading.read(position, table)) is not None
+    ]
     offered = {canonical_name(group) for group in as_texts(metadata.get("groups"))}
     stated = [_groups(table) for _, table in read]
     if any(stated):
@@ -168,27 +172,15 @@ def _depend(item: Requirement) -> Dependency:
     return Dependency(item.name, item.specifier, item.marker, tuple(canonical_name(name) for name in extras if name))
 
 
-class _Reading:
-    """One file and what could not be used of it."""
+class _Reading(Tables):
+    """The entries of one file."""
 
-    def __init__(self, path: str, lines: Mapping[tuple[str, str | None], int]) -> None:
-        self.path = path
-        self.lines = lines
-        self.skipped: list[Skipped] = []
-
-    def read(self, position: int, table: object) -> tuple[Entry, Mapping[str, Any]] | None:
+    def read(self, position: int, table: Mapping[str, Any]) -> tuple[Entry, Mapping[str, Any]] | None:
         """Read one ``[[package]]``."""
-        if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-            source = Source(self.path, f"package[{position}]")
-            self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY, named=True))
+        known = self.identify(position, table)
+        if known is None:
             return None
-        name, version = table["name"], table.get("version")
-        line = self.lines.get((name, version if isinstance(version, str) else None), self.lines.get((name, None)))
-        source = Source(self.path, f"package.{name}", line)
-        if version is not None and not isinstance(version, str):
-            reason = f"the version of {echo(name)} is not a string"
-            self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
-            version = None
+        name, version, source = known
         marker, requires = table.get("marker"), table.get("requires_python")
         dependencies = []
         for text in as_texts(table.get("dependencies")):

@@ -11,15 +11,15 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.lock_graph import Dependency, Entry, Lock, say_unselected
+from compatcheck.collectors.lock_graph import Dependency, Entry, Lock, Tables, say_unselected
 from compatcheck.collectors.pyproject import convert_poetry_range, read_stated
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.shapes import as_table, as_texts
-from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
+from compatcheck.core.source import Source
+from compatcheck.core.textfile import STANDARD_INPUT, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, parse_version
 
@@ -62,8 +62,12 @@ def read_poetry_lock(
     if not isinstance(tables, list):
         message = "has no [[package]]"
         raise InputError(message, source=Source(path, "package"), hint=_REMEDY)
-    reading = _Reading(path, locate_entries(file.text, "package"))
-    read = [entry for position, table in enumerate(tables) if (entry := reading.read(position, table)) is not None]
+    reading = _Reading(path, locate_entries(file.text, "package"), _REMEDY)
+    read = [
+        entry
+        for position, table in enumerate(map(as_table, tables))
+        if (entry := reading.read(position, table)) is not None
+    ]
     wanted = frozenset(map(canonical_name, extras))
     chosen = frozenset({"main", *map(canonical_name, groups)})
     environment = describe_machine(
@@ -171,27 +175,15 @@ def _walk(
     return categories
 
 
-class _Reading:
-    """One file and what could not be used of it."""
+class _Reading(Tables):
+    """The entries of one file."""
 
-    def __init__(self, path: str, lines: Mapping[tuple[str, str | None], int]) -> None:
-        self.path = path
-        self.lines = lines
-        self.skipped: list[Skipped] = []
-
-    def read(self, position: int, table: object) -> tuple[Entry, Mapping[str, Any]] | None:
+    def read(self, position: int, table: Mapping[str, Any]) -> tuple[Entry, Mapping[str, Any]] | None:
         """Read one ``[[package]]``."""
-        if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-            source = Source(self.path, f"package[{position}]")
-            self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY, named=True))
+        known = self.identify(position, table)
+        if known is None:
             return None
-        name, version = table["name"], table.get("version")
-        line = self.lines.get((name, version if isinstance(version, str) else None), self.lines.get((name, None)))
-        source = Source(self.path, f"package.{name}", line)
-        if version is not None and not isinstance(version, str):
-            reason = f"the version of {echo(name)} is not a string"
-            self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
-            version = None
+        name, version, source = known
         required, optional = _read_dependencies(as_table(table.get("dependencies")))
         marker = table.get("marker")  # of lock-version 1.0; 2.1 writes markers
         return (

@@ -26,6 +26,7 @@ from compatcheck.configs.axolotl_keys import (
     read_checkpointing,
     switch,
 )
+from compatcheck.configs.hf_arguments import read_fsdp_words
 from compatcheck.configs.keys import (
     Key,
     Translation,
@@ -210,15 +211,7 @@ def _sharding(data: Mapping[str, Any], skipped: list[Skipped], source: Source) -
         skipped.append(not_understood(source, "fsdp", "a list of words such as full_shard and auto_wrap"))
         return [("fsdp", ())]
     words = value.split() if isinstance(value, str) else [str(word) for word in value or ()]
-    strategies = {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"}
-    facts: list[tuple[str, object]] = [
-        ("training.fsdp_sharding_strategy", word) for word in words if word in strategies
-    ]
-    if words:
-        facts.append(("training.sharding", "fsdp"))
-    if "offload" in words:
-        facts.append(("training.fsdp_offload_params", True))
-    found = [("fsdp", tuple(facts))] if words else []
+    found = [("fsdp", tuple(read_fsdp_words(words)))] if words else []
     section = data.get("fsdp_config")
     if isinstance(section, Mapping) and section and not words:
         found.append(("(fsdp_config)", (("training.sharding", "fsdp"),)))

@@ -28,7 +28,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from compatcheck.core.document import Document, Statement
 
@@ -335,9 +335,13 @@ def read_precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _fsdp(value: Any) -> list[tuple[str, object]]:  # noqa: ANN401 (configuration)
     """Translate the words of the ``fsdp`` argument (``full_shard auto_wrap offload``)."""
-    words = value if isinstance(value, list) else str(value or "").split()
     if value is True:
         return [("training.sharding", "fsdp")]
+    return read_fsdp_words(value if isinstance(value, list) else str(value or "").split())
+
+
+def read_fsdp_words(words: Sequence[Any]) -> list[tuple[str, object]]:
+    """Return what words such as ``full_shard`` and ``offload`` say."""
     strategies = {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"}
     facts: list[tuple[str, object]] = [
         ("training.fsdp_sharding_strategy", word) for word in words if word in strategies

@@ -10,7 +10,6 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.shapes import as_table
 from compatcheck.core.units import MIB, format_bytes
 
 if TYPE_CHECKING:
@@ -144,9 +143,9 @@ class _Found:
                 self.problems.append("an index has an entry without a digest")
                 continue
             digest = descriptor["digest"]
-            annotations = as_table(descriptor.get("annotations"))
+            annotations = _mapping(descriptor.get("annotations"))
             name = next((text for key in _NAMES if (text := _text(annotations.get(key)))), name)
-            platform = _platform(as_table(descriptor.get("platform")))
+            platform = _platform(_mapping(descriptor.get("platform")))
             # Provenance and SBOMs that buildkit attaches have the platform unknown/unknown.
             if digest in seen or "vnd.docker.reference.type" in annotations or platform == "unknown/unknown":
                 continue
@@ -173,19 +172,19 @@ class _Found:
             self.problems.append("a manifest names no layers: it is of no image, or of one from before 2016 (schema 1)")
             return
         problems = []
-        config_digest = as_table(manifest.get("config")).get("digest")
+        config_digest = _mapping(manifest.get("config")).get("digest")
         raw = self._load(*blob_names(config_digest)) if isinstance(config_digest, str) else None
         if not isinstance(raw, dict):
             problems.append("its configuration is missing or malformed: environment and entry point are not known")
             raw = {}
-        elif "rootfs" not in raw and not any("layer" in str(as_table(one).get("mediaType")) for one in descriptors):
+        elif "rootfs" not in raw and not any("layer" in str(_mapping(one).get("mediaType")) for one in descriptors):
             self.problems.append("holds something else than an image (a chart or a model), which was passed over")
             return
         diff_ids = _diff_ids(raw)
         layers = []
         for index, descriptor in enumerate(descriptors[:MAX_LAYERS]):
-            digest = as_table(descriptor).get("digest")
-            media_type = as_table(descriptor).get("mediaType")
+            digest = _mapping(descriptor).get("digest")
+            media_type = _mapping(descriptor).get("mediaType")
             if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
                 problems.append(f"layer {index + 1} has no digest that can be looked up")
                 continue
@@ -248,9 +247,9 @@ def _blob_digest(name: str) -> str | None:
 
 
 def _config(raw: Mapping[str, object]) -> ImageConfig:
-    run = as_table(raw.get("config"))
+    run = _mapping(raw.get("config"))
     variables = (variable.partition("=") for variable in _strings(run.get("Env")))
-    labels = as_table(run.get("Labels"))
+    labels = _mapping(run.get("Labels"))
     return ImageConfig(
         _text(raw.get("architecture")),
         _text(raw.get("os")),
@@ -270,11 +269,15 @@ def _platform(raw: Mapping[str, object]) -> str | None:
 
 
 def _diff_ids(raw: Mapping[str, object]) -> tuple[str, ...]:
-    return _strings(as_table(raw.get("rootfs")).get("diff_ids"))
+    return _strings(_mapping(raw.get("rootfs")).get("diff_ids"))
 
 
 def _manifests(index: object) -> list[object]:
-    return _list(as_table(index).get("manifests"))[:MAX_DESCRIPTORS]
+    return _list(_mapping(index).get("manifests"))[:MAX_DESCRIPTORS]
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[object]:
