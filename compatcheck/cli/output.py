@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.report import Report
+from compatcheck.core.terminal import escape_controls
 
 FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
 
@@ -111,10 +112,11 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
 
 
 def printable(text: str, encoding: str) -> str:
-    """Write what an encoding cannot hold as escapes: names of files in other encodings, signs outside the locale's.
+    """Write as escapes what an encoding cannot hold, and what would command the terminal; both come in names of files.
 
     In JSON these escapes mean the very characters.
     """
+    text = escape_controls(text)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
