@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.collectors.sbom import Component, build_environments, make_component
 from compatcheck.core.errors import InputError
-from compatcheck.core.json import Lines, read_json
+from compatcheck.core.json_file import Lines, read_json
+from compatcheck.core.shapes import as_tables
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import decode_utf8, read_bytes
 from compatcheck.core.yaml import YamlMap, read_yaml
@@ -121,13 +122,13 @@ def list_yaml(path: str) -> Listing:
 def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing:  # noqa: ANN401 (a function)
     files = {
         entry["SPDXID"]: entry["fileName"]
-        for entry in _tables(data.get("files"))
+        for entry in as_tables(data.get("files"))
         if isinstance(entry.get("SPDXID"), str) and isinstance(entry.get("fileName"), str)
     }
     contained = _contained(
         (
             (entry.get("spdxElementId"), entry.get("relationshipType"), entry.get("relatedSpdxElement"))
-            for entry in _tables(data.get("relationships"))
+            for entry in as_tables(data.get("relationships"))
         ),
         files,
     )
@@ -141,7 +142,7 @@ def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing
             continue
         purls = [
             reference.get("referenceLocator")
-            for reference in _tables(entry.get("externalRefs"))
+            for reference in as_tables(entry.get("externalRefs"))
             if reference.get("referenceType") == "purl"
         ]
         locations = [*_paths(entry.get("sourceInfo")), *_own_files(entry, files, contained)]
@@ -201,7 +202,7 @@ def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing
         purls = [entry.get("software_packageUrl"), entry.get("packageUrl")]
         purls += [
             identifier.get("identifier")
-            for identifier in _tables(entry.get("externalIdentifier"))
+            for identifier in as_tables(entry.get("externalIdentifier"))
             if identifier.get("externalIdentifierType") in ("packageUrl", "purl")
         ]
         component = make_component(
@@ -290,7 +291,3 @@ def _tags(text: str, path: str) -> Iterator[tuple[int, str, str]]:
             parts[-1] = parts[-1].partition("</text>")[0]
             value = "\n".join(parts)
         yield number, tag, value
-
-
-def _tables(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.sbom import Component, build_environments, make_component
 from compatcheck.core.errors import InputError
-from compatcheck.core.json import Lines, read_json
+from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
