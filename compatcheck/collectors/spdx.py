@@ -12,7 +12,7 @@ from compatcheck.collectors.sbom import Component, build_environments, make_comp
 from compatcheck.core.errors import InputError
 from compatcheck.core.json import Lines, read_json
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
+from compatcheck.core.textfile import decode_text, read_bytes
 from compatcheck.core.yaml import YamlMap, read_yaml
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def list_tag_value(path: str) -> Listing:
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    text = decode_utf8(read_bytes(path), path)
+    text = decode_text(read_bytes(path), path)
     packages: list[tuple[int, dict[str, list[str]]]] = []
     files: dict[str, str] = {}
     relationships: list[tuple[object, object, object]] = []

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
+from compatcheck.core.textfile import advise_mending, decode_utf8, read_bytes
 
 MAX_BYTES = 32 << 20
 """Largest JSON file that is read; parsed, such a file takes half a gigabyte and five seconds."""
@@ -54,7 +54,8 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
         raise InputError(message, source=Source(path), hint="keep one of the two") from None
     except json.JSONDecodeError as error:
         message = f"is not valid JSON: {error.msg} (column {error.colno})"
-        raise InputError(message, source=Source(path, line=error.lineno), hint="is the file complete?") from None
+        mending = advise_mending(text, "is the file complete?")
+        raise InputError(message, source=Source(path, line=error.lineno), hint=mending) from None
     except RecursionError:
         message = f"is nested more than {MAX_DEPTH} levels deep"
         raise InputError(message, source=Source(path), hint=hint) from None

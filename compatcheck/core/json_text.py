@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import MAX_BYTES, echo, read_bytes
+from compatcheck.core.textfile import MAX_BYTES, advise_mending, echo, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON is what the f
         return json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         message = f"is not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
-        hint = "mend this line; a lock file is made anew by the tool that wrote it"
+        hint = advise_mending(text, "mend this line; a lock file is made anew by the tool that wrote it")
         raise InputError(message, source=Source(path, line=error.lineno), hint=hint) from None
     except _DuplicateKeyError as error:
         raise InputError(str(error), source=Source(path), hint="keep the one that is meant") from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import MAX_BYTES, decode_utf8, read_bytes
+from compatcheck.core.textfile import MAX_BYTES, advise_mending, decode_utf8, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         else:
             line, column = text.count("\n") + (not text.endswith("\n")), " at the end of the file (is it cut off?)"
         message = f"is not valid TOML: {reason[:1].lower()}{reason[1:]}{column}"
-        hint = "mend this line; a lock file is made anew by the tool that wrote it"
+        hint = advise_mending(text, "mend this line; a lock file is made anew by the tool that wrote it")
         raise InputError(message, source=Source(path, line=line), hint=hint) from None
     except RecursionError:
         message = "is nested too deeply to be read"

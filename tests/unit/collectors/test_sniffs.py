@@ -104,6 +104,6 @@ def test_content_without_a_name(tmp_path: Path, content: str, kind: str | None) 
     assert recognise_content(content.encode()) == kind
     path = tmp_path / "inventory.dat"
     path.write_text(content)
-    assert recognise_named(str(path)) == (None if kind == "requirements" else kind)
+    assert recognise_named(str(path)) == kind
     if kind == "conda_list":
         assert recognise_content(content.encode("utf-16")) == kind
