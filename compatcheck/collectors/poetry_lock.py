@@ -116,6 +116,9 @@ def _mark(read: list[tuple[Entry, Mapping[str, Any]]], lock: Lock, chosen: froze
     marked = []
     for index, (entry, table) in enumerate(read):
         groups = [group for group in _groups(table) if group in chosen]
+        if not isinstance(table.get("groups"), list):
+            reason = f"the entry of {entry.name} does not say in which groups it is"
+            lock.skipped.append(Skipped(entry.source, reason, _REMEDY, named=True))
         markers = table.get("markers")
         if isinstance(markers, dict):
             by_group = {canonical_name(group): marker for group, marker in markers.items()}

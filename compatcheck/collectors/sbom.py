@@ -24,6 +24,9 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+MAX_COMPONENTS = 500_000
+"""Most components of one SBOM."""
+
 _METADATA = re.compile(r"(?P<folder>.*)/[^/]+(?:\.(?:dist|egg)-info|\.egg)(?:/.*)?")
 _CONDA_META = re.compile(r"(?P<prefix>.*)/conda-meta/[^/]+\.json")
 _LIBRARY = re.compile(
