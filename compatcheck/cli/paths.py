@@ -20,7 +20,7 @@ from compatcheck.cli.locked import find_locks
 from compatcheck.collectors.read import LOCKS, read_environments
 from compatcheck.collectors.recognise import recognise_content, recognise_named, walk
 from compatcheck.configs.recognise import SCRIPTS, SUFFIXES, read_configurations
-from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
+from compatcheck.core.errors import InputError, NoEnvironmentError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
 
@@ -239,7 +239,8 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
             elif file.endswith((*SUFFIXES, *SCRIPTS)) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 yield from _read_configurations(file, named=False, mark=is_named(file))
         except InputError as error:
-            skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
+            fails = is_named(file) and not isinstance(error, NoEnvironmentError)
+            skipped.append(as_skipped(error, file)._replace(named=fails))
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
 

@@ -24,6 +24,7 @@ _LIST_LINE = re.compile(
 _BOM_FORMAT = re.compile(rb"""["']bomFormat["']\s*:\s*["']CycloneDX["']""")
 _SPDX_VERSION = re.compile(rb'"spdxVersion"\s*:\s*"SPDX-2')
 _SPDX_LINE = re.compile(rb"""^["']?(?:spdxVersion|SPDXVersion)["']?[ \t]*:[ \t]*["']?SPDX-2""", re.MULTILINE)
+_SCHEMA_BYTES = 512
 _SPDX_3 = re.compile(rb"spdx\.org/rdf/3")
 
 
@@ -96,8 +97,8 @@ def is_conda_list(head: bytes) -> bool:
 def is_cyclonedx_json(head: bytes) -> bool:
     """Tell whether a JSON file is a CycloneDX SBOM."""
     head = plain_head(head)
-    if not head.lstrip().startswith(b"{"):
-        return False
+    if not head.lstrip().startswith(b"{") or b"json-schema.org" in head[:_SCHEMA_BYTES]:
+        return False  # no JSON, or the schema of such files
     # cyclonedx-py sorts its keys of the document behind the components.
     return _BOM_FORMAT.search(head) is not None or (b'"bom-ref"' in head and b'"components"' in head)
 

@@ -94,3 +94,25 @@ def test_a_commit_that_touches_the_manifest_checks_its_lock(
     with pytest.raises(SystemExit):
         main()
     assert [subject["id"] for subject in json.loads(capsys.readouterr().out)["subjects"]] == ["poetry.lock"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            "bom.json",
+            '{"bomFormat": "CycloneDX", "components": [{"name": "left-pad", "purl": "pkg:npm/left-pad@1.3.0"}]}',
+        ),
+        ("conda-lock.yml", "version: 1\npackage:\n- {name: a, version: '1', manager: conda, platform: osx-64}\n"),
+    ],
+)
+def test_a_commit_of_what_is_not_for_us_is_not_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, content: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    for arguments, code in ((["--hook", name], 0), ([name], 4)):
+        monkeypatch.setattr(sys, "argv", ["compatcheck", "check", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == code, capsys.readouterr()
