@@ -63,6 +63,7 @@ def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # n
         plan, checks, output = split({**given, "hook": False}, files=False)
     else:
         plan, checks, output = split({**given, "hook": False}, files=True)
+        plan = plan._replace(requests=tuple(request._replace(manifests=True) for request in plan.requests))
     return execute(plan, checks, output, Wanted(apply=apply, unsafe=unsafe, offline=offline))
 
 

@@ -47,6 +47,8 @@ class Request(NamedTuple):
     """Whether to read every layer of an image again."""
     run_settings: tuple[str, ...] = ()
     """The run's own ``NAME=VALUE``; ``settings`` win over them."""
+    manifests: bool = False
+    """Whether manifests of a directory count beside their lock: who changes the one changes the other."""
     sources: Mapping[str, Source] = {}
     """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.collectors.conda_packages import LINUX, Record, build_environment
 from compatcheck.collectors.conda_spec import read_archive_name, read_channel
 from compatcheck.core.environment import Environment, Package
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import read_url
 from compatcheck.core.shapes import as_text
@@ -68,11 +68,11 @@ def read_locked(file: YamlFile) -> tuple[Environment, ...]:
     return tuple(found)
 
 
-def no_linux(path: str, platforms: list[str]) -> InputError:
+def no_linux(path: str, platforms: list[str]) -> NoEnvironmentError:
     """Return the error of a lock for other systems."""
     named = ", ".join(platforms[:8]) or "no platform"
     message = f"locks {named}, and neither {' nor '.join(LINUX)}"
-    return InputError(message, source=Source(path), hint="add the platform that the job runs on and lock again")
+    return NoEnvironmentError(message, source=Source(path), hint="add the platform that the job runs on and lock again")
 
 
 def list_packages(file: YamlFile) -> tuple[list[LockedPackage], list[Skipped]]:

@@ -18,7 +18,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.shapes import as_table, as_texts
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, parse_version
@@ -121,6 +121,9 @@ def _mark(read: list[tuple[Entry, Mapping[str, Any]]], lock: Lock, chosen: froze
     marked = []
     for index, (entry, table) in enumerate(read):
         groups = [group for group in _groups(table) if group in chosen]
+        if not isinstance(table.get("groups"), list):
+            reason = f"the entry of {entry.name} does not say in which groups it is"
+            lock.skipped.append(Skipped(entry.source, reason, _REMEDY, named=True))
         markers = table.get("markers")
         if isinstance(markers, dict):
             by_group = {canonical_name(group): marker for group, marker in markers.items()}

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.collectors.sbom import Component, build_environments, make_component
+from compatcheck.collectors.sbom import MAX_COMPONENTS, Component, build_environments, make_component
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.shapes import as_tables
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
+from compatcheck.core.textfile import decode_text, read_bytes
 from compatcheck.core.yaml import YamlMap, read_yaml
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing
     for index, entry in enumerate(packages if isinstance(packages, list) else ()):
         key = f"packages[{index}]"
         if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, key), "a package is no object", _REMEDY))
+            skipped.append(Skipped(Source(path, key), "a package is no object", _REMEDY, named=True))
             continue
         purls = [
             reference.get("referenceLocator")
@@ -193,7 +193,7 @@ def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing
     graph = data.get("@graph")
     for index, entry in enumerate(graph if isinstance(graph, list) else ()):
         if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, f"@graph[{index}]"), "an element is no object", _REMEDY))
+            skipped.append(Skipped(Source(path, f"@graph[{index}]"), "an element is no object", _REMEDY, named=True))
             continue
         kind = entry.get("type", entry.get("@type"))
         line = lines.next(entry.get("spdxId", entry.get("@id")))
@@ -223,7 +223,7 @@ def list_tag_value(path: str) -> Listing:
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    text = decode_utf8(read_bytes(path), path)
+    text = decode_text(read_bytes(path), path)
     packages: list[tuple[int, dict[str, list[str]]]] = []
     files: dict[str, str] = {}
     relationships: list[tuple[object, object, object]] = []
@@ -236,6 +236,9 @@ def list_tag_value(path: str) -> Listing:
         elif tag == "PackageName":
             current, file_name = {}, None
             packages.append((number, current))
+            if len(packages) > MAX_COMPONENTS:
+                message = f"holds more than {MAX_COMPONENTS} packages"
+                raise InputError(message, source=Source(path, line=number), hint="check that this is the file you mean")
         elif tag in {"FileName", "SnippetSPDXID", "LicenseID"}:
             current, file_name = None, value if tag == "FileName" else None
         elif tag == "SPDXID" and file_name is not None:

@@ -42,7 +42,7 @@ def list_artifacts(path: str) -> tuple[list[Component], list[Skipped]]:
     for index, entry in enumerate(artifacts):
         key = f"artifacts[{index}]"
         if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, key), "an artifact is no object", _REMEDY))
+            skipped.append(Skipped(Source(path, key), "an artifact is no object", _REMEDY, named=True))
             continue
         places = entry.get("locations")
         locations = [item.get("path") for item in places if isinstance(item, dict)] if isinstance(places, list) else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import echo, read_bytes
+from compatcheck.core.textfile import advise_mending, echo, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
         raise InputError(message, source=source, hint="keep the one that is meant") from None
     except json.JSONDecodeError as error:
         message = f"is not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
-        hint = "is the file complete? the tool that wrote it can make it anew"
+        hint = advise_mending(text, "is the file complete? the tool that wrote it can make it anew")
         raise InputError(message, source=Source(path, line=error.lineno), hint=hint) from None
     except RecursionError:
         message = f"is nested more than {MAX_DEPTH} levels deep"
