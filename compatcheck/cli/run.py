@@ -21,6 +21,7 @@ from compatcheck.core.errors import (
     UsageError,
 )
 from compatcheck.core.report import Finding, Report, SubjectReport
+from compatcheck.core.terminal import escape_controls
 from compatcheck.core.threshold import Threshold, parse_threshold
 from compatcheck.evidence.location import store_path
 from compatcheck.matching.engine import match
@@ -488,10 +489,11 @@ def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
 
 
 def printable(text: str, encoding: str) -> str:
-    """Write what an encoding cannot hold as escapes: names of files in other encodings, signs outside the locale's.
+    """Write as escapes what an encoding cannot hold, and what would command the terminal; both come in names of files.
 
     In JSON these escapes mean the very characters.
     """
+    text = escape_controls(text)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
