@@ -210,6 +210,10 @@ REPORT_SUFFIXES = (".txt", ".log", ".md", ".out", ".err")
 """Names of files that may hold a report of an environment; only one that a person named is looked into."""
 
 
+_STATES_RANGE = re.compile(rb"[=<>~!]=|[<>]\s*\d|^\s*-[rce]\s", re.MULTILINE)
+"""What one line at least says in requirements whose file name says nothing; a single word is anything."""
+
+
 def recognise_named(path: str) -> str | None:
     """Tell what kind of file a person named, as `recognise`; a text of any name is told by its content.
 
@@ -228,7 +232,9 @@ def recognise_named(path: str) -> str | None:
 
     content = _read_head(path, MAX_BYTES)
     kind = recognise_content(content) if content.strip() else None
-    return kind or ("requirements" if path.endswith((".txt", ".in")) else None)
+    if path.endswith((".txt", ".in")):
+        return kind or "requirements"
+    return None if kind == "requirements" and _STATES_RANGE.search(content) is None else kind
 
 
 _LOCK_MARKS = (
