@@ -100,6 +100,9 @@ def command(
     rules = open_rules(() if plan.policy is None else plan.policy.rules)
     gathered = gather_all(plan, rules, os.environ)
     names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
+    if axes is not None and not names:
+        msg = f"--sweep {axes!r} names no setting"
+        raise UsageError(msg, hint="for example --sweep micro_batch_size,sequence_length")
     asked = Asked(given["model"], suggest, names, trace, given["python"])
     reports, failed = _report_all(gathered.subjects, rules, asked)
     if format_name == "json":

@@ -352,6 +352,7 @@ def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
         Statement("training.framework", key, "megatron"),
         Statement("training.sharding", key, "megatron"),
         Statement("training.distributed_optimizer", "use_distributed_optimizer", split is True),
+        Statement("training.sequence_parallel", "sequence_parallel", data.get("sequence_parallel", False) is True),
     ]
 
 

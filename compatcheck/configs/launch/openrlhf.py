@@ -174,9 +174,19 @@ def read(launch: Launch, program: str) -> tuple[Document, ...]:
         table = {**table, **dict.fromkeys(_COLOCATE_ALL, ())}
     ray = (Statement(None, "(on Ray)", True),) if program == "ppo_ray" else ()
     known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
+    known = (*known, *_packed(options))
     beyond = Beyond(known, tuple(_critic_model(options, roles)), (), flags.unknown)
     reader = Program("openrlhf", table, is_plain, models)
     return (make_command_document(reader, launch.command.source, options, beyond),)
+
+
+_ATTENTION = ("flash_attn", "attn_implementation", "ds.attn_implementation")
+
+
+def _packed(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say that packing turns flash attention on where no option does (every ``cli/train_*.py``, v0.4.0 to v0.10.0)."""
+    if _is_on(options, ("packing_samples", "ds.packing_samples")) and _given(options, _ATTENTION) is None:
+        yield Statement("model.attn_implementation", "packing_samples", "flash_attention_2")
 
 
 def _critic_model(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
