@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatcheck.cli import options
+from compatcheck.cli.checks import require_rules
 from compatcheck.cli.policy import gather_all, make_plan
-from compatcheck.cli.run import place_skipped, require_rules
+from compatcheck.cli.run import place_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import WHOLE, Regressed, Regression, Size, total
+from compatcheck.core.estimate import WHOLE, Component, Regressed, Regression, Size, total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,6 +73,21 @@ def lay_over(estimate: Estimate, findings: Iterable[Finding]) -> Regressed | Non
         return None
     needed, phase = _raise(estimate, found)
     return Regressed(found, needed, phase, _judge(estimate, needed))
+
+
+def include(estimate: Estimate, regressed: Regressed | None) -> Estimate:
+    """Return an estimate with its known regressions as components of the phases they are in, so that peaks have them."""
+    if regressed is None:
+        return estimate
+
+    def fill(phase: Phase) -> Phase:
+        found = [one for one in regressed.regressions if one.adds and _is_in(one, phase)]
+        parts = (
+            Component(one.rule_id, "workspace", one.size, "known regression", one.rule_id, one.role) for one in found
+        )
+        return phase._replace(components=(*phase.components, *parts))
+
+    return estimate._replace(phases=tuple(fill(phase) for phase in estimate.phases))
 
 
 def find_deciding(estimate: Estimate, regressed: Regressed) -> frozenset[tuple[str, str]]:

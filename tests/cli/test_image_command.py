@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from run_cli import Ran, run
 
-from compatcheck.cli.run import FORMATS
+from compatcheck.cli.output import FORMATS
 
 DEEPSPEED = "deepspeed/zero3-params-kept-in-backward"
 RUN = ("--training", "train.yaml", "--model", "llama-3-70b", "--gpu", "2xp4de.24xlarge")

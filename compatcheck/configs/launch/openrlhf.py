@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.configs.keys import LEAVE, Key
+from compatcheck.configs.keys import LEAVE, Key, positive
 from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document, name_roles
 from compatcheck.configs.launch.flags import parse_flags
 from compatcheck.core.document import Statement
@@ -42,10 +42,6 @@ _FROZEN = ("reference", "reward")
 
 def _on(value: object) -> Callable[[Any], Any]:
     return lambda given: value if given is True else LEAVE
-
-
-def _positive(value: Any) -> Any:  # noqa: ANN401 (an option's value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else LEAVE
 
 
 def _rank(value: Any) -> Any:  # noqa: ANN401 (an option's value)
@@ -232,7 +228,7 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
     if dynamic is not None and dynamic[1].value is True:
         for names, fact in _TOKENS.items():
             roles_of = trained if fact.startswith("training.") else (None,)
-            table.update(dict.fromkeys(names, tuple(Key(fact, _positive, role) for role in roles_of)))
+            table.update(dict.fromkeys(names, tuple(Key(fact, positive, role) for role in roles_of)))
         for names in (
             ("micro_train_batch_size", "train.micro_batch_size"),
             ("micro_rollout_batch_size", "rollout.micro_batch_size"),

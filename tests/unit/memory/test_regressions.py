@@ -6,7 +6,7 @@ import pytest
 
 from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
 from compatcheck.core.report import Finding, FindingImpact
-from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, lay_over
+from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, include, lay_over
 
 GIB = 2**30
 RULES = Path(__file__).parents[3] / "rules"
@@ -85,6 +85,13 @@ def test_parameters_that_two_rules_keep_are_there_once() -> None:
     assert [one.rule_id for one in found.regressions] == [names[3]]
     assert found.needed.expected == 23 * GIB
     assert [name for name in names if not (RULES / f"{name}.yaml").is_file()] == []
+
+
+def test_regressions_can_be_part_of_the_peaks() -> None:
+    found = make_estimate()
+    regressed = lay_over(found, [make_finding(8, "backward"), make_finding(900, "load")])
+    assert include(found, regressed).allocated.expected == 28 * GIB
+    assert include(found, None) is found
 
 
 def test_a_pitfall_that_no_formula_has_is_added() -> None:
