@@ -341,7 +341,8 @@ class _Writer:
         label = finding.severity.upper() if finding.status == "affected" else "POSSIBLE"
         label = label if finding.suppressed is None else "WAIVED"
         head = f"{self.paint(label, _COLORS[finding.severity])} {finding.rule_id}"
-        return " ".join(part for part in (head, size_text(finding.impact), finding.subject) if part)
+        place = f"{finding.subject} (not counted)" if finding.aside else finding.subject
+        return " ".join(part for part in (head, size_text(finding.impact), place) if part)
 
     def finding(self, finding: Finding) -> Iterator[str]:
         size = size_text(finding.impact)
