@@ -18,6 +18,7 @@ from compatcheck.editing.project import any_of, write_requirements
 from compatcheck.matching.engine import match
 from compatcheck.matching.fix import Axis, Case, Releases, Setting, group_by_files, rules_of, what_clears
 from compatcheck.matching.fix_moves import describe_move, is_patch_up
+from compatcheck.matching.fix_parts import MOST_TOGETHER, search_parts
 from compatcheck.matching.fix_search import search
 from compatcheck.matching.recall import Judge
 from compatcheck.probes.environments.resolver import DEFAULT_PYTHON, Demand
@@ -275,9 +276,13 @@ class _Group:
         """Search, and write what was found as changes of files."""
         choices = self.problem.choices(self._advised_against())
         safe_axes = {name: [choice for choice in found if choice.safe] for name, found in choices.items()}
-        safe = search(self.problem, self.problem.select(safe_axes))
-        known = 0 if safe.exhausted or safe.refused else safe.remaining
-        full = safe if not safe.remaining else search(self.problem, self.problem.select(choices), safe_leaves=known)
+        if len(self.settings) > MOST_TOGETHER:
+            safe = search_parts(self.problem, safe_axes)
+            full = safe if not safe.remaining else search_parts(self.problem, choices)
+        else:
+            safe = search(self.problem, self.problem.select(safe_axes))
+            known = 0 if safe.exhausted or safe.refused else safe.remaining
+            full = safe if not safe.remaining else search(self.problem, self.problem.select(choices), safe_leaves=known)
         better = (full.remaining, full.unsafe) != (safe.remaining, safe.unsafe) and full.remaining < safe.remaining
         chosen = full if unsafe and better else safe
         left = full if better and not unsafe else None

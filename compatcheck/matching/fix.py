@@ -277,28 +277,34 @@ class Releases:
         """Count the targets that still fail, and tell whether something else fails that did not."""
         key = frozenset((choice.axis, choice.cell) for choice in choices)
         if key not in self._scores:
-            self._scores[key] = self._evaluate(choices)
+            self._scores[key] = self.evaluate(choices)
         return self._scores[key]
 
-    def _evaluate(self, choices: Sequence[Choice]) -> Score:
+    def evaluate(self, choices: Sequence[Choice], subjects: frozenset[str] | None = None) -> Score:
+        """Count the targets of all subjects, or of some, that fail after a combination."""
         failing: set[Target] = set()
+        targets = self.targets if subjects is None else {target for target in self.targets if target[0] in subjects}
         ranged = {version_need(choice.axis) for choice in choices if self._is_range(choice)}
-        for found in self.findings_after(choices):
+        for found in self.findings_after(choices, subjects):
             failing |= {_key(finding) for finding in found if finding.fails}
             # A range that also holds releases without the finding does not clear it: an installer takes any of them.
-            failing |= {_key(finding) for finding in found if ranged & set(finding.needs)} & self.targets
-            if failing - self.targets:
-                return Score(len(self.targets), allowed=False)
+            failing |= {_key(finding) for finding in found if ranged & set(finding.needs)} & targets
+            if failing - targets:
+                return Score(len(targets), allowed=False)
         return Score(len(failing))
 
     def _is_range(self, choice: Choice) -> bool:
         axis = self.axes.get(choice.axis)
         return axis is not None and not axis.pinned
 
-    def findings_after(self, choices: Sequence[Choice]) -> Iterator[Sequence[Finding]]:
-        """Yield the findings of each subject after a combination."""
+    def findings_after(
+        self, choices: Sequence[Choice], subjects: frozenset[str] | None = None
+    ) -> Iterator[Sequence[Finding]]:
+        """Yield the findings of each subject, or of some, after a combination."""
         packages = self.packages_after(choices)
         for case in self.cases:
+            if subjects is not None and case.subject.id not in subjects:
+                continue
             self.evaluations += 1
             settings = self._settings_for(case, [choice.axis for choice in choices])
             yield self._recalls[case.subject.id].findings(packages, settings)
@@ -544,14 +550,16 @@ def rules_of(targets: Iterable[Target]) -> tuple[str, ...]:
 def what_clears(problem: Releases, choices: Sequence[Choice]) -> dict[str, set[Target]]:
     """Tell for each change which targets come back when it alone is taken back, or which it clears alone."""
 
-    def failing(part: Sequence[Choice]) -> set[Target]:
-        return {_key(finding) for found in problem.findings_after(part) for finding in found if finding.fails}
+    def failing(part: Sequence[Choice], subjects: frozenset[str] | None = None) -> set[Target]:
+        return {_key(one) for found in problem.findings_after(part, subjects) for one in found if one.fails}
 
-    with_all = failing(choices)
-    cleared = problem.targets - with_all
+    cleared = problem.targets - failing(choices)
     result = {}
     for choice in choices:
-        without = failing([other for other in choices if other is not choice])
-        alone = problem.targets - failing([choice])
+        setting = problem.settings.get(choice.axis)
+        subjects = None if setting is None else setting.subjects
+        without = failing([other for other in choices if other is not choice], subjects)
+        targets = {target for target in problem.targets if subjects is None or target[0] in subjects}
+        alone = targets - failing([choice], subjects)
         result[choice.axis] = (without & cleared) | (alone & cleared)
     return result
