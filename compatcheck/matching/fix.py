@@ -219,7 +219,9 @@ class Releases:
         return tuple(judge(part, value, self.rules.releases(name)) for part in bounds)
 
     def _has(self, name: str) -> bool:
-        return any(case.subject.environment is not None and name in case.subject.environment.packages for case in self.cases)
+        return any(
+            case.subject.environment is not None and name in case.subject.environment.packages for case in self.cases
+        )
 
     def _binary(self, name: str, value: str) -> tuple[object, ...]:
         """Return what compiled code of a release fits: the torch it was built with; of torch, its series and CUDA."""

@@ -32,9 +32,7 @@ def search_parts(problem: Releases, choices: Mapping[str, Sequence[Choice]]) -> 
     return best._replace(choices=taken, remaining=problem.score(taken).remaining, exhausted=True)
 
 
-def _parts(
-    problem: Releases, choices: Mapping[str, Sequence[Choice]]
-) -> list[tuple[tuple[str, ...], frozenset[str]]]:
+def _parts(problem: Releases, choices: Mapping[str, Sequence[Choice]]) -> list[tuple[tuple[str, ...], frozenset[str]]]:
     """Join settings that change a subject both: the subjects of two parts differ."""
     parts: list[tuple[tuple[str, ...], frozenset[str]]] = []
     for name, setting in problem.settings.items():

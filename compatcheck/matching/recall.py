@@ -16,7 +16,7 @@ from compatcheck.matching.engine import Sitting, build, order, without_repeats
 from compatcheck.resolution.scope import FactScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from compatcheck.core.environment import Package
     from compatcheck.core.facts import Fact, Value
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import CompiledRule, RuleSet
 
 Item = TypeVar("Item")
+
+_Names = tuple[tuple[str, ...], tuple[str, ...]]
+"""Packages and facts that were read."""
 
 
 class Judge(NamedTuple):
@@ -70,16 +73,14 @@ class _Seen:
     """What one computation gave, by what it read."""
 
     def __init__(self) -> None:
-        self._by_names: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[tuple[Hashable, ...], Any]] = {}
+        self._by_names: dict[_Names, dict[tuple[Hashable, ...], Any]] = {}
 
-    def find(
-        self, packages: Mapping[str, Hashable], facts: Mapping[str, Hashable]
-    ) -> tuple[tuple[str, ...], Any] | None:
-        """Return the packages that were read and what came out, when all of it was as it is now; None when it never was."""
+    def find(self, packages: Mapping[str, Hashable], facts: Mapping[str, Hashable]) -> tuple[_Names, Any] | None:
+        """Return the packages and facts that were read and what came out, when all of it was as it is now; None when it never was."""
         for (first, second), outcomes in self._by_names.items():
             key = (*map(packages.get, first), *map(facts.get, second))
             if key in outcomes:
-                return first, outcomes[key]
+                return (first, second), outcomes[key]
         return None
 
     def add(
@@ -95,18 +96,47 @@ class _Seen:
 
 
 class _Resolved:
-    """What resolving gave, and how every rule came out of it the first time."""
+    """What resolving gave."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.marks = {role: {n: _mark_fact(f) for n, f in facts.items()} for role, facts in subject.roles.items()}
         """Role → fact → what tells it from another value."""
-        self.packages: Mapping[str, Hashable] = {}
-        """The packages at that time."""
-        self.readers: dict[str, set[int]] = {}
-        """Package → the places of the rules that read it then."""
-        self.spoken: dict[int, Finding] | None = None
-        """Place of a rule, in the order of roles and rules → what it found; None before that time."""
+        self.differ: set[int] | None = None
+        """Places of the rules that read a fact which is another one than the first time."""
+
+
+class _First:
+    """How every rule came out the first time, by its place in the order of roles and rules."""
+
+    def __init__(self, packages: Mapping[str, Hashable], facts: Mapping[str, Mapping[str, Hashable]]) -> None:
+        self.packages = packages
+        self.facts = facts
+        self.readers: dict[tuple[str, str], set[int]] = {}
+        """Role and fact, or no role and package → the places of the rules that read it."""
+        self.spoken: dict[int, Finding] = {}
+
+    def add(self, place: int, role: str, read: _Names, finding: Finding | None) -> None:
+        """Remember a rule."""
+        for owner, names in (("", read[0]), (role, read[1])):
+            for name in names:
+                self.readers.setdefault((owner, name), set()).add(place)
+        if finding is not None:
+            self.spoken[place] = finding
+
+    def places(self, packages: Mapping[str, Hashable], resolved: _Resolved) -> set[int]:
+        """Return the places of the rules that may come out differently now."""
+        if resolved.differ is None:
+            resolved.differ = self._readers_of(
+                (role, name)
+                for role, marks in resolved.marks.items()
+                for name in self.facts[role].keys() | marks.keys()
+                if self.facts[role].get(name) != marks.get(name)
+            )
+        return resolved.differ | self._readers_of(("", n) for n, mark in packages.items() if self.packages[n] != mark)
+
+    def _readers_of(self, names: Iterable[tuple[str, str]]) -> set[int]:
+        return set().union(*(self.readers.get(name, ()) for name in names))
 
 
 class Recall:
@@ -122,8 +152,11 @@ class Recall:
         self._packages = {} if environment is None else {n: _mark_package(p) for n, p in environment.packages.items()}
         self._resolved: dict[frozenset[tuple[str, Value]], _Seen] = {}
         self._seen: dict[tuple[str, str], _Seen] = {}
+        self._first: dict[tuple[str, ...], _First] = {}
         self._sitting = Sitting.of(case.subject, judge.rules)
-        told = (rule for rule in self._sitting.rules if rule.kind != "folklore")  # stands beside the findings it is about
+        told = (
+            rule for rule in self._sitting.rules if rule.kind != "folklore"
+        )  # stands beside the findings it is about
         self._rules = [rule for rule in told if judge.selects(rule.id)]
 
     def findings(self, packages: Mapping[str, Package], settings: Mapping[str, Value]) -> list[Finding]:
@@ -135,24 +168,25 @@ class Recall:
         """
         marks = {**self._packages, **{n: _mark_package(p) for n, p in packages.items() if n in self._packages}}
         resolved = self._resolve(packages, settings, marks)
-        pairs = [(role, rule) for role in resolved.subject.roles for rule in self._rules]
-        spoken, again = resolved.spoken, range(len(pairs))
-        if spoken is not None:
-            moved = [name for name, mark in marks.items() if resolved.packages[name] != mark]
-            again = sorted(set().union(*(resolved.readers.get(name, ()) for name in moved)))  # type: ignore[assignment]
-        found = dict(spoken or {})
-        for place in again:
-            role, rule = pairs[place]
-            read, finding = self._recall(rule, role, resolved, packages, marks)
-            if spoken is None:
-                for name in read:
-                    resolved.readers.setdefault(name, set()).add(place)
+        roles = tuple(resolved.subject.roles)
+        first = self._first.get(roles)
+        if first is None:
+            first = self._first[roles] = _First(marks, resolved.marks)
+            for place in range(len(roles) * len(self._rules)):
+                role, rule = self._at(roles, place)
+                read, finding = self._recall(rule, role, resolved, packages, marks)
+                first.add(place, role, read, finding)
+        found = dict(first.spoken)
+        for place in first.places(marks, resolved):
+            role, rule = self._at(roles, place)
+            _, finding = self._recall(rule, role, resolved, packages, marks)
             found.pop(place, None)
             if finding is not None:
                 found[place] = finding
-        if spoken is None:
-            resolved.spoken, resolved.packages = found, marks
         return sorted(without_repeats([found[place] for place in sorted(found)]), key=order)
+
+    def _at(self, roles: tuple[str, ...], place: int) -> tuple[str, CompiledRule]:
+        return roles[place // len(self._rules)], self._rules[place % len(self._rules)]
 
     def _recall(
         self,
@@ -161,8 +195,8 @@ class Recall:
         resolved: _Resolved,
         packages: Mapping[str, Package],
         marks: Mapping[str, Hashable],
-    ) -> tuple[tuple[str, ...], Finding | None]:
-        """Return the packages a rule reads, and what it finds."""
+    ) -> tuple[_Names, Finding | None]:
+        """Return the packages and facts a rule reads, and what it finds."""
         seen = self._seen.setdefault((role, rule.id), _Seen())
         known = seen.find(marks, resolved.marks[role])
         return known or self._evaluate(seen, rule, role, resolved, packages, marks)
@@ -188,7 +222,7 @@ class Recall:
         resolved: _Resolved,
         packages: Mapping[str, Package],
         marks: Mapping[str, Hashable],
-    ) -> tuple[tuple[str, ...], Finding | None]:
+    ) -> tuple[_Names, Finding | None]:
         self.evaluations += 1
         read: tuple[dict[str, None], dict[str, None]] = ({}, {})
         environment = self.case.environment_after(packages, lambda items: Watched(items, read[0]))
@@ -203,7 +237,7 @@ class Recall:
         except RuleError:
             finding = None  # the check before the search reports it
         seen.add(read, marks, resolved.marks[role], finding)
-        return tuple(read[0]), finding
+        return (tuple(read[0]), tuple(read[1])), finding
 
 
 def _mark_package(package: Package) -> Hashable:

@@ -67,7 +67,9 @@ def test_releases_of_one_cell_have_one_outcome(drawn_choices: tuple[Choice, ...]
     assert problem().evaluate(drawn_choices) == problem().evaluate(first)
 
 
-ZERO_STAGES = st.sampled_from([{}, {"training.zero_stage": 2}, {"training.zero_stage": 3}, {"training.micro_batch_size": 1}])
+ZERO_STAGES = st.sampled_from(
+    [{}, {"training.zero_stage": 2}, {"training.zero_stage": 3}, {"training.micro_batch_size": 1}]
+)
 
 
 @settings(max_examples=80, deadline=None)
