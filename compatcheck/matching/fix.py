@@ -33,7 +33,7 @@ MOST_RESOLUTIONS = 40
 """Questions to the resolver after which the search ends."""
 
 _MOST_SETTINGS = 5
-MOST_EVALUATION_SECONDS = 15.0
+MOST_EVALUATION_SECONDS = 10.0
 """Time a search may evaluate rules for; after it the best so far stands."""
 MOST_RESOLVER_SECONDS = 60.0
 """Time after which the resolver is not asked any more."""

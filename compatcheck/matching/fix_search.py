@@ -131,12 +131,15 @@ class _Search:
         """Return the best combination of exactly this many changes that beats the best so far."""
         limit = (best.remaining, best.unsafe)
         streams = []
+        promising = []
         for axes in itertools.combinations(self.axes, size):
             if self.problem.is_spent():
                 self.exhausted = True
                 break
-            if self._misses_a_core(axes) or self._at_least(self.problem.bound(axes)) >= limit:
-                continue
+            least = self._at_least(self.problem.bound(axes))
+            if least < limit and not self._misses_a_core(axes):
+                promising.append((least, axes))
+        for _, axes in sorted(promising):  # where time runs out, it runs out on those that can clear the least
             streams += [_Stream(score.remaining, cells) for score, cells in self._good_cells(axes, limit)]
         heap = [(stream.key, index) for index, stream in enumerate(streams)]
         heapq.heapify(heap)

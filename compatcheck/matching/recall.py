@@ -18,7 +18,7 @@ from compatcheck.resolution.scope import FactScope
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
-    from compatcheck.core.environment import Package
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.facts import Fact, Value
     from compatcheck.core.report import Finding
     from compatcheck.matching.fix import Case
@@ -76,7 +76,7 @@ class _Seen:
         self._by_names: dict[_Names, dict[tuple[Hashable, ...], Any]] = {}
 
     def find(self, packages: Mapping[str, Hashable], facts: Mapping[str, Hashable]) -> tuple[_Names, Any] | None:
-        """Return the packages and facts that were read and what came out, when all of it was as it is now; None when it never was."""
+        """Return the packages and facts that were read and what came out, when all of it was as it is now; else None."""
         for (first, second), outcomes in self._by_names.items():
             key = (*map(packages.get, first), *map(facts.get, second))
             if key in outcomes:
@@ -152,6 +152,7 @@ class Recall:
         self._packages = {} if environment is None else {n: _mark_package(p) for n, p in environment.packages.items()}
         self._resolved: dict[frozenset[tuple[str, Value]], _Seen] = {}
         self._seen: dict[tuple[str, str], _Seen] = {}
+        self._moved: tuple[Mapping[str, Hashable], Environment | None] = ({}, None)
         self._first: dict[tuple[str, ...], _First] = {}
         self._sitting = Sitting.of(case.subject, judge.rules)
         told = (
@@ -184,6 +185,15 @@ class Recall:
             if finding is not None:
                 found[place] = finding
         return sorted(without_repeats([found[place] for place in sorted(found)]), key=order)
+
+    def _environment_after(
+        self, packages: Mapping[str, Package], marks: Mapping[str, Hashable], read: dict[str, None]
+    ) -> Environment | None:
+        """Return the environment with other releases, its packages watched."""
+        if self._moved[0] is not marks:
+            self._moved = marks, self.case.environment_after(packages)
+        environment = self._moved[1]
+        return None if environment is None else environment._replace(packages=Watched(environment.packages, read))
 
     def _at(self, roles: tuple[str, ...], place: int) -> tuple[str, CompiledRule]:
         return roles[place // len(self._rules)], self._rules[place % len(self._rules)]
@@ -225,7 +235,7 @@ class Recall:
     ) -> tuple[_Names, Finding | None]:
         self.evaluations += 1
         read: tuple[dict[str, None], dict[str, None]] = ({}, {})
-        environment = self.case.environment_after(packages, lambda items: Watched(items, read[0]))
+        environment = self._environment_after(packages, marks, read[0])
         facts = Facts(Watched(resolved.subject.roles[role], read[1]))
         subject = resolved.subject._replace(environment=environment, roles={role: facts})
         scope = FactScope(facts, environment, self.judge.rules)
