@@ -17,8 +17,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.cli.inputs import Request, gather
-from compatcheck.cli.run import Checks, build_report
+from compatcheck.cli.checks import Checks
+from compatcheck.cli.gather import gather
+from compatcheck.cli.inputs import Request
+from compatcheck.cli.run import build_report
 from compatcheck.collectors.recognise import walk
 from compatcheck.configs.keys import flatten
 from compatcheck.configs.other_frameworks import recognise

@@ -40,7 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.write("interrupted\n")
         code = EXIT_INTERRUPTED
     except CompatcheckError as error:
-        sys.stderr.write(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else ""))
+        from compatcheck.core.terminal import escape_controls  # noqa: PLC0415 (only on the way to an error)
+
+        sys.stderr.write(escape_controls(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else "")))
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()

@@ -12,26 +12,17 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
-from compatcheck.cli.inputs import Request, gather
-from compatcheck.cli.run import (
-    Checks,
-    Output,
-    build_report,
-    open_waivers,
-    parse_outputs,
-    printable,
-    require_rules,
-    require_selection,
-    terminal_width,
-    wants_color,
-    write_files,
-)
+from compatcheck.cli.checks import Checks, open_waivers, require_rules, require_selection
+from compatcheck.cli.gather import gather
+from compatcheck.cli.output import Output, parse_outputs, printable, terminal_width, wants_color, write_files
+from compatcheck.cli.run import build_report
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.source import Source
 from compatcheck.core.threshold import Threshold, parse_threshold
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
+    from compatcheck.cli.inputs import Request
     from compatcheck.cli.policy import Plan
     from compatcheck.core.difference import Difference
     from compatcheck.core.estimate import Estimate
@@ -202,9 +193,15 @@ def _price_both(before: Subject, after: Subject, rules: RuleSet, *, trace: bool)
         return traced[0], traced[1]
     if not described:
         return None
+    from compatcheck.matching.engine import match  # noqa: PLC0415 (only with a run)
     from compatcheck.memory.job import estimate_job  # noqa: PLC0415 (only with a run)
+    from compatcheck.memory.regressions import include, lay_over  # noqa: PLC0415 (only with a run)
 
-    first, second = (estimate_job(side.roles, side.environment) for side in (before, after))
+    def price(side: Subject) -> Estimate:
+        estimated = estimate_job(side.roles, side.environment)
+        return include(estimated, lay_over(estimated, match(side, rules).findings)) if estimated.phases else estimated
+
+    first, second = price(before), price(after)
     return (first, second) if first.phases and second.phases else None
 
 

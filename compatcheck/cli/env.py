@@ -8,7 +8,8 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
-from compatcheck.cli.run import FORMATS, execute
+from compatcheck.cli.output import FORMATS
+from compatcheck.cli.run import execute
 
 
 @click.command("env", cls=options.GroupedCommand, short_help="Check an installed environment.")

@@ -11,6 +11,7 @@ from compatcheck.cli import options
 from compatcheck.cli.policy import gather_all, make_plan
 from compatcheck.cli.run import place_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
+from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -99,16 +100,20 @@ def command(
     rules = open_rules(() if plan.policy is None else plan.policy.rules)
     gathered = gather_all(plan, rules, os.environ)
     names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
+    if axes is not None and not names:
+        msg = f"--sweep {axes!r} names no setting"
+        raise UsageError(msg, hint="for example --sweep micro_batch_size,sequence_length")
     asked = Asked(given["model"], suggest, names, trace, given["python"])
     reports, failed = _report_all(gathered.subjects, rules, asked)
     if format_name == "json":
         click.echo(reporter.format_json(reports), nl=False)
     else:
         write = {"text": reporter.format_text, "markdown": reporter.format_markdown}[format_name]
-        click.echo("\n".join(write(report, verbose=verbose) for report in reports), nl=False)
+        click.echo(escape_controls("\n".join(write(report, verbose=verbose) for report in reports)), nl=False)
     skipped = place_skipped((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
     for entry in skipped:
-        click.echo(f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else ""), err=True)
+        text = f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
+        click.echo(escape_controls(text), err=True)
     if plot is not None:
         _plot(reports, plot)
     return _code(reports, unread=bool(failed) or any(entry.named for entry in skipped))
@@ -132,7 +137,7 @@ def _report_all(subjects: Sequence[Subject], rules: RuleSet, asked: Asked) -> tu
             if len(subjects) == 1:
                 raise UsageError(error.message, source=source, hint=error.hint) from error
             place = f"{source}: " if source is not None else ""
-            click.echo(f"not estimated: {subject.id}: {place}{error.message}", err=True)
+            click.echo(escape_controls(f"not estimated: {subject.id}: {place}{error.message}"), err=True)
             failed += 1
             continue
         if len(subjects) > 1:

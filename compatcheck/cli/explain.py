@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatcheck.cli import options
+from compatcheck.cli.checks import require_rules
 from compatcheck.cli.policy import gather_all, make_plan
-from compatcheck.cli.run import place_skipped, require_rules
+from compatcheck.cli.run import place_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
+from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -43,10 +45,11 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
     for subject in gathered.subjects:
         for explanation in explain(rule, subject, rules, with_line):
             explained = True
-            click.echo(format_explanation(explanation), nl=False)
+            click.echo(escape_controls(format_explanation(explanation)), nl=False)
     skipped = place_skipped((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
     for entry in skipped:
-        click.echo(f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else ""))
+        text = f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
+        click.echo(escape_controls(text))
     if any(entry.named for entry in skipped):
         return EXIT_UNREADABLE_INPUT
     return EXIT_CLEAN if explained else EXIT_NOTHING_TO_CHECK

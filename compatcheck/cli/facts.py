@@ -11,6 +11,7 @@ from compatcheck.cli import options
 from compatcheck.cli.policy import gather_all, make_plan
 from compatcheck.cli.run import holds_something, place_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
+from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 
@@ -48,7 +49,7 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
         unread = tuple((with_line(source), near) for source, near in described.unread_keys)
         subjects.append(described._replace(facts=located, unread_keys=unread))
     skipped = place_skipped((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
-    click.echo(reporter.FORMATTERS[format_name](tuple(subjects), skipped), nl=False)
+    click.echo(escape_controls(reporter.FORMATTERS[format_name](tuple(subjects), skipped)), nl=False)
     if any(entry.named for entry in skipped):
         return EXIT_UNREADABLE_INPUT
     return EXIT_CLEAN if any(map(holds_something, gathered.subjects)) else EXIT_NOTHING_TO_CHECK

@@ -11,18 +11,8 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
-from compatcheck.cli.run import (
-    Checks,
-    Output,
-    open_waivers,
-    parse_outputs,
-    printable,
-    require_rules,
-    require_selection,
-    terminal_width,
-    wants_color,
-    write_files,
-)
+from compatcheck.cli.checks import Checks, open_waivers, require_rules, require_selection
+from compatcheck.cli.output import Output, parse_outputs, printable, terminal_width, wants_color, write_files
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
 from compatcheck.core.threshold import parse_threshold
 from compatcheck.rules.locate import open_rules
@@ -73,6 +63,7 @@ def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # n
         plan, checks, output = split({**given, "hook": False}, files=False)
     else:
         plan, checks, output = split({**given, "hook": False}, files=True)
+        plan = plan._replace(requests=tuple(request._replace(manifests=True) for request in plan.requests))
     return execute(plan, checks, output, Wanted(apply=apply, unsafe=unsafe, offline=offline))
 
 

@@ -28,8 +28,8 @@ from compatcheck.resolution.binaries import PINNED, TABLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from compatcheck.cli.checks import Checks
     from compatcheck.cli.policy import Plan as Inputs
-    from compatcheck.cli.run import Checks
     from compatcheck.core.environment import Package
     from compatcheck.core.fix import FileChange
     from compatcheck.core.report import Finding, Report

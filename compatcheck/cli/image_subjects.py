@@ -11,6 +11,7 @@ from compatcheck.collectors.image.archive import open_images
 from compatcheck.collectors.image.environments import ImageEnvironment, ImageReading, read_image
 from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.terminal import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +40,8 @@ def gather_image(request: Request, shared: Shared) -> Gathered:
         notes = (*reading.notes, *(f"{entry.name} holds nothing but {_packages_of(entry)}" for entry in empty))
         if sum(not entry.is_empty for entry in reading.environments) > 1 and not request.image_environments:
             skipped += _doubts(image, reading)
-        starts = any(entry.is_started for entry in chosen)
+        # A guess decides nothing: then all of them count, as where nothing says what is started.
+        starts = any(entry.is_started for entry in chosen) and not reading.start.doubts
         for entry in chosen:
             environment = entry.environment
             if entry is chosen[0]:
@@ -68,7 +70,7 @@ def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageRead
         platform = f"{image.config.os}/{image.config.architecture}"
         label = f"{image.name} ({platform})" if names[image.name] > 1 else image.name
         label = label.removeprefix("docker.io/").removeprefix("library/")
-        named = image._replace(name=label)
+        named = image._replace(name=escape_name(label))
         readings.append((named, read_image(named, shared.rules.packages, shared.variables)))
     if not any(reading.environments for _, reading in readings):
         for _, reading in readings:
@@ -126,6 +128,8 @@ def _describe(entry: ImageEnvironment, reading: ImageReading) -> str:
         return reading.start.reason
     if not any(other.is_started for other in reading.environments):
         return "what the image starts is not known"
+    if reading.start.doubts:
+        return "may be what the image starts"
     return "not what the image starts"
 
 

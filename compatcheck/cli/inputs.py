@@ -1,6 +1,5 @@
 """Turn what the person named on the command line into subjects."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -48,6 +47,8 @@ class Request(NamedTuple):
     """Whether to read every layer of an image again."""
     run_settings: tuple[str, ...] = ()
     """The run's own ``NAME=VALUE``; ``settings`` win over them."""
+    manifests: bool = False
+    """Whether manifests of a directory count beside their lock: who changes the one changes the other."""
     sources: Mapping[str, Source] = {}
     """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
 
@@ -83,47 +84,6 @@ class Shared(NamedTuple):
     """Whether ``--model`` could not be read: then no other model stands in for it."""
 
 
-def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
-    """Read every input and resolve the subjects.
-
-    Raises:
-        CompatcheckError: an option makes no sense, or the environment cannot be found.
-    """
-    shared = read_shared(request, rules, environ)
-    if request.paths or request.hook:
-        from compatcheck.cli.paths import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
-
-        return gather_touched(request, shared) if request.hook else gather_paths(request, shared)
-    if request.image is not None:
-        from compatcheck.cli.image_subjects import gather_image  # noqa: PLC0415 (only for images)
-
-        return gather_image(request, shared)
-    return _gather_environment(request, shared)
-
-
-def _gather_environment(request: Request, shared: Shared) -> Gathered:
-    from compatcheck.collectors.installed import collect_installed  # noqa: PLC0415 (not for files)
-    from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (not for files)
-    from compatcheck.collectors.records import check_records  # noqa: PLC0415 (not for files)
-
-    layout = locate(request.python, request.prefix, shared.environ)
-    environment = check_records(collect_installed(layout), shared.rules.packages)
-    if shared.variables is None and not request.here:
-        pass
-    elif shared.variables is None:
-        own = layout.chosen not in {"--python", "--prefix"} or os.path.realpath(layout.prefix) == os.path.realpath(
-            shared.environ.get("VIRTUAL_ENV", ""),
-        )
-        environment = with_variables(environment, shared.environ, Source("environment of this process"), complete=own)
-    else:
-        environment = with_variables(environment, shared.variables, Source(request.env_file or ""), complete=True)
-    hardware = list(shared.hardware)
-    if request.gpu is None and request.here:
-        hardware.append((_measure_hardware(shared.environ), False))
-    subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
-    return Gathered((subject,), shared.skipped, layout.chosen)
-
-
 def with_variables(
     environment: Environment,
     variables: Mapping[str, str],
@@ -135,39 +95,6 @@ def with_variables(
     from compatcheck.collectors.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
 
     return attach(environment, collect_variables(variables, source), complete=complete)
-
-
-def move(gathered: Gathered, request: Request, rules: RuleSet) -> Gathered:
-    """Resolve what has been read once more, on another machine; nothing is read again.
-
-    Args:
-        gathered: what a request gave that differs from this one in devices, nodes, driver and target only.
-        request: names the machine.
-        rules: the rule database.
-    """
-    from compatcheck.resolution.resolve import resolve  # noqa: PLC0415 (beside its use)
-
-    settings = {**parse_settings(request.run_settings, request.sources), **parse_settings(request.settings)}
-    declared = _declared_hardware(request)
-    subjects = []
-    for subject in gathered.subjects:
-        own = None if subject.environment is None else subject.environment.hardware
-        moved = resolve(
-            subject.id,
-            rules=rules,
-            environment=subject.environment,
-            documents=subject.documents,
-            hardware=declared if own is None else (*declared, (own, False)),
-            settings=settings,
-        )
-        subjects.append(moved)
-    return gathered._replace(subjects=tuple(subjects))
-
-
-def _measure_hardware(environ: Mapping[str, str]) -> Hardware:
-    from compatcheck.collectors.driver import collect_hardware  # noqa: PLC0415 (not for files)
-
-    return collect_hardware(environ)
 
 
 def build_subject(
@@ -274,7 +201,7 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
         environ=environ,
         documents=tuple(documents),
         environments=tuple(environments),
-        hardware=_declared_hardware(request),
+        hardware=declared_hardware(request),
         settings={**parse_settings(request.run_settings, request.sources), **parse_settings(request.settings)},
         skipped=tuple(skipped),
         variables=variables,
@@ -373,7 +300,8 @@ def _name_gpu(text: str, source: Source) -> str:
     return str(hardware.gpu)
 
 
-def _declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
+def declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
+    """Describe the devices and nodes that ``--gpu``, ``--nodes`` and ``--driver`` name."""
     declared: list[tuple[Hardware, bool]] = []
 
     def place(option: str) -> Source:

@@ -12,6 +12,7 @@ from compatcheck import __version__
 from compatcheck.cli import options
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, InputError
 from compatcheck.core.source import Source
+from compatcheck.core.terminal import escape_controls
 from compatcheck.core.textfile import STANDARD_INPUT, read_bytes
 from compatcheck.rules.locate import open_rules
 
@@ -53,7 +54,7 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
 
     rules = open_rules(rule_directories)
     report = explain_log(log, given, rules)
-    click.echo(FORMATTERS[format_name](report), nl=False)
+    click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
     if not report.readings:
         name = "standard input" if log == "-" else log
         sys.stderr.write(f"error: {name}: no message about memory found\n")

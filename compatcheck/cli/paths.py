@@ -16,10 +16,11 @@ from compatcheck.cli.inputs import (
     merge_environments,
     with_variables,
 )
+from compatcheck.cli.locked import find_locks
 from compatcheck.collectors.read import LOCKS, read_environments
 from compatcheck.collectors.recognise import recognise_content, recognise_named, walk
 from compatcheck.configs.recognise import SCRIPTS, SUFFIXES, read_configurations
-from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
+from compatcheck.core.errors import InputError, NoEnvironmentError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
 
@@ -105,7 +106,10 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         seen.add(os.path.realpath(path))
         if os.path.isdir(path):
             found = list(_walk(path, skipped))
-            subjects.extend(_subjects(_group(found), _independent([item for item in found if item.is_root]), shared))
+            roots = [item for item in found if item.is_root]
+            locked = {} if request.manifests else find_locks(roots)
+            roots = [root for root in _independent(roots) if root.path not in locked]
+            subjects.extend(_subjects(_group(found), roots, shared))
         else:
             explicit.extend(_read_standard_input(skipped) if path == DASH else _read_file(path, skipped))
     if explicit:
@@ -160,6 +164,11 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     skipped: list[Skipped] = []
     found = list(_walk(os.curdir, skipped, lambda file: os.path.realpath(file) in touched)) if touched else []
     roots = [item for item in found if item.is_root]
+    locked = find_locks(roots)
+    for path, locks in locked.items():  # what a manifest may do to the run shows in its lock
+        if os.path.realpath(path) in touched:
+            touched.update(map(os.path.realpath, locks))
+    roots = [root for root in roots if root.path not in locked]
     kept: list[Run] = []
     wanted = [root for root in roots if everything or os.path.realpath(root.path) in touched]
     for run in _group(found):
@@ -230,7 +239,8 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
             elif file.endswith((*SUFFIXES, *SCRIPTS)) and os.path.getsize(file) <= MAX_WALKED_BYTES:
                 yield from _read_configurations(file, named=False, mark=is_named(file))
         except InputError as error:
-            skipped.append(as_skipped(error, file)._replace(named=is_named(file)))
+            fails = is_named(file) and not isinstance(error, NoEnvironmentError)
+            skipped.append(as_skipped(error, file)._replace(named=fails))
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.cli.inputs import Gathered, Request, gather, move
+from compatcheck.cli.gather import gather, move
+from compatcheck.cli.inputs import Gathered, Request
 from compatcheck.core.errors import CompatcheckError, InputError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.estimate import Estimate, Verdict
+from compatcheck.core.estimate import Assumption, Estimate, Verdict
 from compatcheck.core.units import format_bytes
 from compatcheck.matching.engine import order
 from compatcheck.memory.job import estimate_job
 from compatcheck.memory.regressions import find_deciding, lay_over
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
@@ -49,8 +49,35 @@ def price(subject: Subject) -> Estimate:
     if opened & _WORLD and "hardware.world_size" in assumed and "hardware.world_size" not in needs:
         needs.append("hardware.world_size")
     if not found.phases or not needs:
-        return found
+        said = (*_overruled(subject), *_models_not_read(subject))
+        return found._replace(assumptions=(*found.assumptions, *said))
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
+
+
+def _overruled(subject: Subject) -> Iterator[Assumption]:
+    """Say where a declared device stands against the number of devices or nodes that a script starts on."""
+    for facts in subject.roles.values():
+        for name in sorted(_WORLD & facts.keys()):
+            fact = facts[name]
+            if fact.origin == "declared" and fact.alternatives:
+                value, place = fact.alternatives[0]
+                told = fact.sources[0].path if fact.sources else "declared"
+                yield Assumption(name, fact.value, f"as {told} says; {place} says {value}")
+        return
+
+
+def _models_not_read(subject: Subject) -> Iterator[Assumption]:
+    """Say which roles have a model of their own that nobody could read, so that the policy's stands for it."""
+    references = [reference for document in subject.documents for reference in document.references]
+    policy = {name for kind, name, _ in references if kind == "model"}
+    first = next(iter(subject.roles.values()))
+    for kind, name, key in dict.fromkeys(references):
+        role = kind.partition(":")[2]
+        if not kind.startswith("model:") or role not in subject.roles or name in policy:
+            continue
+        if subject.roles[role].get("model.hidden_size") == first.get("model.hidden_size"):
+            reason = f"{name} ({key}) was not read; taken to be as large as the policy's model"
+            yield Assumption(f"model ({role})", "the policy's", reason)
 
 
 def rate_by_fit(findings: Iterable[Finding], subject: Subject) -> tuple[tuple[Finding, ...], Estimate | None]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck import __version__
+from compatcheck.cli.checks import Checks, find_auditor, open_waivers, require_rules, require_selection
 from compatcheck.cli.inputs import Gathered
+from compatcheck.cli.output import Output, parse_outputs, write_reports
 from compatcheck.cli.policy import Plan, gather_all
 from compatcheck.core.errors import (
     EXIT_CLEAN,
@@ -17,8 +17,6 @@ from compatcheck.core.errors import (
     EXIT_NOTHING_TO_CHECK,
     EXIT_UNREADABLE_INPUT,
     NothingToCheckError,
-    RuleError,
-    UsageError,
 )
 from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.core.threshold import Threshold, parse_threshold
@@ -27,48 +25,13 @@ from compatcheck.matching.engine import match
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from compatcheck.core.advisory import Audit
-    from compatcheck.core.policy import Policy
     from compatcheck.core.source import Skipped, Source
     from compatcheck.matching.waivers import Waivers
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
-
-DEFAULT_FAIL_ON = "medium"
-
-
-class Checks(NamedTuple):
-    """Which rules take part, what is waived and what makes the run fail."""
-
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    rule_directories: tuple[str, ...] = ()
-    fail_on: str = DEFAULT_FAIL_ON
-    strict: bool = False
-    security: bool = False
-    """Whether pip-audit looks up the same packages."""
-    security_service: str | None = None
-    """Whom it asks: ``pypi``, ``osv`` or the URL of an OSV endpoint; None is its own setting."""
-
-    def selects(self, rule_id: str) -> bool:
-        """Tell whether a rule takes part."""
-        if not (self.select or self.ignore):
-            return True
-        from fnmatch import fnmatchcase  # noqa: PLC0415 (only with a selection)
-
-        if any(fnmatchcase(rule_id, pattern) for pattern in self.ignore):
-            return False
-        return not self.select or any(fnmatchcase(rule_id, pattern) for pattern in self.select)
-
-
-class Output(NamedTuple):
-    """Where and how the report goes."""
-
-    format_name: str = "text"
-    outputs: tuple[str, ...] = ()
-    quiet: bool = False
-    verbose: int = 0
-    color: str = "auto"
 
 
 def execute(plan: Plan, checks: Checks, output: Output) -> int:
@@ -111,88 +74,6 @@ def execute(plan: Plan, checks: Checks, output: Output) -> int:
         report = report._replace(exit_code=EXIT_CLEAN)
     write_reports(report, output, targets)
     return report.exit_code
-
-
-def require_rules(rules: RuleSet) -> None:
-    """Refuse an empty database: it would find nothing anywhere.
-
-    Raises:
-        RuleError: no active rule, altogether or in one of the person's own directories.
-    """
-    for database in rules.databases[1:]:
-        if not database.count:
-            msg = f"{database.name} holds no active rule"
-            raise RuleError(msg, hint="name the directory that holds PACKAGE/SLUG.yaml, with status: active")
-    if not rules.count:
-        msg = "the rule database holds no active rule"
-        raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
-
-
-def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = None) -> None:
-    """Refuse a selection that no rule meets: it would find nothing anywhere.
-
-    Raises:
-        UsageError: a misspelt glob, or everything is ignored.
-    """
-    if not (checks.select or checks.ignore):
-        return
-    from fnmatch import fnmatchcase  # noqa: PLC0415 (only with a selection)
-
-    ids = [rule.id for rule in rules.all_rules() if rule.status == "active"]
-    for pattern in checks.select:
-        if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):
-            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
-
-            from compatcheck.core.source import Source  # noqa: PLC0415 (only on the way to an error)
-
-            near = get_close_matches(pattern, [*ids, *{f"{name.partition('/')[0]}/*" for name in ids}], n=1)
-            msg = f"no rule matches {pattern!r}"
-            source = Source(policy.path, "select") if policy is not None and checks.select is policy.select else None
-            raise UsageError(
-                msg, source=source, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`"
-            )
-    if not any(map(checks.selects, ids)):
-        msg = "no rule is left to check"
-        raise UsageError(msg, hint="narrow --ignore, or widen --select")
-
-
-def open_waivers(plan: Plan, checks: Checks, rules: RuleSet) -> Waivers | None:
-    """Return the waivers of the policy, None when there are none.
-
-    Raises:
-        UsageError: one without an end under ``--strict``.
-    """
-    if plan.policy is None or not plan.policy.waivers:
-        return None
-    from datetime import date  # noqa: PLC0415 (only with waivers)
-
-    from compatcheck.matching.waivers import Waivers  # noqa: PLC0415 (only with waivers)
-
-    for waiver in plan.policy.waivers:
-        if checks.strict and waiver.expires is None and waiver.until is None:
-            msg = f"the waiver of {waiver.rule} has no end, which --strict asks for"
-            hint = 'add expires = 2027-01-31, or until = "deepspeed>=0.16.8"'
-            raise UsageError(msg, source=waiver.source, hint=hint)
-    return Waivers(plan.policy.waivers, rules, date.today())  # noqa: DTZ011 (a day as the project's people have it)
-
-
-def find_auditor(checks: Checks) -> Callable[[Sequence[Subject]], Audit] | None:
-    """Return what audits subjects; None without ``--security``.
-
-    Raises:
-        UsageError: there is no pip-audit, or the service makes no sense; before anything is read.
-    """
-    if not checks.security:
-        return None
-    from compatcheck.services import pip_audit  # noqa: PLC0415 (only with --security)
-
-    pip_audit.check_service(checks.security_service)
-    command = pip_audit.find_command()
-    return lambda subjects: pip_audit.audit(
-        [(subject.id, subject.environment) for subject in subjects if subject.environment is not None],
-        command,
-        checks.security_service,
-    )
 
 
 def build_report(
@@ -395,127 +276,3 @@ def needs_line(source: Source) -> bool:
     """Tell whether a source names a key of a file and no line yet."""
     suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
     return bool(source.key) and source.line is None and (source.path.endswith(suffixes) or source.path == "<stdin>")
-
-
-Reporter = Callable[[Report, Output], str]
-
-
-def reporter(name: str) -> Reporter:
-    """Return the function that formats a report."""
-    if name == "text":
-        from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
-
-        width = terminal_width()
-        return lambda report, output: format_report(
-            report,
-            verbose=output.verbose,
-            quiet=output.quiet,
-            color=False,
-            width=width,
-        )
-    from importlib import import_module  # noqa: PLC0415 (one format)
-
-    module = import_module(f"compatcheck.reporters.{name}")
-    return lambda report, _: str(module.format_report(report))
-
-
-FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
-
-
-def parse_outputs(texts: Sequence[str], formats: Sequence[str] = FORMATS) -> list[tuple[str, str]]:
-    """Parse ``FORMAT:FILE`` options.
-
-    Raises:
-        UsageError: an unknown format or no file.
-    """
-    targets = []
-    for text in texts:
-        name, _, path = text.partition(":")
-        if name not in formats or not path:
-            msg = f"--output {text!r} is not FORMAT:FILE"
-            raise UsageError(msg, hint=f"formats: {', '.join(formats)}")
-        targets.append((name, path))
-    return targets
-
-
-def write_reports(
-    report: Report, output: Output, targets: Sequence[tuple[str, str]], *, to_person: bool = True
-) -> None:
-    """Write the report to standard output and to every ``--output`` file.
-
-    Args:
-        report: the report.
-        output: formats.
-        targets: formats and files.
-        to_person: whether to write text to standard output; an error that follows says it all.
-
-    Raises:
-        UsageError: a file cannot be written.
-    """
-    if output.format_name == "text":
-        from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
-
-        text = format_report(
-            report,
-            verbose=output.verbose,
-            quiet=output.quiet,
-            color=wants_color(output.color, os.environ),
-            width=terminal_width(),
-        )
-    else:
-        text = reporter(output.format_name)(report, output)
-    if to_person or output.format_name != "text":
-        sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
-    write_files([(name, path, reporter(name)(report, output)) for name, path in targets])
-
-
-def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
-    """Write reports to the files of ``--output``: format, path and content of each.
-
-    Raises:
-        UsageError: a file cannot be written; the others are.
-    """
-    failed = []
-    for name, path, content in contents:
-        try:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(printable(content.rstrip("\n") + "\n", "utf-8"))
-        except OSError as error:
-            failed.append(f"--output {name}:{path} cannot be written: {error.strerror}")
-    if failed:
-        msg = "; ".join(failed)
-        raise UsageError(msg, hint="name a file in a directory that exists and may be written to")
-
-
-def printable(text: str, encoding: str) -> str:
-    """Write what an encoding cannot hold as escapes: names of files in other encodings, signs outside the locale's.
-
-    In JSON these escapes mean the very characters.
-    """
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        from json import dumps  # noqa: PLC0415 (rare)
-
-        kept = text.encode(encoding, "ignore").decode(encoding)
-        escapes = {ord(sign): dumps(sign)[1:-1] for sign in set(text) - set(kept)}
-        return text.translate(escapes)
-    return text
-
-
-def wants_color(choice: str, environ: Mapping[str, str]) -> bool:
-    """Decide about colour: the option, then NO_COLOR and FORCE_COLOR, then whether this is a terminal."""
-    if choice != "auto":
-        return choice == "always"
-    if environ.get("NO_COLOR"):
-        return False
-    if environ.get("FORCE_COLOR"):
-        return True
-    return sys.stdout.isatty() and environ.get("TERM") != "dumb"
-
-
-def terminal_width() -> int:
-    """Return the columns to write for: of the terminal, within reason; 80 in a file or pipe."""
-    if not sys.stdout.isatty():
-        return 80
-    return max(40, min(os.get_terminal_size().columns, 100))

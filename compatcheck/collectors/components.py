@@ -60,7 +60,7 @@ def read_torch_build(package: Package, file: VersionFile | None, conda: Mapping[
     if file is not None and "cuda" in file.values:
         cuda = file.values["cuda"]
         if isinstance(cuda, str):
-            return TorchBuild("cuda", cuda, Source(file.path, key="cuda"))
+            return TorchBuild("cuda", cuda if cuda[:1].isdecimal() else None, Source(file.path, key="cuda"))
         for key, build in (("hip", "rocm"), ("rocm", "rocm"), ("xpu", "xpu")):
             if isinstance(file.values.get(key), str):
                 return TorchBuild(build, None, Source(file.path, key=key))
@@ -116,7 +116,8 @@ def find_components(
     notes = []
     if torch is not None and torch.cuda is not None:
         components["cuda"] = Package("cuda", torch.cuda, torch.source)
-    major = int(torch.cuda.partition(".")[0]) if torch is not None and torch.cuda is not None else None
+    first = torch.cuda.partition(".")[0] if torch is not None and torch.cuda is not None else ""
+    major = int(first) if first.isdecimal() else None  # whatever a version file or a pin says
     wants_cuda = torch is None or torch.build in {"cuda", None}
     from_conda = bool(conda) and (torch is None or "pytorch" in conda or "libtorch" in conda)
     for component in _WHEELS:

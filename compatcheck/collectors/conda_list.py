@@ -14,7 +14,7 @@ from compatcheck.collectors.conda_spec import read_archive_name, read_channel
 from compatcheck.collectors.requirements import decode
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
-from compatcheck.core.json import read_json
+from compatcheck.core.json_file import read_json
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, parse_requirement

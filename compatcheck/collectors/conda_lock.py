@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.collectors.conda_packages import LINUX, Record, build_environment
 from compatcheck.collectors.conda_spec import read_archive_name, read_channel
 from compatcheck.core.environment import Environment, Package
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import read_url
+from compatcheck.core.shapes import as_text
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import parse_version
-from compatcheck.core.yaml import YamlList, YamlMap, YamlValue, read_yaml
+from compatcheck.core.yaml import YamlList, YamlMap, read_yaml
 
 if TYPE_CHECKING:
     from compatcheck.core.yaml import YamlFile
@@ -67,11 +68,11 @@ def read_locked(file: YamlFile) -> tuple[Environment, ...]:
     return tuple(found)
 
 
-def no_linux(path: str, platforms: list[str]) -> InputError:
+def no_linux(path: str, platforms: list[str]) -> NoEnvironmentError:
     """Return the error of a lock for other systems."""
     named = ", ".join(platforms[:8]) or "no platform"
     message = f"locks {named}, and neither {' nor '.join(LINUX)}"
-    return InputError(message, source=Source(path), hint="add the platform that the job runs on and lock again")
+    return NoEnvironmentError(message, source=Source(path), hint="add the platform that the job runs on and lock again")
 
 
 def list_packages(file: YamlFile) -> tuple[list[LockedPackage], list[Skipped]]:
@@ -94,15 +95,19 @@ def list_packages(file: YamlFile) -> tuple[list[LockedPackage], list[Skipped]]:
     for index, entry in enumerate(entries):
         source = Source(file.path, f"package[{index}]", entries.lines[index])
         fields = entry if isinstance(entry, YamlMap) else YamlMap(0)
-        name, version, platform = _text(fields.get("name")), _text(fields.get("version")), _text(fields.get("platform"))
-        manager = _text(fields.get("manager")) or "conda"
+        name, version, platform = (
+            as_text(fields.get("name")),
+            as_text(fields.get("version")),
+            as_text(fields.get("platform")),
+        )
+        manager = as_text(fields.get("manager")) or "conda"
         if not name or not version or not platform or manager not in {"conda", "pip", "pypi"}:
             reason = "an entry of package has no name, version, platform or known manager"
             skipped.append(Skipped(source, reason, _REMEDY, named=True))
             continue
-        url = _text(fields.get("url"))
+        url = as_text(fields.get("url"))
         archive = read_archive_name(url) if url and manager == "conda" else None
-        build = _text(fields.get("build")) or (archive[2] if archive is not None else None)
+        build = as_text(fields.get("build")) or (archive[2] if archive is not None else None)
         source = Source(file.path, f"package.{name}", fields.lines.get("name", source.line))
         found.append(LockedPackage(name, version, manager, platform, build, url, _categories(fields), source))
     return found, skipped
@@ -112,7 +117,7 @@ def _categories(fields: YamlMap) -> tuple[str, ...]:
     several = fields.get("categories")
     if isinstance(several, YamlList):
         return tuple(item for item in several if isinstance(item, str))
-    return (_text(fields.get("category")) or "main",)
+    return (as_text(fields.get("category")) or "main",)
 
 
 def _environment(origin: str, entries: list[LockedPackage], skipped: list[Skipped], notes: list[str]) -> Environment:
@@ -148,7 +153,3 @@ def read_pip_package(name: str, version: str | None, url: str | None, source: So
     if version is None or parse_version(version) is None:
         return Package(canonical_name(name), None, source, "", details)
     return Package(canonical_name(name), version, source, None, details)
-
-
-def _text(value: YamlValue) -> str | None:
-    return value if isinstance(value, str) else None

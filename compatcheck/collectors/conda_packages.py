@@ -192,8 +192,8 @@ def _read_torch(
     torch = read_torch_build(package, None, conda)
     if torch.build is not None or package.details.get("conda") is None:
         return torch
-    if "pytorch-cuda" in conda and conda["pytorch-cuda"].version:
-        version = ".".join(conda["pytorch-cuda"].version.split(".")[:2])
+    if "pytorch-cuda" in conda and (conda["pytorch-cuda"].version or "")[:1].isdecimal():
+        version = ".".join(str(conda["pytorch-cuda"].version).split(".")[:2])
         return TorchBuild("cuda", version, conda["pytorch-cuda"].source)
     for record in records:
         if record.name in _TORCH and record.build:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.sbom import Component, build_environments, make_component
+from compatcheck.collectors.sbom import MAX_COMPONENTS, Component, build_environments, make_component
 from compatcheck.core.errors import InputError
-from compatcheck.core.json import Lines, read_json
+from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.xml import Element, read_xml
 
@@ -26,7 +26,6 @@ _PYTHON = {
     ("aquasecurity:trivy:PkgType", "python-pkg"),
 }
 _NAMESPACE = "http://cyclonedx.org/schema/bom/"
-_MAX_COMPONENTS = 500_000
 _REMEDY = "make the SBOM anew with the tool that wrote it"
 
 
@@ -60,7 +59,7 @@ def list_json(path: str) -> tuple[list[Component], list[Skipped], bool]:
     lines.next(root.get("purl") if isinstance(root, dict) else None)
     for key, entry in _walk(data.get("components"), path):
         if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, key), "a component is no object", _REMEDY))
+            skipped.append(Skipped(Source(path, key), "a component is no object", _REMEDY, named=True))
             continue
         if entry.get("scope") == "excluded":
             continue
@@ -92,8 +91,8 @@ def _walk(entries: object, path: str) -> Iterator[tuple[str, Any]]:
     while pending:
         key, entry = pending.pop()
         count += 1
-        if count > _MAX_COMPONENTS:
-            message = f"holds more than {_MAX_COMPONENTS} components"
+        if count > MAX_COMPONENTS:
+            message = f"holds more than {MAX_COMPONENTS} components"
             raise InputError(message, source=Source(path), hint="check that this is the file you mean")
         yield key, entry
         if isinstance(entry, dict) and "components" in entry:

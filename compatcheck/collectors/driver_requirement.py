@@ -53,16 +53,20 @@ def _driver_clause(subject: str, comparison: str, value: str) -> str | None:
         return None
     if subject == "driver":
         return f"{comparison}{value}"
-    native = _native_driver(value)
+    native = _native_branch(value)
     return f">={native}" if native is not None and comparison == ">=" else None
 
 
-def _native_driver(cuda: str) -> str | None:
+def _native_branch(cuda: str) -> str | None:
+    """Return the driver branch of a CUDA release: each of its drivers reports that release, those before the toolkit's own too.
+
+    550.40.07 reports CUDA 12.4, whose toolkit came with 550.54.14, and the branches on Windows bear the same numbers.
+    """
     from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only with such a variable)
 
     table = open_builtin().section(f"tables/{NATIVE_DRIVERS}") or {}
     driver = table.get(".".join(cuda.split(".")[:2]))
-    return driver if isinstance(driver, str) else None
+    return driver.partition(".")[0] if isinstance(driver, str) else None
 
 
 def read_compat_package(text: str) -> str | None:

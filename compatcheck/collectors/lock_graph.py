@@ -2,15 +2,19 @@
 
 A lock that serves several Pythons holds one distribution more than once; an entry counts for those Pythons on which it is
 reached. Shared by the readers of poetry, pdm and pipenv.
+
+``uv.lock`` is walked in its own module. A dependency in it names the very entry it means, by version with local label and by
+source, where the others state ranges; its conflict markers ask for the extras of the project anywhere in the graph, where theirs
+ask for those of the package they stand in; and nothing has to be narrowed by a second walk.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import InvalidMarkerError, evaluate
-from compatcheck.core.source import Skipped
+from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 
@@ -18,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.core.markers import MarkerEnvironment
-    from compatcheck.core.source import Source
 
 _SHOWN_NAMES = 12
 _MOST_WALKS = 5
@@ -53,6 +56,32 @@ class Entry(NamedTuple):
     """When this entry is installed, where the lock says so itself."""
     requires_python: str | None = None
     details: Mapping[str, str] = {}
+
+
+class Tables:
+    """The ``[[package]]`` tables of one lock, and what could not be used of them."""
+
+    def __init__(self, path: str, lines: Mapping[tuple[str, str | None], int], remedy: str) -> None:
+        self.path = path
+        self.lines = lines
+        self.remedy = remedy
+        self.skipped: list[Skipped] = []
+
+    def identify(self, position: int, table: Mapping[str, Any]) -> tuple[str, str | None, Source] | None:
+        """Return the name, the version and the place of an entry; None for one without a name."""
+        name, version = table.get("name"), table.get("version")
+        if not isinstance(name, str):
+            self._skip(Source(self.path, f"package[{position}]"), "an entry of package has no name")
+            return None
+        line = self.lines.get((name, version if isinstance(version, str) else None), self.lines.get((name, None)))
+        source = Source(self.path, f"package.{name}", line)
+        if version is not None and not isinstance(version, str):
+            self._skip(source, f"the version of {echo(name)} is not a string")
+            version = None
+        return name, version, source
+
+    def _skip(self, source: Source, reason: str) -> None:
+        self.skipped.append(Skipped(source, reason, self.remedy, named=True))
 
 
 class _Walk:
@@ -201,13 +230,17 @@ class Lock:
 
     def say_absent(self) -> None:
         """Note which distributions are locked and not installed."""
-        absent = sorted(set(self._by_name) - set(self.reached))
-        if absent:
-            more = f" and {len(absent) - _SHOWN_NAMES} more" if len(absent) > _SHOWN_NAMES else ""
-            names = ", ".join(absent[:_SHOWN_NAMES])
-            self.notes.append(
-                f"locked, but not installed on this platform with the selected extras and groups: {names}{more}"
-            )
+        self.notes += say_absent(set(self._by_name) - set(self.reached))
+
+
+def say_absent(names: Iterable[str]) -> list[str]:
+    """Note the distributions that are locked and not installed."""
+    absent = sorted(names)
+    if not absent:
+        return []
+    shown = ", ".join(absent[:_SHOWN_NAMES])
+    more = f" and {len(absent) - _SHOWN_NAMES} more" if len(absent) > _SHOWN_NAMES else ""
+    return [f"locked, but not installed on this platform with the selected extras and groups: {shown}{more}"]
 
 
 def say_unselected(kind: str, names: Iterable[str]) -> list[str]:

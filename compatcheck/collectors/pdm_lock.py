@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.lock_graph import Dependency, Entry, Lock, say_unselected
+from compatcheck.collectors.lock_graph import Dependency, Entry, Lock, Tables, say_unselected
 from compatcheck.collectors.pyproject import read_stated
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
+from compatcheck.core.shapes import as_table, as_texts
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
@@ -51,7 +52,7 @@ def read_pdm_lock(
         InputError: it cannot be read, is not TOML or not a lock of version 4.
     """
     file = read_toml(path)
-    metadata = _table(file.data.get("metadata"))
+    metadata = as_table(file.data.get("metadata"))
     notes = _check_version(path, metadata.get("lock_version"))
     tables = file.data.get("package", [])
     if not isinstance(tables, list):
@@ -61,9 +62,13 @@ def read_pdm_lock(
     chosen = frozenset({"default", *wanted, *map(canonical_name, groups)})
     requires = _read_targets(path, metadata, notes)
     environment = describe_machine(marker_environment, requires_python=requires, extras=wanted)
-    reading = _Reading(path, locate_entries(file.text, "package"))
-    read = [entry for position, table in enumerate(tables) if (entry := reading.read(position, table)) is not None]
-    offered = {canonical_name(group) for group in _texts(metadata.get("groups"))}
+    reading = _Reading(path, locate_entries(file.text, "package"), _REMEDY)
+    read = [
+        entry
+        for position, table in enumerate(map(as_table, tables))
+        if (entry := reading.read(position, table)) is not None
+    ]
+    offered = {canonical_name(group) for group in as_texts(metadata.get("groups"))}
     stated = [_groups(table) for _, table in read]
     if any(stated):
         lock = Lock([entry for entry, _ in read], environment, _REMEDY)
@@ -129,9 +134,9 @@ def _is_linux(platform: str) -> bool:
 
 def _fold_extras(read: list[tuple[Entry, Mapping[str, Any]]]) -> list[Entry]:
     """Join the entries ``name[extra]`` with those of the package itself: they hold what the extra adds."""
-    plain = {(entry.name, entry.version): entry for entry, table in read if not _texts(table.get("extras"))}
+    plain = {(entry.name, entry.version): entry for entry, table in read if not as_texts(table.get("extras"))}
     for entry, table in read:
-        names = tuple(map(canonical_name, _texts(table.get("extras"))))
+        names = tuple(map(canonical_name, as_texts(table.get("extras"))))
         if names:
             base = plain.get((entry.name, entry.version), entry._replace(dependencies=()))
             added = tuple(dependency for dependency in entry.dependencies if dependency.name != entry.name)
@@ -167,30 +172,18 @@ def _depend(item: Requirement) -> Dependency:
     return Dependency(item.name, item.specifier, item.marker, tuple(canonical_name(name) for name in extras if name))
 
 
-class _Reading:
-    """One file and what could not be used of it."""
+class _Reading(Tables):
+    """The entries of one file."""
 
-    def __init__(self, path: str, lines: Mapping[tuple[str, str | None], int]) -> None:
-        self.path = path
-        self.lines = lines
-        self.skipped: list[Skipped] = []
-
-    def read(self, position: int, table: object) -> tuple[Entry, Mapping[str, Any]] | None:
+    def read(self, position: int, table: Mapping[str, Any]) -> tuple[Entry, Mapping[str, Any]] | None:
         """Read one ``[[package]]``."""
-        if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-            source = Source(self.path, f"package[{position}]")
-            self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY, named=True))
+        known = self.identify(position, table)
+        if known is None:
             return None
-        name, version = table["name"], table.get("version")
-        line = self.lines.get((name, version if isinstance(version, str) else None), self.lines.get((name, None)))
-        source = Source(self.path, f"package.{name}", line)
-        if version is not None and not isinstance(version, str):
-            reason = f"the version of {echo(name)} is not a string"
-            self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
-            version = None
+        name, version, source = known
         marker, requires = table.get("marker"), table.get("requires_python")
         dependencies = []
-        for text in _texts(table.get("dependencies")):
+        for text in as_texts(table.get("dependencies")):
             try:
                 dependencies.append(_depend(parse_requirement(text, source)))
             except InvalidRequirementError as error:
@@ -229,12 +222,4 @@ def _details(name: str, table: Mapping[str, Any]) -> tuple[dict[str, str], str |
 
 
 def _groups(table: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(map(canonical_name, _texts(table.get("groups"))))
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+    return frozenset(map(canonical_name, as_texts(table.get("groups"))))

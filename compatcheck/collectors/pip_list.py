@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.collectors.requirements import decode
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
-from compatcheck.core.json_text import read_json
+from compatcheck.core.json_file import read_json
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source

@@ -11,7 +11,7 @@ from compatcheck.collectors.lock_graph import Entry, Lock, say_unselected
 from compatcheck.collectors.pipfile import describe_origin, join_markers, read_machine, read_sources
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
-from compatcheck.core.json_text import locate_members, read_json
+from compatcheck.core.json_file import locate_members, read_json
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, echo_value

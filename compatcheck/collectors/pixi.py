@@ -13,6 +13,7 @@ from compatcheck.collectors.variables import attach, collect_variables
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
+from compatcheck.core.shapes import as_table
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import TomlFile, locate_key, read_toml
@@ -36,12 +37,12 @@ def read_pixi(path: str) -> tuple[Environment, ...]:
     """
     file = read_toml(path)
     inside = file.path.endswith("pyproject.toml") or "tool" in file.data
-    pixi = _table(_table(file.data.get("tool")).get("pixi")) if inside else file.data
+    pixi = as_table(as_table(file.data.get("tool")).get("pixi")) if inside else file.data
     if not ({"workspace", "project", "dependencies", "pypi-dependencies", "feature", "package"} & set(pixi)):
         message = "holds no workspace of pixi"
         raise InputError(message, source=Source(path), hint="write [workspace] and [dependencies]")
     manifest = _Manifest(file, pixi, "tool.pixi." if inside else "")
-    defined = _table(pixi.get("environments"))
+    defined = as_table(pixi.get("environments"))
     if len(defined) > _MAX_ENVIRONMENTS:
         message = f"defines {len(defined)} environments; at most {_MAX_ENVIRONMENTS} are read"
         raise InputError(message, source=Source(path, "environments"), hint="check that this is the file you mean")
@@ -79,16 +80,16 @@ class _Manifest:
         for feature in features:
             known_conda, known_pypi = frozenset(records), frozenset(pypi)
             for table, where in self._tables(feature):
-                for key, value in _table(table.get("dependencies")).items():
+                for key, value in as_table(table.get("dependencies")).items():
                     if key.lower() not in known_conda:
                         self._add_conda(key, value, f"{where}dependencies", records, skipped)
-                for key, value in _table(table.get("pypi-dependencies")).items():
+                for key, value in as_table(table.get("pypi-dependencies")).items():
                     if canonical_name(key) not in known_pypi:
                         self._add_pypi(key, value, f"{where}pypi-dependencies", pypi, skipped)
-                for key, value in _table(_table(table.get("activation")).get("env")).items():
+                for key, value in as_table(as_table(table.get("activation")).get("env")).items():
                     if isinstance(value, str | int | float):
                         variables.setdefault(str(key), str(value))
-        workspace = _table(self.pixi.get("workspace")) or _table(self.pixi.get("project"))
+        workspace = as_table(self.pixi.get("workspace")) or as_table(self.pixi.get("project"))
         others = sorted(set(_platforms(workspace)) - set(LINUX))
         if others:
             notes.append(f"also for {', '.join(others)}, which were not looked at")
@@ -113,10 +114,10 @@ class _Manifest:
         if feature == "default":
             table, where = self.pixi, self.prefix
         else:
-            table, where = _table(_table(self.pixi.get("feature")).get(feature)), f"{self.prefix}feature.{feature}."
+            table, where = as_table(as_table(self.pixi.get("feature")).get(feature)), f"{self.prefix}feature.{feature}."
         yield table, where
         for target in _TARGETS:
-            yield _table(_table(table.get("target")).get(target)), f"{where}target.{target}."
+            yield as_table(as_table(table.get("target")).get(target)), f"{where}target.{target}."
 
     def _add_conda(
         self, key: str, value: object, where: str, records: dict[str, Record], skipped: list[Skipped]
@@ -185,7 +186,3 @@ class _Manifest:
 def _platforms(workspace: Mapping[str, Any]) -> list[str]:
     listed = workspace.get("platforms")
     return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

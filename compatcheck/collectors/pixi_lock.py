@@ -14,6 +14,7 @@ from compatcheck.collectors.conda_packages import LINUX, Record, build_environme
 from compatcheck.collectors.conda_spec import read_archive_name, read_channel
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name
+from compatcheck.core.shapes import as_text
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.yaml import YamlList, YamlMap, YamlValue, read_yaml, table
@@ -155,8 +156,8 @@ def _resolve(reference: YamlValue, known: dict[tuple[str, str], list[YamlMap]], 
     described = entry if entry is not None else fields
     archive = read_archive_name(location) if kind == "conda" else None
     source_name = _SOURCE_NAME.fullmatch(location) if kind == "conda_source" else None
-    name = _text(described.get("name")) or _text(fields.get("name"))
-    version, build = _text(described.get("version")), _text(described.get("build"))
+    name = as_text(described.get("name")) or as_text(fields.get("name"))
+    version, build = as_text(described.get("version")), as_text(described.get("build"))
     if archive is not None:
         name, version, build = name or archive[0], version or archive[1], build or archive[2]
     if source_name is not None:
@@ -217,7 +218,3 @@ def _environment(path: str, locked: LockedEnvironment, notes: list[str]) -> Envi
         skipped=locked.skipped,
         notes=notes,
     )
-
-
-def _text(value: YamlValue) -> str | None:
-    return value if isinstance(value, str) else None

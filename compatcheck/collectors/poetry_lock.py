@@ -11,14 +11,15 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.lock_graph import Dependency, Entry, Lock, say_unselected
+from compatcheck.collectors.lock_graph import Dependency, Entry, Lock, Tables, say_unselected
 from compatcheck.collectors.pyproject import convert_poetry_range, read_stated
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
+from compatcheck.core.shapes import as_table, as_texts
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
+from compatcheck.core.textfile import STANDARD_INPUT, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, parse_version
 
@@ -61,8 +62,12 @@ def read_poetry_lock(
     if not isinstance(tables, list):
         message = "has no [[package]]"
         raise InputError(message, source=Source(path, "package"), hint=_REMEDY)
-    reading = _Reading(path, locate_entries(file.text, "package"))
-    read = [entry for position, table in enumerate(tables) if (entry := reading.read(position, table)) is not None]
+    reading = _Reading(path, locate_entries(file.text, "package"), _REMEDY)
+    read = [
+        entry
+        for position, table in enumerate(map(as_table, tables))
+        if (entry := reading.read(position, table)) is not None
+    ]
     wanted = frozenset(map(canonical_name, extras))
     chosen = frozenset({"main", *map(canonical_name, groups)})
     environment = describe_machine(
@@ -73,7 +78,7 @@ def read_poetry_lock(
     if version.release[:2] > _NEWEST:
         newest = ".".join(map(str, _NEWEST))
         notes.append(f"{path} is of lock-version {version}, newer than the {newest} that is understood")
-    offered = {canonical_name(name) for name in _table(file.data.get("extras"))}
+    offered = {canonical_name(name) for name in as_table(file.data.get("extras"))}
     if any("groups" in table for _, table in read):
         named = {group for _, table in read for group in _groups(table)}
         lock.select(_mark(read, lock, chosen))
@@ -116,6 +121,9 @@ def _mark(read: list[tuple[Entry, Mapping[str, Any]]], lock: Lock, chosen: froze
     marked = []
     for index, (entry, table) in enumerate(read):
         groups = [group for group in _groups(table) if group in chosen]
+        if not isinstance(table.get("groups"), list):
+            reason = f"the entry of {entry.name} does not say in which groups it is"
+            lock.skipped.append(Skipped(entry.source, reason, _REMEDY, named=True))
         markers = table.get("markers")
         if isinstance(markers, dict):
             by_group = {canonical_name(group): marker for group, marker in markers.items()}
@@ -170,28 +178,16 @@ def _walk(
     return categories
 
 
-class _Reading:
-    """One file and what could not be used of it."""
+class _Reading(Tables):
+    """The entries of one file."""
 
-    def __init__(self, path: str, lines: Mapping[tuple[str, str | None], int]) -> None:
-        self.path = path
-        self.lines = lines
-        self.skipped: list[Skipped] = []
-
-    def read(self, position: int, table: object) -> tuple[Entry, Mapping[str, Any]] | None:
+    def read(self, position: int, table: Mapping[str, Any]) -> tuple[Entry, Mapping[str, Any]] | None:
         """Read one ``[[package]]``."""
-        if not isinstance(table, dict) or not isinstance(table.get("name"), str):
-            source = Source(self.path, f"package[{position}]")
-            self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY, named=True))
+        known = self.identify(position, table)
+        if known is None:
             return None
-        name, version = table["name"], table.get("version")
-        line = self.lines.get((name, version if isinstance(version, str) else None), self.lines.get((name, None)))
-        source = Source(self.path, f"package.{name}", line)
-        if version is not None and not isinstance(version, str):
-            reason = f"the version of {echo(name)} is not a string"
-            self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
-            version = None
-        required, optional = _read_dependencies(_table(table.get("dependencies")))
+        name, version, source = known
+        required, optional = _read_dependencies(as_table(table.get("dependencies")))
         marker = table.get("marker")  # of lock-version 1.0; 2.1 writes markers
         return (
             Entry(
@@ -199,7 +195,7 @@ class _Reading:
                 version,
                 source,
                 tuple(required),
-                _read_extras(_table(table.get("extras")), required, optional),
+                _read_extras(as_table(table.get("extras")), required, optional),
                 marker if isinstance(marker, str) else None,
                 _python(table.get("python-versions")),
                 _details(table),
@@ -220,7 +216,7 @@ def _read_dependencies(table: Mapping[str, Any]) -> tuple[list[Dependency], list
                 canonical_name(name),
                 _python(stated.get("version")) or "",
                 marker if isinstance(marker, str) else None,
-                tuple(map(canonical_name, _texts(stated.get("extras")))),
+                tuple(map(canonical_name, as_texts(stated.get("extras")))),
             )
             (optional if stated.get("optional") is True else required).append(dependency)
     return required, optional
@@ -234,7 +230,7 @@ def _read_extras(
     stated = {dependency.name for dependency in optional}
     for extra, items in table.items():
         found: list[Dependency] = []
-        for item in _texts(items):
+        for item in as_texts(items):
             match = _LISTED.match(item)
             if match is None:
                 continue
@@ -253,7 +249,7 @@ def _read_extras(
 
 def _details(table: Mapping[str, Any]) -> dict[str, str]:
     details: dict[str, str] = {}
-    source = _table(table.get("source"))
+    source = as_table(table.get("source"))
     kind, url = source.get("type"), source.get("url")
     if isinstance(kind, str):
         details["source"] = kind
@@ -268,16 +264,8 @@ def _details(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _groups(table: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(map(canonical_name, _texts(table.get("groups"))))
+    return tuple(map(canonical_name, as_texts(table.get("groups"))))
 
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(canonical_name(name.strip()) for name in (text or "").split(",") if name.strip())
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.pinned_build import SEVERAL_BUILDS, read_index
 from compatcheck.core.redaction import redact
+from compatcheck.core.shapes import as_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,11 +24,11 @@ def torch_index(tool: Mapping[str, Any]) -> str | None:
     Returns:
         Its address; `SEVERAL_BUILDS` where extras, groups or platforms choose between several; None for the public index.
     """
-    uv, poetry, pdm = (_table(tool.get(name)) for name in ("uv", "poetry", "pdm"))
+    uv, poetry, pdm = (as_table(tool.get(name)) for name in ("uv", "poetry", "pdm"))
     uv_indexes = {entry.get("name"): entry for entry in _tables(uv.get("index"))}
     others = {entry.get("name"): entry for entry in (*_tables(poetry.get("source")), *_tables(pdm.get("source")))}
-    stated = _tables(_table(uv.get("sources")).get("torch"))
-    dependency = _table(poetry.get("dependencies")).get("torch")
+    stated = _tables(as_table(uv.get("sources")).get("torch"))
+    dependency = as_table(poetry.get("dependencies")).get("torch")
     stated += [{"index": entry["source"]} for entry in _tables(dependency) if isinstance(entry.get("source"), str)]
     if not stated:
         # An index without a name in front of a requirement is searched for all of them.
@@ -52,10 +53,6 @@ def _addresses(entries: list[Mapping[str, Any]]) -> Iterator[str]:
     for entry in entries:
         if isinstance(entry.get("url"), str):
             yield redact(entry["url"])
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _tables(value: object) -> list[Mapping[str, Any]]:

@@ -18,6 +18,7 @@ from compatcheck.core.markers import (
 )
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import Requirement, combine, read_url
+from compatcheck.core.shapes import as_texts
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
@@ -54,12 +55,12 @@ def read_pylock(
     if not isinstance(packages, list):
         message = "has no [[packages]]"
         raise InputError(message, source=Source(path), hint=_REMEDY)
-    selected = _texts(file.data.get("default-groups")) if groups is None else tuple(groups)
+    selected = as_texts(file.data.get("default-groups")) if groups is None else tuple(groups)
     requires = file.data.get("requires-python")
     requires = requires if isinstance(requires, str) else None
     environment = describe_machine(marker_environment, requires_python=requires, extras=extras, groups=selected)
     notes += _check_python(path, environment, requires)
-    notes += _check_environments(path, environment, _texts(file.data.get("environments")))
+    notes += _check_environments(path, environment, as_texts(file.data.get("environments")))
     lines = locate_entries(file.text, "packages")
     requirements: list[Requirement] = []
     skipped: list[Skipped] = []
@@ -167,7 +168,3 @@ def _selected(requirement: Requirement, environment: MarkerEnvironment) -> bool:
         return any(evaluate(requirement.marker, environment, python) is not False for python in environment.pythons)
     except InvalidMarkerError:
         return True
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

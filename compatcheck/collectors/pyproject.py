@@ -19,6 +19,7 @@ from compatcheck.core.requirement import (
     parse_requirement,
     read_url,
 )
+from compatcheck.core.shapes import as_table
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, echo_value
 from compatcheck.core.toml import TomlFile, locate_key, read_toml
@@ -57,8 +58,8 @@ def read_pyproject(
     """
     reading = _Reading(read_toml(path))
     stated = _read_stated(reading)
-    tool = _table(reading.file.data.get("tool"))
-    uv = _table(tool.get("uv"))
+    tool = as_table(reading.file.data.get("tool"))
+    uv = as_table(tool.get("uv"))
     optional, named_groups, requires = stated.optional, stated.groups, stated.requires_python
     required = [*stated.required]
     wanted_extras, wanted_groups = set(map(canonical_name, extras)), set(map(canonical_name, groups))
@@ -127,23 +128,23 @@ def read_limits(path: str) -> tuple[Requirement, ...]:
         InputError: it cannot be read or is not TOML.
     """
     reading = _Reading(read_toml(path))
-    uv = _table(_table(reading.file.data.get("tool")).get("uv"))
+    uv = as_table(as_table(reading.file.data.get("tool")).get("uv"))
     keys = ("constraint-dependencies", "override-dependencies")
     return tuple(item for key in keys for item in reading.read_strings(uv.get(key), "tool.uv", key))
 
 
 def _read_stated(reading: _Reading) -> Stated:
-    project = _table(reading.file.data.get("project"))
-    tool = _table(reading.file.data.get("tool"))
-    poetry = _table(tool.get("poetry"))
+    project = as_table(reading.file.data.get("project"))
+    tool = as_table(reading.file.data.get("tool"))
+    poetry = as_table(tool.get("poetry"))
     requires = project.get("requires-python")
     requires = requires if isinstance(requires, str) else None
     required = reading.read_strings(project.get("dependencies"), "project", "dependencies")
     optional = {
         canonical_name(name): reading.read_strings(items, "project.optional-dependencies", name)
-        for name, items in _table(project.get("optional-dependencies")).items()
+        for name, items in as_table(project.get("optional-dependencies")).items()
     }
-    groups = reading.read_groups(_table(reading.file.data.get("dependency-groups")))
+    groups = reading.read_groups(as_table(reading.file.data.get("dependency-groups")))
     if isinstance(poetry.get("dependencies"), dict):
         more, by_extra, python = reading.read_poetry(poetry)
         listed = {item.name for items in (required, *optional.values()) for item in items}
@@ -152,20 +153,21 @@ def _read_stated(reading: _Reading) -> Stated:
         for extra, items in by_extra.items():
             optional.setdefault(extra, []).extend(item for item in items if item.name not in listed)
     tables = {
-        f"tool.poetry.group.{name}.dependencies": (name, _table(group).get("dependencies"))
-        for name, group in _table(poetry.get("group")).items()
+        f"tool.poetry.group.{name}.dependencies": (name, as_table(group).get("dependencies"))
+        for name, group in as_table(poetry.get("group")).items()
     }
     tables["tool.poetry.dev-dependencies"] = ("dev", poetry.get("dev-dependencies"))
     for where, (name, table) in tables.items():
         if isinstance(table, dict):
             groups.setdefault(canonical_name(name), []).extend(reading.read_poetry_table(table, where))
     lists = {
-        ("tool.pdm.dev-dependencies", name): name for name in _table(_table(tool.get("pdm")).get("dev-dependencies"))
+        ("tool.pdm.dev-dependencies", name): name
+        for name in as_table(as_table(tool.get("pdm")).get("dev-dependencies"))
     }
     lists["tool.uv", "dev-dependencies"] = "dev"
-    for name, environment in _table(_table(tool.get("hatch")).get("envs")).items():
+    for name, environment in as_table(as_table(tool.get("hatch")).get("envs")).items():
         for key in ("dependencies", "extra-dependencies"):
-            if key in _table(environment):
+            if key in as_table(environment):
                 lists[f"tool.hatch.envs.{name}", key] = f"hatch-{name}"
     for (where, key), name in lists.items():
         items = reading.read_strings(_find(reading.file.data, where).get(key), where, key, strict=where == "tool.uv")
@@ -182,7 +184,7 @@ def _read_stated(reading: _Reading) -> Stated:
 
 def _find(data: Mapping[str, Any], dotted: str) -> Mapping[str, Any]:
     for name in dotted.split("."):
-        data = _table(data.get(name))
+        data = as_table(data.get(name))
     return data
 
 
@@ -266,7 +268,7 @@ class _Reading:
         self, poetry: Mapping[str, Any]
     ) -> tuple[list[Requirement], dict[str, list[Requirement]], str | None]:
         """Read the requirements of a poetry project: those always installed, those by extra, and the Python range."""
-        table = _table(poetry["dependencies"])
+        table = as_table(poetry["dependencies"])
         found = self.read_poetry_table(table, "tool.poetry.dependencies")
         optional = {
             canonical_name(name)
@@ -274,7 +276,7 @@ class _Reading:
             if isinstance(value, dict) and value.get("optional") is True
         }
         by_extra: dict[str, list[Requirement]] = {}
-        for extra, names in _table(poetry.get("extras")).items():
+        for extra, names in as_table(poetry.get("extras")).items():
             listed = (
                 {canonical_name(name) for name in names if isinstance(name, str)} if isinstance(names, list) else set()
             )
@@ -306,7 +308,7 @@ class _Reading:
         dynamic = project.get("dynamic")
         for key in ("dependencies", "optional-dependencies"):
             if isinstance(dynamic, list) and key in dynamic:
-                stated = _table(_table(_table(tool.get("setuptools")).get("dynamic")).get(key)).get("file")
+                stated = as_table(as_table(as_table(tool.get("setuptools")).get("dynamic")).get(key)).get("file")
                 files = [stated] if isinstance(stated, str) else stated if isinstance(stated, list) else []
                 elsewhere = (
                     f"check {', '.join(map(str, files))}"
@@ -409,7 +411,3 @@ def _convert_clause(match: re.Match[str]) -> str:
         kept = next((index + 1 for index, number in enumerate(release) if number), len(release))
     ceiling = ".".join(map(str, (*release[: kept - 1], release[kept - 1] + 1)))
     return f">={base},<{ceiling}"
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

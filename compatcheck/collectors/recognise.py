@@ -65,8 +65,7 @@ def looks_like_requirements(head: bytes) -> bool:
     """Tell whether most lines are requirements or options of pip."""
     if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return False
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        head = head.decode("utf-16", "replace").encode()
+    head = sniffs.plain_head(head)
     lines = [line for line in head.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
     fitting = sum(_REQUIREMENT.match(line) is not None for line in lines)
     return not lines or 2 * fitting > len(lines)
@@ -80,7 +79,7 @@ _SCRIPT_BLOCK = re.compile(rb"^# /// script\r?$", re.MULTILINE)
 
 def looks_like_pip_list(head: bytes) -> bool:
     """Tell whether this is what ``pip list`` or ``uv pip list`` prints: columns, ``name (version)``, or JSON."""
-    head = _as_utf8(head)
+    head = sniffs.plain_head(head)
     if _PIP_LIST.search(head) or _JSON_LIST.match(head):
         return True
     lines = [line.strip() for line in head.splitlines() if line.strip()]
@@ -89,25 +88,20 @@ def looks_like_pip_list(head: bytes) -> bool:
 
 def looks_like_pip_inspect(head: bytes) -> bool:
     """Tell whether this is the report of ``pip inspect``; pip writes its own version before the packages."""
-    head = _as_utf8(head)
+    head = sniffs.plain_head(head)
     return head.lstrip()[:1] == b"{" and b'"pip_version"' in head and b'"installed"' in head
 
 
 def looks_like_pipfile_lock(head: bytes) -> bool:
     """Tell whether this is a ``Pipfile.lock``, which begins with its ``_meta``."""
-    return re.match(rb'\s*\{\s*"_meta"\s*:', _as_utf8(head)) is not None and b'"pipfile-spec"' in _as_utf8(head)
+    return re.match(
+        rb'\s*\{\s*"_meta"\s*:', sniffs.plain_head(head)
+    ) is not None and b'"pipfile-spec"' in sniffs.plain_head(head)
 
 
 def has_script_block(head: bytes) -> bool:
     """Tell whether a Python file states its requirements itself (PEP 723)."""
     return _SCRIPT_BLOCK.search(head) is not None
-
-
-def _as_utf8(head: bytes) -> bytes:
-    """Re-encode what a Windows shell wrote, so that one expression finds its marks."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return head[: len(head) // 2 * 2].decode("utf-16", "replace").encode()
-    return head.removeprefix(b"\xef\xbb\xbf")
 
 
 def states_requirements(head: bytes) -> bool:
@@ -209,6 +203,9 @@ def recognise(path: str, *, named: bool = True) -> str | None:
     return None
 
 
+CONFIGURATION_SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".sh", ".bash", ".slurm", ".sbatch", ".py")
+"""Names of files that are configurations, launch or training scripts unless they say themselves that they are something else."""
+
 REPORT_SUFFIXES = (".txt", ".log", ".md", ".out", ".err")
 """Names of files that may hold a report of an environment; only one that a person named is looked into."""
 
@@ -221,13 +218,17 @@ def recognise_named(path: str) -> str | None:
     kind = recognise(path)
     if kind is not None:
         return kind
-    if not path.endswith((*REPORT_SUFFIXES, ".in")):
-        return sniffs.identify_content(_read_head(path))  # files of conda and SBOMs say themselves what they are
-    if not path.endswith((".txt", ".in")):
+    if path.endswith(CONFIGURATION_SUFFIXES):
+        # Files of conda, SBOMs and pipenv's lock say themselves what they are.
+        head = _read_head(path)
+        return sniffs.identify_content(head) or ("pipfile_lock" if looks_like_pipfile_lock(head) else None)
+    if path.endswith(REPORT_SUFFIXES) and not path.endswith(".txt"):
         return "report"
     from compatcheck.core.textfile import MAX_BYTES  # noqa: PLC0415 (only for a named text)
 
-    return recognise_content(_read_head(path, MAX_BYTES)) or "requirements"
+    content = _read_head(path, MAX_BYTES)
+    kind = recognise_content(content) if content.strip() else None
+    return kind or ("requirements" if path.endswith((".txt", ".in")) else None)
 
 
 _LOCK_MARKS = (
@@ -251,6 +252,9 @@ _LOCK_MARKS = (
 )
 """Lines that tell what a TOML file without a name is."""
 
+_TABLE = re.compile(rb"^\[\[?[\w.\"'-]+\]?\][ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+"""A header of TOML: ``key = value`` lines below it look like requirements with one ``=``."""
+
 _SNIFFS = (
     ("pipfile_lock", looks_like_pipfile_lock),
     ("pip_inspect", looks_like_pip_inspect),
@@ -266,7 +270,7 @@ def recognise_content(content: bytes) -> str | None:
     """
     from compatcheck.collectors.reports.find import looks_like_list, looks_like_report  # noqa: PLC0415 (standard input)
 
-    head = content[:SNIFFED_BYTES]
+    head = sniffs.plain_head(content[:SNIFFED_BYTES])
     marked = sniffs.identify_content(head)
     if marked is not None:
         return marked
@@ -278,7 +282,7 @@ def recognise_content(content: bytes) -> str | None:
     for kind, sniff in _SNIFFS:
         if sniff(head):
             return kind
-    if looks_like_requirements(head):
+    if looks_like_requirements(head) and _TABLE.search(head) is None:
         return "requirements"
     return "report" if looks_like_list(head) else None
 
@@ -288,9 +292,10 @@ def _read_head(path: str, size: int = SNIFFED_BYTES) -> bytes:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return b""
         with open(path, "rb") as file:
-            return file.read(size)
+            head = file.read(size)
     except (OSError, ValueError):
         return b""  # the reader will say why it cannot be read
+    return sniffs.plain_head(head)
 
 
 def walk(path: str, unreadable: Callable[[OSError, str], None] | None = None) -> Iterator[tuple[str, str | None]]:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from compatcheck.core.environment import Package
 
+MAX_LINES = 200_000
+"""Most lines of a list of packages, of pip or conda: the longest that was seen has 3,000, and these take some seconds."""
+
 _BYTE_ORDER_MARKS = (  # the longer marks first: UTF-32 begins like UTF-16
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -245,7 +248,7 @@ def decode(data: bytes, path: str) -> tuple[str, str | None]:
         The text, and a note when Latin-1 had to be assumed.
 
     Raises:
-        InputError: the declared encoding is unknown or does not fit, or the file is not text.
+        InputError: the declared encoding is unknown or does not fit, the file is not text, or has more than `MAX_LINES`.
     """
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), None)
     if encoding is not None:
@@ -272,6 +275,9 @@ def decode(data: bytes, path: str) -> tuple[str, str | None]:
         at = text[: text.index("\0")].count("\n") + 1
         message = "holds NUL bytes: it is not a text file"
         raise InputError(message, source=Source(path, line=at), hint="name a requirement file, saved as UTF-8")
+    if text.count("\n") > MAX_LINES:
+        message = f"holds more than {MAX_LINES:,} lines"
+        raise InputError(message, source=Source(path), hint="check that this is the file you mean")
     return text, note
 
 
@@ -296,10 +302,10 @@ def _read_line(reading: _Reading, line: _Line, source: Source, *, as_constraints
     words = line.text.split(" ")
     first_option = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, options = " ".join(words[:first_option]).strip(), " ".join(words[first_option:])
+    if len(requirement) > _MAX_REQUIREMENT or len(options) > _MAX_OPTIONS:
+        reading.skip(source, f"{echo(line.text)}: the line is too long to be read", "write one requirement a line")
+        return
     try:
-        if len(requirement) > _MAX_REQUIREMENT or len(options) > _MAX_OPTIONS:
-            message = "the line is too long to be read"
-            raise ValueError(message)  # noqa: TRY301 (said like every other reason)
         parsed = _parse_options(options)
     except ValueError as error:
         hint = "use an option that pip reads in requirement files"

@@ -14,7 +14,7 @@ from compatcheck.collectors.conda_packages import Record, describe, read_records
 from compatcheck.collectors.conda_spec import read_channel
 from compatcheck.collectors.purl import Purl, parse_purl
 from compatcheck.core.environment import Damage, Environment, Package
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.markers import InvalidMarkerError, canonical_name, describe_machine, evaluate
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
@@ -23,6 +23,9 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+MAX_COMPONENTS = 500_000
+"""Most components of one SBOM."""
 
 _METADATA = re.compile(r"(?P<folder>.*)/[^/]+(?:\.(?:dist|egg)-info|\.egg)(?:/.*)?")
 _CONDA_META = re.compile(r"(?P<prefix>.*)/conda-meta/[^/]+\.json")
@@ -140,7 +143,7 @@ def build_environments(
         message = f"lists {len(components)} components, none of them a Python package" + (
             f": {', '.join(kinds[:_SHOWN_NAMES])}" if kinds else ""
         )
-        raise InputError(message, source=Source(path), hint="make an SBOM of the environment or image itself")
+        raise NoEnvironmentError(message, source=Source(path), hint="make an SBOM of the environment or image itself")
     notes = _describe_copies(copies)
     if len(groups) > _MAX_ENVIRONMENTS:
         message = f"holds {len(groups)} environments; at most {_MAX_ENVIRONMENTS} are read"

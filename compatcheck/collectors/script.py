@@ -13,6 +13,7 @@ from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement
+from compatcheck.core.shapes import as_table
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, decode_utf8, echo_value, read_bytes
 from compatcheck.core.toml import parse_toml
@@ -52,7 +53,7 @@ def read_script(path: str, *, marker_environment: Mapping[str, str] | None = Non
     for number, line in enumerate(content, first + 1):
         for match in _QUOTED.finditer(line):
             places.setdefault(match[1] or match[2] or "", number)
-    tool = _table(_table(data.get("tool")).get("uv"))
+    tool = as_table(as_table(data.get("tool")).get("uv"))
     skipped: list[Skipped] = []
 
     def read(table: Mapping[str, Any], key: str, prefix: str) -> list[Requirement]:
@@ -110,7 +111,3 @@ def _as_text(item: object) -> str:
         message = f"{echo_value(item)} is not a requirement string"
         raise InvalidRequirementError(message)
     return item
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -24,13 +24,14 @@ _LIST_LINE = re.compile(
 _BOM_FORMAT = re.compile(rb"""["']bomFormat["']\s*:\s*["']CycloneDX["']""")
 _SPDX_VERSION = re.compile(rb'"spdxVersion"\s*:\s*"SPDX-2')
 _SPDX_LINE = re.compile(rb"""^["']?(?:spdxVersion|SPDXVersion)["']?[ \t]*:[ \t]*["']?SPDX-2""", re.MULTILINE)
+_SCHEMA_BYTES = 512
 _SPDX_3 = re.compile(rb"spdx\.org/rdf/3")
 
 
-def _plain(head: bytes) -> bytes:
-    """Return UTF-16, which PowerShell's ``>`` writes, as UTF-8."""
+def plain_head(head: bytes) -> bytes:
+    """Return the first bytes of a text without a byte order mark; UTF-16, which PowerShell's ``>`` writes, as UTF-8."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return head.decode("utf-16", "replace").encode()
+        return head[: len(head) // 2 * 2].decode("utf-16", "replace").encode()
     return head.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -43,7 +44,7 @@ def _begins_with_key(head: bytes) -> bool:
 
 def is_conda_environment(head: bytes) -> bool:
     """Tell whether a YAML file has a list of conda's dependencies; those of a Helm chart are mappings."""
-    head = _plain(head)
+    head = plain_head(head)
     match = _DEPENDENCIES.search(head) if _begins_with_key(head) else None
     return match is not None and _ENTRY.match(match[1].partition(b" #")[0].strip()) is not None
 
@@ -78,7 +79,7 @@ def is_pixi_manifest(head: bytes) -> bool:
 
 def is_conda_list(head: bytes) -> bool:
     """Tell whether a text is what ``conda list`` prints, in any form, and nothing longer around it."""
-    head = _plain(head)
+    head = plain_head(head)
     if _EXPLICIT.search(head):
         lines = [line for line in head.splitlines() if line.strip() and not line.startswith((b"#", b"@EXPLICIT"))]
         return 10 * sum(b"://" in line for line in lines) > 9 * (len(lines) - 1)  # the last line may be cut off
@@ -95,9 +96,9 @@ def is_conda_list(head: bytes) -> bool:
 
 def is_cyclonedx_json(head: bytes) -> bool:
     """Tell whether a JSON file is a CycloneDX SBOM."""
-    head = _plain(head)
-    if not head.lstrip().startswith(b"{"):
-        return False
+    head = plain_head(head)
+    if not head.lstrip().startswith(b"{") or b"json-schema.org" in head[:_SCHEMA_BYTES]:
+        return False  # no JSON, or the schema of such files
     # cyclonedx-py sorts its keys of the document behind the components.
     return _BOM_FORMAT.search(head) is not None or (b'"bom-ref"' in head and b'"components"' in head)
 
@@ -109,7 +110,7 @@ def is_cyclonedx_xml(head: bytes) -> bool:
 
 def is_spdx(head: bytes) -> bool:
     """Tell whether a file is an SPDX document of version 2 or 3, in any form."""
-    head = _plain(head)
+    head = plain_head(head)
     if not head.lstrip().startswith(b"{"):
         return _SPDX_LINE.search(head) is not None and _begins_with_key(head)
     return (

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.collectors.sbom import Component, build_environments, make_component
+from compatcheck.collectors.sbom import MAX_COMPONENTS, Component, build_environments, make_component
 from compatcheck.core.errors import InputError
-from compatcheck.core.json import Lines, read_json
+from compatcheck.core.json_file import Lines, read_json
+from compatcheck.core.shapes import as_tables
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
+from compatcheck.core.textfile import decode_text, read_bytes
 from compatcheck.core.yaml import YamlMap, read_yaml
 
 if TYPE_CHECKING:
@@ -121,13 +122,13 @@ def list_yaml(path: str) -> Listing:
 def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing:  # noqa: ANN401 (a function)
     files = {
         entry["SPDXID"]: entry["fileName"]
-        for entry in _tables(data.get("files"))
+        for entry in as_tables(data.get("files"))
         if isinstance(entry.get("SPDXID"), str) and isinstance(entry.get("fileName"), str)
     }
     contained = _contained(
         (
             (entry.get("spdxElementId"), entry.get("relationshipType"), entry.get("relatedSpdxElement"))
-            for entry in _tables(data.get("relationships"))
+            for entry in as_tables(data.get("relationships"))
         ),
         files,
     )
@@ -137,11 +138,11 @@ def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing
     for index, entry in enumerate(packages if isinstance(packages, list) else ()):
         key = f"packages[{index}]"
         if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, key), "a package is no object", _REMEDY))
+            skipped.append(Skipped(Source(path, key), "a package is no object", _REMEDY, named=True))
             continue
         purls = [
             reference.get("referenceLocator")
-            for reference in _tables(entry.get("externalRefs"))
+            for reference in as_tables(entry.get("externalRefs"))
             if reference.get("referenceType") == "purl"
         ]
         locations = [*_paths(entry.get("sourceInfo")), *_own_files(entry, files, contained)]
@@ -192,7 +193,7 @@ def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing
     graph = data.get("@graph")
     for index, entry in enumerate(graph if isinstance(graph, list) else ()):
         if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, f"@graph[{index}]"), "an element is no object", _REMEDY))
+            skipped.append(Skipped(Source(path, f"@graph[{index}]"), "an element is no object", _REMEDY, named=True))
             continue
         kind = entry.get("type", entry.get("@type"))
         line = lines.next(entry.get("spdxId", entry.get("@id")))
@@ -201,7 +202,7 @@ def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing
         purls = [entry.get("software_packageUrl"), entry.get("packageUrl")]
         purls += [
             identifier.get("identifier")
-            for identifier in _tables(entry.get("externalIdentifier"))
+            for identifier in as_tables(entry.get("externalIdentifier"))
             if identifier.get("externalIdentifierType") in ("packageUrl", "purl")
         ]
         component = make_component(
@@ -222,7 +223,7 @@ def list_tag_value(path: str) -> Listing:
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    text = decode_utf8(read_bytes(path), path)
+    text = decode_text(read_bytes(path), path)
     packages: list[tuple[int, dict[str, list[str]]]] = []
     files: dict[str, str] = {}
     relationships: list[tuple[object, object, object]] = []
@@ -235,6 +236,9 @@ def list_tag_value(path: str) -> Listing:
         elif tag == "PackageName":
             current, file_name = {}, None
             packages.append((number, current))
+            if len(packages) > MAX_COMPONENTS:
+                message = f"holds more than {MAX_COMPONENTS} packages"
+                raise InputError(message, source=Source(path, line=number), hint="check that this is the file you mean")
         elif tag in {"FileName", "SnippetSPDXID", "LicenseID"}:
             current, file_name = None, value if tag == "FileName" else None
         elif tag == "SPDXID" and file_name is not None:
@@ -290,7 +294,3 @@ def _tags(text: str, path: str) -> Iterator[tuple[int, str, str]]:
             parts[-1] = parts[-1].partition("</text>")[0]
             value = "\n".join(parts)
         yield number, tag, value
-
-
-def _tables(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.sbom import Component, build_environments, make_component
 from compatcheck.core.errors import InputError
-from compatcheck.core.json import Lines, read_json
+from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def list_artifacts(path: str) -> tuple[list[Component], list[Skipped]]:
     for index, entry in enumerate(artifacts):
         key = f"artifacts[{index}]"
         if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, key), "an artifact is no object", _REMEDY))
+            skipped.append(Skipped(Source(path, key), "an artifact is no object", _REMEDY, named=True))
             continue
         places = entry.get("locations")
         locations = [item.get("path") for item in places if isinstance(item, dict)] if isinstance(places, list) else []

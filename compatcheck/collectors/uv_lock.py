@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.lock_graph import MOST_ENTRIES
+from compatcheck.collectors.lock_graph import MOST_ENTRIES, say_absent, say_unselected
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import (
@@ -20,6 +20,7 @@ from compatcheck.core.markers import (
     evaluate,
 )
 from compatcheck.core.redaction import redact
+from compatcheck.core.shapes import as_tables, as_texts
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _VERSION = 1
 _REMEDY = "make the lock anew with `uv lock`"
 _LOCAL = ("editable", "virtual", "directory")
-_SHOWN_NAMES = 12
 
 
 def read_uv_lock(
@@ -67,8 +67,8 @@ def read_uv_lock(
     graph = _Graph(path, entries, locate_entries(file.text, "package"))
     manifest = file.data.get("manifest")
     manifest = manifest if isinstance(manifest, dict) else {}
-    stated = _tables(manifest.get("requirements"))
-    roots = graph.roots(_texts(manifest.get("members")), is_script=bool(stated))
+    stated = as_tables(manifest.get("requirements"))
+    roots = graph.roots(as_texts(manifest.get("members")), is_script=bool(stated))
     selection = graph.selection(roots, extras, groups)
     environment = describe_machine(marker_environment, requires_python=requires, extras=selection)
     notes: list[str] = []
@@ -89,14 +89,9 @@ def read_uv_lock(
         for name, found in sorted(reached.items())
         if (package := graph.package(name, found, environment, notes)) is not None
     }
-    absent = sorted({canonical_name(entry["name"]) for entry in graph.packages} - set(reached))
+    absent = set(graph.by_name) - set(reached)
     if absent:
-        more = f" and {len(absent) - _SHOWN_NAMES} more" if len(absent) > _SHOWN_NAMES else ""
-        notes.append(
-            "locked, but not installed on this platform with the selected extras and groups: "
-            + ", ".join(absent[:_SHOWN_NAMES])
-            + more
-        )
+        notes += say_absent(absent)
         notes += graph.unselected(roots, wanted_extras, wanted_groups)
     known = environment.pythons[0] if len(environment.pythons) == 1 else None
     return Environment(
@@ -158,9 +153,8 @@ class _Graph:
             ("extras", "optional-dependencies", extras),
             ("groups", "dev-dependencies", groups),
         ):
-            left = sorted({name for root in roots for name in _by_name(self.packages[root].get(table))} - chosen)
-            if left:
-                notes.append(f"{kind} not selected: {', '.join(left)}")
+            offered = {name for root in roots for name in _by_name(self.packages[root].get(table))}
+            notes += say_unselected(kind, offered - chosen)
         return notes
 
     def package(
@@ -211,7 +205,7 @@ class _Walk:
         self._drain()
         for group, dependencies in _by_name(entry.get("dev-dependencies")).items():
             if group in groups:
-                for dependency in _tables(dependencies):
+                for dependency in as_tables(dependencies):
                     self.follow(dependency)
 
     def follow(self, dependency: Mapping[str, Any]) -> None:
@@ -226,7 +220,7 @@ class _Walk:
             dependencies = (
                 entry.get("dependencies") if extra is None else _by_name(entry.get("optional-dependencies")).get(extra)
             )
-            for dependency in _tables(dependencies):
+            for dependency in as_tables(dependencies):
                 self._reach(dependency)
 
     def _want(self, index: int, extra: str | None) -> None:
@@ -251,11 +245,11 @@ class _Walk:
             self.notes.append(f"{name} is required in the lock, but not locked in it")
         for index in candidates:
             self._want(index, None)
-            for extra in _texts(dependency.get("extra") or dependency.get("extras")):
+            for extra in as_texts(dependency.get("extra") or dependency.get("extras")):
                 self._want(index, canonical_name(extra))
 
     def _fits(self, entry: Mapping[str, Any]) -> bool:
-        markers = _texts(entry.get("resolution-markers"))
+        markers = as_texts(entry.get("resolution-markers"))
         return not markers or any(self._holds(marker, entry["name"]) for marker in markers)
 
     def _holds(self, marker: object, name: str) -> bool:
@@ -295,11 +289,3 @@ def _details(entry: Mapping[str, Any]) -> dict[str, str]:
 
 def _by_name(value: object) -> dict[str, Any]:
     return {canonical_name(str(name)): item for name, item in value.items()} if isinstance(value, dict) else {}
-
-
-def _tables(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

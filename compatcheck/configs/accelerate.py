@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, none_when_zero, translate
+from compatcheck.configs.keys import LEAVE, Key, flatten, lower_case, make_document, none_when_zero, translate
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
 from compatcheck.core.source import Source
 
@@ -25,10 +25,6 @@ def _reshard(value: Any) -> Any:  # noqa: ANN401 (configuration)
     if isinstance(value, bool) or str(value).lower() in {"true", "false"}:
         return value
     return LEAVE
-
-
-def _lower(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return str(value).lower()
 
 
 _DEEPSPEED = "deepspeed_config."
@@ -51,7 +47,7 @@ TABLE: dict[str, Key | tuple[Key, ...]] = {
     _FSDP + "fsdp_cpu_ram_efficient_loading": Key("training.fsdp_cpu_ram_efficient_loading"),
     _FSDP + "fsdp_use_orig_params": Key("training.fsdp_use_orig_params"),
     _FSDP + "fsdp_sync_module_states": Key("training.fsdp_sync_module_states"),
-    _FSDP + "fsdp_state_dict_type": Key("training.fsdp_state_dict_type", _lower),
+    _FSDP + "fsdp_state_dict_type": Key("training.fsdp_state_dict_type", lower_case),
     _FSDP + "fsdp_offload_params": Key("training.fsdp_offload_params"),
     _FSDP + "fsdp_activation_checkpointing": Key("training.fsdp_activation_checkpointing"),
     _FSDP + "fsdp_limit_all_gathers": Key("training.fsdp_limit_all_gathers"),

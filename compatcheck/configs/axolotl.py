@@ -20,14 +20,23 @@ from compatcheck.configs.axolotl_keys import (
     PLAIN,
     REENTRANT,
     TABLE,
-    constant,
     is_off,
     is_on,
     nothing,
     read_checkpointing,
     switch,
 )
-from compatcheck.configs.keys import Key, Translation, flatten, make_document, translate
+from compatcheck.configs.hf_arguments import read_fsdp_words
+from compatcheck.configs.keys import (
+    Key,
+    Translation,
+    constant,
+    flatten,
+    make_document,
+    meanings_of,
+    not_understood,
+    translate,
+)
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Skipped, Source
@@ -111,7 +120,7 @@ def _follow(data: Mapping[str, Any], path: str) -> tuple[list[tuple[str, str, st
     if isinstance(model, str) and model:
         references.append((key, "model", model))
     else:
-        skipped.append(_not_understood(source, key, "the path or hub id of a model"))
+        skipped.append(not_understood(source, key, "the path or hub id of a model"))
     inner = data.get("deepspeed")
     if isinstance(inner, str) and inner:
         references.append(("deepspeed", "deepspeed", inner))
@@ -119,7 +128,7 @@ def _follow(data: Mapping[str, Any], path: str) -> tuple[list[tuple[str, str, st
         documents.append(deepspeed.read_data(inner, path, "deepspeed."))
     elif inner:
         wanted = "the path of a DeepSpeed configuration, or its content"
-        skipped.append(_not_understood(source, "deepspeed", wanted))
+        skipped.append(not_understood(source, "deepspeed", wanted))
     return references, documents, skipped
 
 
@@ -142,7 +151,7 @@ def _decide(
             if key[:1] == "(":
                 stated.append(Statement(fact, key, value))
             else:
-                table[key] = (*_keys(table.get(key, ())), Key(fact, partial(constant, value)))
+                table[key] = (*meanings_of(table.get(key, ())), Key(fact, partial(constant, value)))
     stated += _checkpoints(data, table)
     _attention_flags(data, table)
     _adapters(data, table)
@@ -199,18 +208,10 @@ def _sharding(data: Mapping[str, Any], skipped: list[Skipped], source: Source) -
     """Tell that FSDP shards, and how: by words in ``fsdp`` (until 0.20), else by ``fsdp_config`` being there."""
     value = data.get("fsdp")
     if value and not isinstance(value, str | list):
-        skipped.append(_not_understood(source, "fsdp", "a list of words such as full_shard and auto_wrap"))
+        skipped.append(not_understood(source, "fsdp", "a list of words such as full_shard and auto_wrap"))
         return [("fsdp", ())]
     words = value.split() if isinstance(value, str) else [str(word) for word in value or ()]
-    strategies = {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"}
-    facts: list[tuple[str, object]] = [
-        ("training.fsdp_sharding_strategy", word) for word in words if word in strategies
-    ]
-    if words:
-        facts.append(("training.sharding", "fsdp"))
-    if "offload" in words:
-        facts.append(("training.fsdp_offload_params", True))
-    found = [("fsdp", tuple(facts))] if words else []
+    found = [("fsdp", tuple(read_fsdp_words(words)))] if words else []
     section = data.get("fsdp_config")
     if isinstance(section, Mapping) and section and not words:
         found.append(("(fsdp_config)", (("training.sharding", "fsdp"),)))
@@ -227,7 +228,7 @@ def _loss(data: Mapping[str, Any], skipped: list[Skipped], source: Source) -> li
     if isinstance(plugins, str):
         plugins = [plugins]
     if not isinstance(plugins, list):
-        skipped.append(_not_understood(source, "plugins", "a list of plugin classes"))
+        skipped.append(not_understood(source, "plugins", "a list of plugin classes"))
         plugins = []
     names = [str(plugin).lower() for plugin in plugins]
     cut = data.get("cut_cross_entropy")
@@ -313,14 +314,6 @@ def _adapters(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) 
     kind = {"Mxfp4Config": "mxfp4", "FineGrainedFP8Config": "fp8"}.get(str(data.get("model_quantization_config")))
     if kind is not None and not (isinstance(options, Mapping) and is_on(options.get("dequantize"))):
         table["model_quantization_config"] = Key("model.quantization", partial(constant, kind))
-
-
-def _not_understood(source: Source, key: str, wanted: str) -> Skipped:
-    return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
-
-
-def _keys(entry: Key | tuple[Key, ...]) -> tuple[Key, ...]:
-    return (entry,) if isinstance(entry, Key) else entry
 
 
 @lru_cache(maxsize=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compatcheck.configs.hf_arguments import OPTIMIZERS
-from compatcheck.configs.keys import LEAVE, Key, only_true
+from compatcheck.configs.keys import LEAVE, Key, lower_case, only_true
 from compatcheck.rules.vocabulary import nearest
 
 _OWN_OPTIMIZERS = {
@@ -101,11 +101,6 @@ def nothing(_: object) -> object:
     return LEAVE
 
 
-def constant(value: object, _: object) -> object:
-    """Convert any value of a key to one value; bind the first argument."""
-    return value
-
-
 def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
     if str(name) in _OTHER_OPTIMIZERS:
         return LEAVE
@@ -155,10 +150,6 @@ def _reinforcement(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return _TRAINERS[str(value)]
 
 
-def _lower(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return str(value).lower()
-
-
 def switch(value: str, key: str) -> Key:
     """Make the meaning of a switch that says something only when it is on."""
     return Key(key, lambda stated: value if is_on(stated) else LEAVE)
@@ -170,8 +161,8 @@ _FSDP_KEYS: dict[str, Key] = {
     "limit_all_gathers": Key("training.fsdp_limit_all_gathers"),
     "offload_params": Key("training.fsdp_offload_params"),
     "reshard_after_forward": Key("training.fsdp_reshard_after_forward"),
-    "sharding_strategy": Key("training.fsdp_sharding_strategy", _lower),
-    "state_dict_type": Key("training.fsdp_state_dict_type", _lower),
+    "sharding_strategy": Key("training.fsdp_sharding_strategy", lower_case),
+    "state_dict_type": Key("training.fsdp_state_dict_type", lower_case),
     "sync_module_states": Key("training.fsdp_sync_module_states"),
     "use_orig_params": Key("training.fsdp_use_orig_params"),
     "version": Key("training.fsdp_version"),

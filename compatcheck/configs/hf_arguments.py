@@ -10,14 +10,25 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.configs import deepspeed
-from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, only_true, translate
+from compatcheck.configs.keys import (
+    LEAVE,
+    Key,
+    constant,
+    flatten,
+    make_document,
+    meanings_of,
+    not_understood,
+    only_true,
+    stated,
+    translate,
+)
 from compatcheck.configs.text import expect_mapping, parse_json
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from compatcheck.core.document import Document, Statement
 
@@ -76,11 +87,6 @@ def _optimizer_implementation(name: Any) -> Any:  # noqa: ANN401 (configuration)
 
 def _accumulation(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return None if value in (None, "") else value
-
-
-def stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read a key that states nothing when it is null."""
-    return LEAVE if value is None else value
 
 
 def dtype_unless_auto(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -233,7 +239,7 @@ def open_arguments(
         key, name = precision
         meanings[key] = Key("training.mixed_precision", partial(constant, name))
     for fact, value in _fsdp(opened.get("fsdp")):
-        meanings["fsdp"] = (*_keys(meanings["fsdp"]), Key(fact, partial(constant, value)))
+        meanings["fsdp"] = (*meanings_of(meanings["fsdp"]), Key(fact, partial(constant, value)))
     references: list[tuple[str, str, str]] = []
     for key in models:
         model = data.get(key)
@@ -315,20 +321,6 @@ def _open_sections(data: Mapping[str, Any], source: Source) -> tuple[dict[str, A
     return opened, skipped
 
 
-def not_understood(source: Source, key: str, wanted: str) -> Skipped:
-    """Say that the value of a key is not one this release knows."""
-    return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
-
-
-def constant(value: object, _: object) -> object:
-    """Return the first argument, whatever the key's own value."""
-    return value
-
-
-def _keys(entry: Key | tuple[Key, ...]) -> tuple[Key, ...]:
-    return (entry,) if isinstance(entry, Key) else entry
-
-
 def read_precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the key that decides the mixed precision and what it says; None when neither key is there."""
     for key in ("bf16", "fp16"):
@@ -343,9 +335,13 @@ def read_precision(data: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _fsdp(value: Any) -> list[tuple[str, object]]:  # noqa: ANN401 (configuration)
     """Translate the words of the ``fsdp`` argument (``full_shard auto_wrap offload``)."""
-    words = value if isinstance(value, list) else str(value or "").split()
     if value is True:
         return [("training.sharding", "fsdp")]
+    return read_fsdp_words(value if isinstance(value, list) else str(value or "").split())
+
+
+def read_fsdp_words(words: Sequence[Any]) -> list[tuple[str, object]]:
+    """Return what words such as ``full_shard`` and ``offload`` say."""
     strategies = {"full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"}
     facts: list[tuple[str, object]] = [
         ("training.fsdp_sharding_strategy", word) for word in words if word in strategies

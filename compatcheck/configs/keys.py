@@ -75,7 +75,7 @@ def translate(
             misplaced = _misplaced(key, value, table)
             if misplaced is not None:
                 name, wanted = misplaced
-                skip = Skipped(source._replace(key=name), f"value of {name} is not understood", f"expected {wanted}")
+                skip = not_understood(source, name, wanted)
                 if skip not in skipped:
                     skipped.append(skip)
                 continue
@@ -84,7 +84,7 @@ def translate(
             else:
                 unread.append((key, nearest(key, list(table)) if len(unread) < _MAX_GUESSES else None))
             continue
-        for meaning in (entry,) if isinstance(entry, Key) else entry:
+        for meaning in meanings_of(entry):
             if auto and value == "auto":
                 statements.append(Statement(meaning.fact, key, AUTO, meaning.role))
                 continue
@@ -101,6 +101,16 @@ def translate(
                 continue
             statements.append(Statement(meaning.fact, key, parsed, meaning.role))
     return Translation(tuple(statements), tuple(unread), tuple(skipped))
+
+
+def meanings_of(entry: Key | tuple[Key, ...]) -> tuple[Key, ...]:
+    """Return what one key of a table means."""
+    return (entry,) if isinstance(entry, Key) else entry
+
+
+def not_understood(source: Source, key: str, wanted: str) -> Skipped:
+    """Say that the value of a key is not one this release knows."""
+    return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
 
 
 def _misplaced(key: str, value: object, table: Mapping[str, object]) -> tuple[str, str] | None:
@@ -141,6 +151,26 @@ def make_document(
 def none_when_zero(value: Any) -> Any:  # noqa: ANN401 (configuration)
     """Read 0, false and empty text as "none"."""
     return None if value in (0, False, "", "none", "None") else value
+
+
+def stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a key that states nothing when it is null."""
+    return LEAVE if value is None else value
+
+
+def positive(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a number that states nothing unless it is whole and above 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else LEAVE
+
+
+def lower_case(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a word whose case does not matter."""
+    return str(value).lower()
+
+
+def constant(value: object, _: object) -> object:
+    """Return the first argument, whatever the key's own value; bind the first argument."""
+    return value
 
 
 def only_true(value: Any) -> Any:  # noqa: ANN401 (configuration)

@@ -16,11 +16,10 @@ from compatcheck.configs.hf_arguments import (
     is_plain_trainer_argument,
     open_arguments,
     read_precision,
-    stated,
     trainer_argument_names,
     translate_arguments,
 )
-from compatcheck.configs.keys import LEAVE, Key, only_true
+from compatcheck.configs.keys import LEAVE, Key, only_true, stated
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Skipped, Source

@@ -20,11 +20,10 @@ from compatcheck.configs.hf_arguments import (
     dtype_unless_auto,
     is_plain_trainer_argument,
     open_arguments,
-    stated,
     trainer_argument_names,
     translate_arguments,
 )
-from compatcheck.configs.keys import LEAVE, Key, only_true
+from compatcheck.configs.keys import LEAVE, Key, only_true, stated
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
 from compatcheck.core.document import Statement
 from compatcheck.core.environment import Environment
@@ -352,6 +351,7 @@ def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
         Statement("training.framework", key, "megatron"),
         Statement("training.sharding", key, "megatron"),
         Statement("training.distributed_optimizer", "use_distributed_optimizer", split is True),
+        Statement("training.sequence_parallel", "sequence_parallel", data.get("sequence_parallel", False) is True),
     ]
 
 

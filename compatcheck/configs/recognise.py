@@ -169,8 +169,11 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         case _:
             if not named:
                 return None
-            hint = f"known: {_KNOWN}"
-            msg = "is no configuration this release can read"
+            if not read_text(path).strip():
+                msg = "is empty"
+                raise InputError(msg, source=Source(path), hint="name the file that says something")
+            hint = f"known: locks, requirements and other lists of packages (docs/inputs.md), {_KNOWN}"
+            msg = "lists no packages and is no configuration this release can read"
             raise InputError(msg, source=Source(path), hint=hint)
 
 

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import DuplicateKeyError, load_strictly
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import STANDARD_INPUT, pretended, read_standard_input
 
@@ -66,30 +67,15 @@ def read_text(path: str) -> str:
     return text
 
 
-class _DuplicateKeyError(ValueError):
-    """A JSON object repeats a key."""
-
-
 def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
     """Parse strict JSON.
 
     Raises:
         InputError: with line and column; duplicate keys are refused.
     """
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        data = dict(pairs)
-        if len(data) != len(pairs):
-            seen: set[str] = set()
-            for key, _ in pairs:
-                if key in seen:
-                    raise _DuplicateKeyError(key)
-                seen.add(key)
-        return data
-
     try:
-        data = json.loads(text, object_pairs_hook=unique)
-    except _DuplicateKeyError as error:
+        return load_strictly(text, MAX_DEPTH)
+    except DuplicateKeyError as error:
         msg = f"duplicate key {str(error)!r}"
         raise InputError(
             msg,
@@ -110,9 +96,6 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
     except ValueError:  # Python's limit on the digits of an integer
         msg = "holds an integer of thousands of digits"
         raise InputError(msg, source=Source(path), hint=_NO_CONFIGURATION) from None
-    if _exceeds_depth(data):
-        raise _too_deep(path)
-    return data
 
 
 _NO_CONFIGURATION = "such a file is not a configuration"
@@ -120,22 +103,6 @@ _NO_CONFIGURATION = "such a file is not a configuration"
 
 def _too_deep(path: str) -> InputError:
     return InputError(f"is nested more than {MAX_DEPTH} levels deep", source=Source(path), hint=_NO_CONFIGURATION)
-
-
-def _exceeds_depth(data: Any) -> bool:  # noqa: ANN401 (JSON)
-    level = [data]
-    for _ in range(MAX_DEPTH):
-        inner: list[Any] = []
-        for value in level:
-            inner.extend(
-                item
-                for item in (value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
-                if isinstance(item, dict | list)
-            )
-        if not inner:
-            return False
-        level = inner
-    return True
 
 
 def _second_place(text: str, path: str, key: str) -> Source:

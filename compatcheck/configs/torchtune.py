@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, translate
+from compatcheck.configs.keys import LEAVE, Key, flatten, make_document, stated, translate
 from compatcheck.configs.text import expect_mapping, parse_json_or_yaml, read_text
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Source
@@ -53,10 +53,6 @@ def _loss(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return "chunked" if chunked else "cross_entropy" if name == "CrossEntropyLoss" else LEAVE
 
 
-def _stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return LEAVE if value is None else value
-
-
 def _dtype(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None else _DTYPES.get(str(value), value)
 
@@ -64,7 +60,7 @@ def _dtype(value: Any) -> Any:  # noqa: ANN401 (configuration)
 TABLE: dict[str, Key | tuple[Key, ...]] = {
     "batch_size": Key("training.micro_batch_size"),
     "gradient_accumulation_steps": Key("training.gradient_accumulation_steps"),
-    "tokenizer.max_seq_len": Key("training.sequence_length", _stated),
+    "tokenizer.max_seq_len": Key("training.sequence_length", stated),
     "enable_activation_checkpointing": Key("training.gradient_checkpointing"),
     "enable_activation_offloading": Key("training.activation_offloading"),
     "dtype": Key("training.param_dtype", _dtype),

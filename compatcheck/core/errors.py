@@ -53,6 +53,13 @@ class InputError(CompatcheckError, ValueError):
     exit_code = EXIT_UNREADABLE_INPUT
 
 
+class NoEnvironmentError(InputError):
+    """An input is whole and holds no environment that is checked: an SBOM of no Python, a lock for other systems.
+
+    It fails no commit, whose files a person did not choose for this check.
+    """
+
+
 class NothingToCheckError(CompatcheckError):
     """The inputs hold no environment and no configuration."""
 

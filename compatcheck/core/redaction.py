@@ -74,3 +74,22 @@ def redact_variable(name: str, value: str) -> str:
     if value and words[-1] in _SECRET_WORDS and name not in _HARMLESS_NAMES:
         return REDACTED
     return redact(value)
+
+
+def redact_command(text: str) -> str:
+    """Return a command line with the values of secret variables and options hidden, and blanks folded.
+
+    >>> redact_command("env API_KEY=abc train.py --hf-token abc --lr 1")
+    'env API_KEY=[redacted] train.py --hf-token [redacted] --lr 1'
+    """
+    shown = []
+    hides = False
+    for word in redact(text).split():
+        name, equals, value = word.partition("=")
+        plain = name.lstrip("-'\"").replace("-", "_")
+        if hides and not word.startswith("-"):
+            shown.append(REDACTED)
+        else:
+            shown.append(f"{name}={redact_variable(plain, value)}" if equals else word)
+        hides = not equals and name.startswith("--") and redact_variable(plain, "value") == REDACTED
+    return " ".join(shown)

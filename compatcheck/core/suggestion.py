@@ -54,9 +54,10 @@ class Wall(NamedTuple):
     current: int | None
     """The run's own value."""
     fits: int | None
-    """Largest value that fits; None when not even the smallest does."""
+    """Largest value that fits, of nodes the smallest; None when not even the smallest does, of nodes when none tried does."""
     fails: int | None
-    """Smallest value that does not fit, ``fits`` + 1 or the next step the setting allows; None when nothing tried fails."""
+    """Next value, which does not fit: ``fits`` + 1 or the next step the setting allows, of nodes ``fits`` - 1; None when nothing
+    tried fails."""
     step: int
     """Distance of the values tried: 1, or what the setting is a multiple of."""
     bytes_per_step: int

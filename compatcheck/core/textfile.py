@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import stat
 import sys
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ MAX_BYTES = 64 * MIB
 """Largest text file that is read, in bytes: lock files stay far below, a dump given by mistake does not."""
 
 _ECHO_CHARACTERS = 100
+_CONFLICT = re.compile(r"^<{7}(?: |\r?$)", re.MULTILINE)
 
 _PRETENDED: dict[str, bytes] = {}
 """Files that are read as if they held something else, by their real path; see `pretend`."""
@@ -130,6 +133,30 @@ def decode_utf8(data: bytes, path: str) -> str:
         column = error.start - (before.rfind(b"\n") + 1) + 1
         message = f"is not UTF-8: byte 0x{data[error.start]:02x} at column {column}"
         raise InputError(message, source=Source(path, line=line), hint="save the file as UTF-8") from None
+
+
+def decode_text(data: bytes, path: str) -> str:
+    """Decode UTF-8, or UTF-16 with its byte order mark, which ``>`` of a Windows shell writes.
+
+    Raises:
+        InputError: as `decode_utf8`; UTF-16 that is cut in the middle of a character.
+    """
+    if not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return decode_utf8(data, path)
+    try:
+        return data.decode("utf-16")
+    except UnicodeDecodeError as error:
+        message = f"is not UTF-16, as its first bytes say: {error.reason}"
+        raise InputError(message, source=Source(path), hint="save the file as UTF-8") from None
+
+
+def advise_mending(text: str, otherwise: str) -> str:
+    """Say how a text that could not be parsed is mended: markers that a merge of git left behind are named with their line."""
+    marker = _CONFLICT.search(text)
+    if marker is None:
+        return otherwise
+    line = text.count("\n", 0, marker.start()) + 1
+    return f"resolve the merge conflict that begins at line {line}"
 
 
 def echo(text: str) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import MAX_BYTES, decode_utf8, read_bytes
+from compatcheck.core.textfile import advise_mending, decode_utf8, read_bytes
+from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,9 @@ _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'')
 _NAME = re.compile(r"""\s*name\s*=\s*["']([^"']*)["']""")
 _VERSION = re.compile(r"""\s*version\s*=\s*["']([^"']*)["']""")
 
+MAX_TOML_BYTES = 32 * MIB
+"""Largest TOML file that is read, in bytes: the parser of the standard library takes 18 s for it; locks are below 5 MB."""
+
 
 class TomlFile(NamedTuple):
     """A parsed file together with its text, which knows the lines."""
@@ -30,7 +34,7 @@ class TomlFile(NamedTuple):
     data: Mapping[str, Any]
 
 
-def read_toml(path: str, *, limit: int = MAX_BYTES) -> TomlFile:
+def read_toml(path: str, *, limit: int = MAX_TOML_BYTES) -> TomlFile:
     """Read and parse a TOML file.
 
     Raises:
@@ -64,7 +68,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         else:
             line, column = text.count("\n") + (not text.endswith("\n")), " at the end of the file (is it cut off?)"
         message = f"is not valid TOML: {reason[:1].lower()}{reason[1:]}{column}"
-        hint = "mend this line; a lock file is made anew by the tool that wrote it"
+        hint = advise_mending(text, "mend this line; a lock file is made anew by the tool that wrote it")
         raise InputError(message, source=Source(path, line=line), hint=hint) from None
     except RecursionError:
         message = "is nested too deeply to be read"

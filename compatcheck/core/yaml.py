@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
+from compatcheck.core.textfile import advise_mending, decode_text, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,9 +66,9 @@ def read_yaml(path: str) -> YamlFile:
     """Read and parse a YAML file of one document.
 
     Raises:
-        InputError: it cannot be read, is not UTF-8, is larger than `MAX_BYTES`, or `parse_yaml` refuses it.
+        InputError: it cannot be read, is no text, is larger than `MAX_BYTES`, or `parse_yaml` refuses it.
     """
-    text = decode_utf8(read_bytes(path, limit=MAX_BYTES), path)
+    text = decode_text(read_bytes(path, limit=MAX_BYTES), path)
     return YamlFile(path, text, parse_yaml(text, path))
 
 
@@ -117,7 +117,9 @@ def parse_yaml(text: str, path: str) -> YamlValue:
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         message = f"is not valid YAML: {problem}"
         source = Source(path, line=None if mark is None else mark.line + 1)
-        raise InputError(message, source=source, hint="mend it there; is the file complete?") from None
+        raise InputError(
+            message, source=source, hint=advise_mending(text, "mend it there; is the file complete?")
+        ) from None
     return tree.root
 
 

@@ -16,6 +16,9 @@ _SPLITS = {
 }
 
 
+_NOT_STATED = frozenset({"derived", "reader-default", "library-default"})
+
+
 def find_contradiction(roles: Mapping[str, Facts]) -> str | None:
     """Return why ranks cannot be arranged as asked, with what to change; None where they can, or nobody says.
 
@@ -27,6 +30,15 @@ def find_contradiction(roles: Mapping[str, Facts]) -> str | None:
         roles: facts by role.
     """
     for role, facts in roles.items():
+        sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")
+        if (
+            sharding is not None
+            and stage is not None
+            and sharding.value == "fsdp"
+            and stage.value
+            and _NOT_STATED.isdisjoint({sharding.origin, stage.origin})
+        ):
+            return f"FSDP and DeepSpeed's ZeRO-{stage.value} exclude each other, and both are asked for: leave one out"
         of = "" if len(roles) == 1 else f" of {role}"
         sizes = {name: _count(facts, fact) for name, fact in _SPLITS.items()}
         stated = {name: size for name, size in sizes.items() if size is not None and size > 1}

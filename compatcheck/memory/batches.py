@@ -39,6 +39,8 @@ class Batch(NamedTuple):
     """How it follows from the keys; empty where a key says it as it is."""
     key: str = ""
     """The key that sets it, as the person wrote it, without its section."""
+    passes: int | None = None
+    """Forwards it takes to go through what a device holds; None where that is not known."""
     least: int | None = None
     """Smallest value of the key that gives this batch, where it is more than a device holds."""
 
@@ -49,6 +51,8 @@ class Batch(NamedTuple):
             "training.micro_batch_is_global": False,
             "training.sequence_length": self.length,
         }
+        if self.passes is not None:
+            facts["training.gradient_accumulation_steps"] = self.passes
         if self.filled:
             facts["model.max_position_embeddings"] = None  # no limit on what is strung together
         return facts
@@ -77,7 +81,8 @@ def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: st
         filled = max(limit * context, length)
         if share is not None:
             filled = min(filled, share * length)
-        return Batch(1, filled, filled=True, words=f"{_key(facts, tokens)} {limit:,}")
+        passes = None if share is None else -(-share * length // filled)
+        return Batch(1, filled, filled=True, words=f"{_key(facts, tokens)} {limit:,}", passes=passes)
     key = _number(facts, size)
     if key is None or length is None:
         return None
@@ -97,7 +102,8 @@ def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: st
     if share is not None and each > share:
         words = f"{words or f'{name} {key:,}'}, more than the {share:,} sequences a device holds"
         each, least = share, -(-share // times) * ranks_of_key
-    return Batch(each, length, filled=False, words=words, key=name, least=least)
+    passes = None if share is None else -(-share // each)
+    return Batch(each, length, filled=False, words=words, key=name, passes=passes, least=least)
 
 
 def _data_ranks(facts: Mapping[str, Fact], context: int) -> int:

@@ -34,10 +34,11 @@ def place(roles: Mapping[str, Facts], estimate: Estimator, rules: RuleSet) -> tu
     first = next(iter(roles.values()))
     sharding = first.get("training.sharding")
     counts = _COUNTS if sharding is not None and sharding.value in _SHARDED else (1,)
+    engine = _ranks_of_engine(roles) if len(counts) > 1 else 1
     found = []
     for name, row in rules.section("gpus").items():
         memory = row["mib"] * MIB if row.get("mib") else row["gib"] * GIB
-        for count in counts:
+        for count in (count for count in counts if count % engine == 0):
             changed: dict[str, Value] = {
                 "hardware.gpu": name,
                 "hardware.memory_bytes": memory,
@@ -51,6 +52,12 @@ def place(roles: Mapping[str, Facts], estimate: Estimator, rules: RuleSet) -> tu
                 break
     found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))
     return tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
+
+
+def _ranks_of_engine(roles: Mapping[str, Facts]) -> int:
+    """Return over how many devices the rollout engine splits its model: it starts on no fewer."""
+    stated = (facts["rollout.tensor_parallel"].value for facts in roles.values() if "rollout.tensor_parallel" in facts)
+    return next((value for value in stated if isinstance(value, int) and value > 0), 1)
 
 
 def name_instance(gpu: str, gpus: int, rules: RuleSet) -> str | None:

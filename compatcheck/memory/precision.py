@@ -13,25 +13,31 @@ if TYPE_CHECKING:
     from compatcheck.memory.run import Model, Parallelism
 
 BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
-_KEEPS_DTYPES = frozenset({"axolotl", "llamafactory", "ms_swift"})
+_KEEPS_DTYPES = frozenset({"axolotl", "llamafactory", "ms_swift", "openrlhf"})
 """Programs that leave what is not quantised in the dtype it computes in: axolotl casts it back (loaders/model.py,
 _configure_embedding_dtypes, 0.5 to 0.12 and main), LLaMA-Factory only casts norms and only when asked (upcast_layernorm, 0.3 on),
-ms-swift has no such call."""
-_TRL_WITHOUT_CAST = (0, 29)
-"""First TRL whose trainers do not call peft's prepare_model_for_kbit_training (SFT since 0.27, DPO since 0.29)."""
+ms-swift and OpenRLHF have no such call."""
+_TRL_WITHOUT_CAST = {"dpo": (0, 29), "kto": (1, 4)}
+_OTHERS_WITHOUT_CAST = (0, 25)
+"""First TRL whose trainer does not call peft's prepare_model_for_kbit_training: from 0.25 most call one of TRL's own, which casts
+norms alone (trl/models/utils.py), and none from 0.27 (read in *_trainer.py of 0.24.0 to 1.9.0)."""
+_STILL_CAST = frozenset({"orpo", "cpo", "bco"})
+"""Trainers that call it up to 1.9 (trl/experimental/*)."""
 
 
 def _casts_unquantised(source: Given, model: Model, trl: tuple[int, ...] | None) -> bool:
     """Tell whether embedding, head and norms beside a quantised base become float32 before training.
 
-    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.28, and under bf16 with a 4-bit base turns embedding
-    and head back (peft_module_casting_to_bf16, trl/trainer/utils.py), so that what is kept between layers is bfloat16 again.
+    ``peft.prepare_model_for_kbit_training`` does that. TRL calls it up to 0.24, some trainers longer, and under bf16 with a 4-bit
+    base turns embedding and head back (peft_module_casting_to_bf16, trl/trainer/utils.py): between layers it is bfloat16 again.
     """
     framework = source.get("training.framework")
     if framework in _KEEPS_DTYPES:
         return False
     if framework == "trl":
-        return not _trl_in_bfloat16(source, model) and (trl is None or trl < _TRL_WITHOUT_CAST)
+        trainer = source.get("training.trainer")
+        first = _TRL_WITHOUT_CAST.get(str(trainer), _OTHERS_WITHOUT_CAST)
+        return not _trl_in_bfloat16(source, model) and (trl is None or trainer in _STILL_CAST or trl < first)
     return True
 
 
@@ -71,6 +77,9 @@ def read_precision(
             stored = loaded
         elif mixed in {"bf16", "fp16"} and peft is None:
             stored = _assume_bytes(source, "training.param_dtype", "float32", "what mixed precision starts from")
+        elif source.get("training.framework") == "trl" and model.quantization is None:
+            reason = "TRL loads a model by name in float32 unless told otherwise (create_model_from_path, 0.27 on)"
+            stored = _assume_bytes(source, "training.param_dtype", "float32", reason)
         else:
             stored = _assume_bytes(source, "training.param_dtype", "bfloat16", "the usual dtype of these weights")
     compute = 2.0 if compute == 1 else min(compute or stored, 4.0)

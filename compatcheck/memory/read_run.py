@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
+from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.given import Given
 from compatcheck.memory.precision import adapter_bytes, read_precision
-from compatcheck.memory.run import Model, Parallelism, Reading, Run, read_numbers
+from compatcheck.memory.run import Model, Parallelism, Precision, Reading, Run, read_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,8 @@ def read_run(
     peft = str(peft) if isinstance(peft, str) else None
     versions = _versions(environment)
     precision = read_precision(source, parallel, model, peft, versions.get("trl"))
-    rank = source.integer("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
+    count = source.positive if peft in LOW_RANK else source.integer  # peft refuses a rank of 0
+    rank = count("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
     targets = source.get("training.lora_target_modules")
     if peft in LOW_RANK and not isinstance(targets, tuple):
         targets = source.assume(
@@ -101,13 +103,15 @@ def read_run(
         in_backward=source.flag("training.optimizer_in_backward", default=False),
         micro_batch=micro,
         sequence=sequence,
-        accumulation=source.positive("training.gradient_accumulation_steps", 1),
+        accumulation=_read_accumulation(source, parallel) if trains else 1,
+        unsharded_gradients=_unsharded(source, parallel, precision, versions) if trains else 0.0,
         checkpointing=checkpointing and policy != "core_attention",
         policy=policy,
         activation_offloading=source.flag("training.activation_offloading", False),
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
         trainer=str(source.get("training.trainer") or "causal_lm"),
+        without_reference=source.get("training.loss_type") in WITHOUT,
         framework=str(source.get("training.framework") or ""),
         offload_optimizer=source.get("training.offload_optimizer") is not None
         or source.flag("training.fsdp_offload_params", False),
@@ -121,7 +125,7 @@ def read_run(
         bucket_view=source.flag("training.gradient_as_bucket_view", False),
         compiled=source.flag("training.compile", False),
         expandable=source.flag("allocator.expandable_segments", default=False),
-        sequence_parallel=source.get("training.framework") in {"megatron", "torchtitan", "nemo-rl"},
+        sequence_parallel=_splits_sequences(source, parallel),
         outputs_kept=source.flag("run.outputs_kept", False),
         use_cache=source.flag("model.use_cache", False),
         other_resident=source.integer("run.other_resident_bytes", 0),
@@ -134,6 +138,49 @@ def read_run(
         known=frozenset(facts),
     )
     return Reading(run, tuple(source.assumptions.values()), ())
+
+
+def _splits_sequences(source: Given, parallel: Parallelism) -> bool:
+    """Tell whether tensor-parallel ranks split norms and residual stream too, as Megatron and torchtitan can."""
+    if parallel.tensor == 1:
+        return False
+    usual = source.get("training.framework") == "torchtitan" or parallel.sharding == "megatron"
+    reason = "programs with tensor parallelism of this kind mostly split norms along the sequence" if usual else ""
+    return source.flag("training.sequence_parallel", usual, reason)
+
+
+_NO_SYNC = frozenset({"accelerate", "hf_trainer", "trl", "axolotl", "llamafactory", "ms_swift"})
+"""Programs that run all but the last micro batch of a step under accelerate's ``no_sync``."""
+
+
+def _unsharded(
+    source: Given, parallel: Parallelism, precision: Precision, versions: Mapping[str, tuple[int, ...]]
+) -> float:
+    """Return bytes of one gradient that FSDP leaves whole between micro batches; 0 where it does not.
+
+    Under ``no_sync`` nothing is scattered: FSDP1 keeps whole gradients in the compute dtype (torch 2.8.0
+    distributed/fsdp/_runtime_utils.py, _post_backward_hook), FSDP2 in the reduce dtype, from accelerate 1.11.0 on
+    (accelerator.py, no_sync: ``set_requires_gradient_sync``). The HF Trainer ignores ``sync_each_batch`` from 4.46.2 to 5.1.
+    """
+    framework = source.get("training.framework")
+    if parallel.sharding != "fsdp" or parallel.stage < 2 or parallel.shard == 1 or framework not in _NO_SYNC:
+        return 0.0
+    transformers, accelerate = versions.get("transformers"), versions.get("accelerate")
+    deaf = framework != "accelerate" and transformers is not None and (4, 46, 2) <= transformers < (5, 2)
+    if source.get("training.sync_each_batch") and not deaf:
+        return 0.0
+    if source.get("training.fsdp_version") == 2:
+        return 0.0 if accelerate is not None and accelerate < (1, 11) else precision.reduce
+    return precision.compute
+
+
+def _read_accumulation(source: Given, parallel: Parallelism) -> int:
+    """Return micro batches of a step; where nobody says, one, or what fills a pipeline."""
+    if parallel.pipeline > 1:
+        reason = "nobody says how many micro batches a step has; as many as there are stages fill a pipeline"
+        return source.positive("training.gradient_accumulation_steps", parallel.pipeline, reason)
+    reason = "nobody says how many micro batches a step has"
+    return source.positive("training.gradient_accumulation_steps", 1, reason)
 
 
 DEFAULT_TARGETS = ("q_proj", "v_proj")
@@ -156,15 +203,23 @@ def _read_model(source: Given) -> Model:
     width = source.integer("model.moe_intermediate_size", intermediate)
     embedding = source.integer("model.embedding_parameters", vocab * hidden)
     head = source.integer("model.lm_head_parameters", 0 if tied else vocab * hidden)
-    blocks = _guess_blocks(hidden, layers, heads * head_dim, kv_heads * head_dim, intermediate)
-    reason = "counted as a decoder with a gated MLP of these dimensions"
+    gated = source.flag("model.gated_mlp", default=True)
+    each = hidden * (3 if gated else 2)
+    routed = layers * experts * each * width if experts else 0
+    dense = layers * (each * intermediate if not experts else hidden * experts)
+    blocks = layers * (2 * hidden * (heads + kv_heads) * head_dim + 2 * hidden) + dense + routed
+    of = "routed experts" if experts else f"{'a gated' if gated else 'a plain'} MLP"
+    reason = f"counted as a decoder with {of} of these dimensions"
     if source.knows("model.parameters"):
         total = source.positive("model.parameters")
         blocks = source.integer("model.parameters_in_blocks", max(0, total - embedding - head))
     else:
         blocks = source.integer("model.parameters_in_blocks", blocks, "" if source.needs else reason)
         total = source.integer("model.parameters", blocks + embedding + head + hidden, "" if source.needs else reason)
-    attention = source.assume("model.attn_implementation", "sdpa", "the default of transformers since 4.36")
+    attention = source.assume(
+        "model.attn_implementation",
+        *_ATTENTION.get(str(source.get("training.framework")), ("sdpa", "the default of transformers since 4.36")),
+    )
     quantization = source.get("model.quantization")
     return Model(
         model_type=str(source.get("model.model_type") or ""),
@@ -173,7 +228,9 @@ def _read_model(source: Given) -> Model:
         embedding=min(embedding, total),
         lm_head=head,
         vision=source.integer("model.vision_parameters", 0),
-        expert=source.integer("model.expert_parameters", 0),
+        expert=source.integer(
+            "model.expert_parameters", min(routed, blocks), reason if routed and not source.needs else ""
+        ),
         hidden=hidden,
         intermediate=intermediate,
         layers=layers,
@@ -191,9 +248,13 @@ def _read_model(source: Given) -> Model:
     )
 
 
-def _guess_blocks(hidden: int, layers: int, query: int, key: int, intermediate: int) -> int:
-    """Count the blocks of a decoder with a gated MLP, two norms and no biases."""
-    return layers * (hidden * (2 * query + 2 * key + 3 * intermediate) + 2 * hidden)
+_ATTENTION = {
+    "openrlhf": ("flash_attention_2", "OpenRLHF's default since 0.8.10; before, eager without --flash_attn"),
+    "megatron": ("flash_attention_2", "Megatron's fused attention, which keeps no scores"),
+    "torchtune": ("sdpa", "torchtune calls torch's own attention"),
+    "torchtitan": ("sdpa", "torchtitan calls torch's own attention"),
+}
+"""What programs that do not take transformers' default compute attention with, and why that is thought."""
 
 
 def _read_parallelism(source: Given) -> Parallelism:
@@ -205,6 +266,7 @@ def _read_parallelism(source: Given) -> Parallelism:
     pipeline = source.positive("training.pipeline_parallel", 1)
     context = source.positive("training.context_parallel", 1)
     expert = source.positive("training.expert_parallel", 1)
+    inside = source.positive("training.expert_tensor_parallel", tensor if expert == 1 or sharding == "megatron" else 1)
     splits = tensor * pipeline * context
     if sharding in {"zero", "fsdp", "megatron"} or splits > 1:
         world = source.positive("hardware.world_size")
@@ -226,7 +288,8 @@ def _read_parallelism(source: Given) -> Parallelism:
             shard = min(shard, source.positive("hardware.gpus_per_node", shard))
     elif sharding == "megatron":
         level, shard = _level_of_megatron(source, stage), data * context
-    return Parallelism(world, tensor, pipeline, context, expert, data, str(sharding), level, max(1, shard))
+    shared = (world, tensor, pipeline, context, expert, inside, data)
+    return Parallelism(*shared, str(sharding), level, max(1, shard))
 
 
 def _level_of_megatron(source: Given, stage: Value) -> int:

@@ -63,6 +63,8 @@ class Parallelism(NamedTuple):
     pipeline: int
     context: int
     expert: int
+    expert_tensor: int
+    """Ranks that split the matrices of one expert."""
     data: int
     """Ranks that hold different data: world / (tensor × pipeline × context)."""
     sharding: str
@@ -126,6 +128,8 @@ class Run(NamedTuple):
     micro_batch: int
     sequence: int
     accumulation: int
+    unsharded_gradients: float
+    """Bytes of one gradient that FSDP leaves whole until the last micro batch of a step; 0 where it splits each batch's."""
     checkpointing: bool
     """Whole blocks are computed again in backward, as far as `policy` says."""
     policy: str
@@ -136,6 +140,8 @@ class Run(NamedTuple):
     loss: str
     """``cross_entropy``, ``chunked``, ``fused_linear``."""
     trainer: str
+    without_reference: bool
+    """The loss compares with no reference, as ORPO's and SimPO's."""
     framework: str
     """Program that trains, as ``training.framework`` names it; empty when not known."""
     offload_optimizer: bool

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.suggestion import Wall
-from compatcheck.memory.suggest import change_roles
+from compatcheck.memory.suggest import change_roles, overlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from compatcheck.core.estimate import Estimate
-    from compatcheck.core.facts import Facts
+    from compatcheck.core.facts import Facts, Value
     from compatcheck.memory.suggest import Estimator
 
 AXES = {
@@ -28,13 +28,74 @@ AXES = {
 _OF_GENERATION = frozenset({"max_response_length", "log_prob_micro_batch_size"})
 _LARGEST = 2**40
 _POINTS = 24
+_MOST_NODES = 4096
+
+
+def _set(name: str, roles: Mapping[str, Facts], value: int) -> Mapping[str, Facts]:
+    """Return the facts with one setting changed, and what counts with it: ranks of nodes, parameters of layers."""
+    changed = change_roles(roles, {AXES[name][0]: value})
+    if name == "nodes":
+        return {role: overlay(facts, _with_nodes(facts, value)) for role, facts in changed.items()}
+    if name == "num_hidden_layers":
+        return {role: overlay(facts, _with_layers(roles[role], value)) for role, facts in changed.items()}
+    return changed
+
+
+def _with_nodes(facts: Facts, nodes: int) -> dict[str, Value]:
+    gpus = _number(facts, "hardware.gpus_per_node")
+    return {} if gpus is None else {"hardware.world_size": nodes * gpus}
+
+
+def _with_layers(facts: Facts, layers: int) -> dict[str, Value]:
+    """Return how many parameters there are with more or fewer blocks of the same size."""
+    before, blocks = _number(facts, "model.num_hidden_layers"), _number(facts, "model.parameters_in_blocks")
+    if before is None or blocks is None:
+        return {}
+    changed: dict[str, Value] = {"model.parameters_in_blocks": blocks * layers // before}
+    more = blocks * layers // before - blocks
+    whole, trained = _number(facts, "model.parameters"), _number(facts, "model.trainable_parameters")
+    experts = _number(facts, "model.expert_parameters")
+    if whole is not None:
+        changed["model.parameters"] = whole + more
+    if trained is not None:
+        changed["model.trainable_parameters"] = trained + more if trained == whole else trained * layers // before
+    if experts is not None:
+        changed["model.expert_parameters"] = experts * layers // before
+    return changed
+
+
+def _number(facts: Facts, name: str) -> int | None:
+    value = facts[name].value if name in facts else None
+    return value if isinstance(value, int) else None
+
+
+def _find_least_nodes(price: Callable[[int], Estimate], current: int | None) -> Wall:
+    """Find the fewest nodes that the run fits on: more of them never need more."""
+
+    def fits(value: int) -> bool:
+        margin = price(value).verdict.margin_bytes
+        return margin is not None and margin >= 0
+
+    start = current or 1
+    cost = price(start + 1).needed.expected - price(start).needed.expected
+    high = 1
+    while high < _MOST_NODES and not fits(high):
+        high *= 2
+    if not fits(high):
+        return Wall("hardware.nodes", current, None, high, 1, cost, ())
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    points = tuple((value, price(value).needed.expected) for value in range(1, min(2 * high, _POINTS) + 1))
+    return Wall("hardware.nodes", current, high, low or None, 1, cost, points)
 
 
 def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wall:
     """Find the largest value of one setting that fits, by doubling and halving the distance.
 
-    A value fits when the expected need is within the limit. The model grows with every
-    setting that is walked, which is tested as a property; so the wall is exact for the model.
+    A value fits when the expected need is within the limit. Of nodes it is the smallest number that fits. The model
+    grows with every other setting that is walked, which is tested as a property; so the wall is exact for the model.
 
     Args:
         name: of `AXES`.
@@ -61,7 +122,7 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
 
     def price(value: int) -> Estimate:
         if value not in priced:
-            priced[value] = estimate(change_roles(roles, {fact: value}))
+            priced[value] = estimate(_set(name, roles, value))
         return priced[value]
 
     def fits(value: int) -> bool:
@@ -74,6 +135,8 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
     if price(start).verdict.outcome == "unknown":
         msg = "the wall needs to know the device"
         raise UsageError(msg, hint="name it: --gpu 8xH100-80GB")
+    if name == "nodes":
+        return _find_least_nodes(price, current)
     low, high = _bracket(start, step, fits)
     while low is not None and high is not None and high - low > step:
         middle = (low + high) // 2

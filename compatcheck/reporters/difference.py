@@ -209,7 +209,9 @@ def peaks_text(peaks: tuple[Estimate, Estimate]) -> str:
 
 def method_text(peaks: tuple[Estimate, Estimate]) -> str:
     """Say how peaks became known."""
-    return "traced" if all(estimate.method == "traced" for estimate in peaks) else "estimated"
+    return (
+        "traced" if all(estimate.method == "traced" for estimate in peaks) else "estimated, known regressions included"
+    )
 
 
 def versions_text(change: PackageChange, difference: Difference) -> str:

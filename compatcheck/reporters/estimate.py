@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 80
 _BAR = 22
+_LABEL = (34, 41)
+"""Least and most columns of a component's name, so that a line with the longest bar has 80."""
 _OUTCOMES = {
     "fits": "fits",
     "marginal": "marginal",
@@ -233,12 +235,13 @@ def name_phase(phase: Phase) -> str:
 def _phase(phase: Phase, verbose: int) -> Iterator[str]:
     yield f"  at the peak ({name_phase(phase)})"
     largest = max((part.size.expected for part in phase.components), default=0)
-    for part in sorted(phase.components, key=_order):
-        if not part.size.expected and not verbose:
-            continue
+    alone = len({part.role for part in phase.components}) == 1
+    shown = [part for part in sorted(phase.components, key=_order) if part.size.expected or verbose]
+    labels = [part.name if alone else f"{part.role}: {part.name}" for part in shown]
+    wide = min(_LABEL[1], max([_LABEL[0], *map(len, labels)]))
+    for part, label in zip(shown, labels, strict=True):
         width = round(_BAR * part.size.expected / largest) if largest else 0
-        label = part.name if len({other.role for other in phase.components}) == 1 else f"{part.role}: {part.name}"
-        yield f"    {label[:34]:<34} {format_bytes(part.size.expected):>10}  {'█' * width}"
+        yield f"    {label[:wide]:<{wide}} {format_bytes(part.size.expected):>10}  {'█' * width}"
         if verbose:
             yield from wrap(f"= {part.formula}", _WIDTH, initial_indent="        ", subsequent_indent="          ")
         if verbose > 1:
@@ -310,13 +313,20 @@ def _walls(walls: Sequence[Wall]) -> Iterator[str]:
     yield ""
     yield "  how far it goes"
     for wall in walls:
-        if wall.fits is None:
+        if wall.fits is None and wall.fact == "hardware.nodes":
+            text = f"{wall.fact}: not even {wall.fails:,} fit"
+        elif wall.fits is None:
             text = f"{wall.fact}: not even {wall.step:,} fits"
+        elif wall.fails is None and wall.fact == "hardware.nodes":
+            text = f"{wall.fact}: it fits on {wall.fits:,}"
         elif wall.fails is None:
             text = f"{wall.fact}: {wall.fits:,} fits, and no larger value was found that does not"
         else:
             text = f"{wall.fact}: {wall.fits:,} fits, {wall.fails:,} does not"
-        text += f"; one more costs {format_bytes(wall.bytes_per_step)}"
+        if wall.bytes_per_step < 0:
+            text += f"; one more saves {format_bytes(-wall.bytes_per_step)}"
+        else:
+            text += f"; one more costs {format_bytes(wall.bytes_per_step)}"
         if wall.current is not None:
             text += f" (now {wall.current:,})"
         yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")

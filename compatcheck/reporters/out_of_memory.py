@@ -62,7 +62,8 @@ def _reading(reading: Reading, report: OutOfMemoryReport, *, main: bool) -> Iter
     stream = f" {message.stream}" if message.stream else ""
     head = f"{report.log}:{message.line}{stream}  {title(message)}"
     notes = [note for note in (message.releases, f"{message.times} times" if message.times > 1 else None) if note]
-    yield head + (f"  ({', '.join(notes)})" if notes else "") + ("  <- explains the failure" if main else "")
+    head += (f"  ({', '.join(notes)})" if notes else "") + ("  <- explains the failure" if main else "")
+    yield from wrap(head, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     yield from _entry("asked for" if message.asked else "means", _answer(reading))
     for match in reading.matches:
         yield from _entry("", describe_match(match))

@@ -88,7 +88,7 @@ class _Writer:
                 yield ""
         else:
             counted = (entry for entry in report.skipped if entry.named or report.strict)
-            yield from (f"NOT READ {entry.source}: {entry.reason}" for entry in counted)
+            yield from (" ".join(f"NOT READ {entry.source}: {entry.reason}".split()) for entry in counted)
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
         yield from closing_lines(report, self.width)
 

@@ -34,6 +34,11 @@ def _precision_of(dtype: str, sharding: str) -> Value:
     return {"bfloat16": "bf16", "float16": "fp16", "float32": "no"}.get(dtype)
 
 
+def _steps(batch: int, micro: int, world: int) -> Value:
+    """Micro batches of a step on one data-parallel rank; none where the batch is smaller than one of each."""
+    return batch // (micro * world) or None
+
+
 SPLIT_SEQUENCES = ("training.tensor_parallel", "training.pipeline_parallel", "training.context_parallel")
 """Ranks that work on the same sequences; with several of them a rank is not a data-parallel rank."""
 
@@ -77,6 +82,12 @@ DERIVATIONS = (
         ("training.micro_batch_size", "training.gradient_accumulation_steps", "hardware.world_size"),
         lambda micro, steps, world: micro * steps * world,
         "micro_batch_size × gradient_accumulation_steps × world_size",
+    ),
+    Derivation(
+        "training.gradient_accumulation_steps",
+        ("training.global_batch_size", "training.micro_batch_size", "hardware.world_size"),
+        _steps,
+        "global_batch_size / (micro_batch_size × data-parallel ranks)",
     ),
     Derivation(
         "rollout.tensor_parallel",
@@ -143,8 +154,16 @@ def derive(facts: dict[str, Fact]) -> None:
 def _apply(derivation: Derivation, facts: Mapping[str, Fact]) -> Value:
     if any(name not in facts for name in derivation.inputs):
         return None
-    if derivation.fact == "training.global_batch_size" and any(
-        facts[name].value not in {1, None} for name in SPLIT_SEQUENCES if name in facts
-    ):
+    values = [facts[name].value for name in derivation.inputs]
+    splits = [facts[name].value for name in SPLIT_SEQUENCES if name in facts]
+    if derivation.fact == "training.global_batch_size" and any(split not in {1, None} for split in splits):
         return None
-    return derivation.formula(*(facts[name].value for name in derivation.inputs))
+    if derivation.fact == "training.gradient_accumulation_steps":
+        # DeepSpeed runtime/config.py _set_batch_related_parameters; Megatron-LM core/num_microbatches_calculator.py
+        whole = facts.get("training.micro_batch_is_global")
+        if (whole is not None and whole.value) or not all(isinstance(value, int) and value > 0 for value in values):
+            return None
+        for split in splits:
+            if isinstance(split, int) and split > 1:
+                values[-1] = max(1, values[-1] // split)  # type: ignore[operator]  # integers, as tested above
+    return derivation.formula(*values)

@@ -66,6 +66,7 @@ model.lm_head_parameters | int | | output projection; 0 when tied to the embeddi
 model.vision_parameters | int | | vision and audio towers with their projectors
 model.hidden_size | int>=1 | | width of the residual stream
 model.intermediate_size | int | | width of the MLP
+model.gated_mlp | bool | | the MLP has a gate beside its first matrix (SwiGLU, GeGLU)
 model.moe_intermediate_size | int | | width of one expert
 model.num_hidden_layers | int>=1 | | transformer blocks of the language model
 model.num_attention_heads | int>=1 | | query heads
@@ -159,9 +160,11 @@ training.padding_free | bool | | batches are flattened, without padding or mask
 training.sync_each_batch | bool | | gradients are reduced after every micro batch
 training.gradient_as_bucket_view | bool | | DDP gradients are views into its buckets
 training.tensor_parallel | int>=1 | | tensor-parallel ranks
+training.sequence_parallel | bool | | tensor-parallel ranks split norms and residual stream along the sequence
 training.pipeline_parallel | int>=1 | | pipeline stages
 training.context_parallel | int>=1 | | context- or sequence-parallel ranks
 training.expert_parallel | int>=1 | | expert-parallel ranks
+training.expert_tensor_parallel | int>=1 | | tensor-parallel ranks inside of one expert
 training.peft | str? | lora, dora, qlora, adalora, ia3, prefix_tuning, prompt_tuning, vera, oft, boft, freeze | adapter method; None for full fine-tuning
 training.lora_rank | int | | r
 training.lora_dropout | float | | dropout in front of the adapter

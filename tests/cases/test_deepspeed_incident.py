@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from compatcheck.cli.inputs import Request, gather
-from compatcheck.cli.run import Checks, build_report
+from compatcheck.cli.checks import Checks
+from compatcheck.cli.gather import gather
+from compatcheck.cli.inputs import Request
+from compatcheck.cli.run import build_report
 from compatcheck.core.report import Finding
 from compatcheck.core.threshold import parse_threshold
 from compatcheck.rules.database import RuleSet

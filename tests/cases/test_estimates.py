@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from compatcheck.cli.inputs import Request, gather
+from compatcheck.cli.gather import gather
+from compatcheck.cli.inputs import Request
 from compatcheck.core.estimate import Estimate
 from compatcheck.memory.job import estimate_job
 from compatcheck.rules.database import RuleSet

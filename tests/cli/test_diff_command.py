@@ -270,5 +270,18 @@ def test_the_peak_of_the_run_grows_by_what_the_regression_costs() -> None:
     assert peaks[1] - peaks[0] == pytest.approx(entered["after"]["impact"]["expected_bytes"], rel=0.01)
 
 
+def test_the_peak_has_regressions_that_no_formula_has() -> None:
+    Path("run.sh").write_text(
+        "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B --max_len 4096 "
+        "--micro_train_batch_size 1 --train_batch_size 8 --zero_stage 3 --bf16 --gradient_checkpointing --packing_samples\n"
+    )
+    for name, release in (("one.txt", "0.15.0"), ("two.txt", "0.16.4")):
+        Path(name).write_text(f"openrlhf==0.5.9\ndeepspeed=={release}\ntransformers==4.49.0\ntorch==2.5.1\n")
+    arguments = ("one.txt", "two.txt", "--training", "run.sh", "--gpu", "8xA100-80GB")
+    described = json.loads(run("diff", *arguments, "--format", "json").out)
+    peaks = [described["peaks"][side]["allocated_bytes"]["expected"] for side in ("before", "after")]
+    assert peaks[1] - peaks[0] == pytest.approx(2 * 6_979_584_000, rel=0.001)
+
+
 def test_without_a_run_there_is_no_peak() -> None:
     assert json.loads(run("diff", "old.txt", "new.txt", "--format", "json").out)["peaks"] is None

@@ -142,6 +142,34 @@ def test_a_contradiction_of_ranks_is_said() -> None:
     assert "conflict: hardware.world_size: 32" in run("estimate", "train.sh", *GPU).out
 
 
+@pytest.mark.parametrize("launcher", ["torchrun --nproc_per_node 4", "accelerate launch --num_processes 4"])
+def test_a_declared_device_that_overrules_the_launcher_is_said(launcher: str) -> None:
+    write(launcher)
+    ran = " ".join(run("estimate", "train.sh", *GPU).out.split())
+    assert "= 8: as --gpu says; train.sh:1" in ran
+    assert "says 4" in ran
+    write(launcher.replace("4", "8"))
+    assert "as --gpu says" not in run("estimate", "train.sh", *GPU).out
+
+
+def test_a_reward_model_that_cannot_be_read_is_an_assumption() -> None:
+    Path("train.sh").write_text(
+        "python3 -m openrlhf.cli.train_ppo_ray --pretrain meta-llama/Meta-Llama-3-8B --reward_pretrain some/reward "
+        "--colocate_all_models --vllm_num_engines 8 --micro_train_batch_size 1 --train_batch_size 8 --zero_stage 3 "
+        "--prompt_max_len 512 --generate_max_len 512 --actor_num_nodes 1 --actor_num_gpus_per_node 8\n"
+    )
+    ran = " ".join(run("estimate", "train.sh", *GPU).out.split())
+    for role in ("reward", "critic"):
+        assert f"model ({role}) = the policy's: some/reward (reward_pretrain) was not read" in ran
+
+
+def test_a_sweep_of_nothing_is_a_usage_error() -> None:
+    write("torchrun --nproc_per_node 8")
+    ran = run("estimate", "train.sh", *GPU, "--sweep", ",")
+    assert ran.code == 2
+    assert "names no setting" in ran.err
+
+
 def test_a_subject_that_makes_no_sense_does_not_lose_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     price = pricing.estimate_job
 

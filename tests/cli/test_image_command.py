@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from run_cli import Ran, run
 
+from compatcheck.cli.output import FORMATS
+
 DEEPSPEED = "deepspeed/zero3-params-kept-in-backward"
 RUN = ("--training", "train.yaml", "--model", "llama-3-70b", "--gpu", "2xp4de.24xlarge")
 VENV, TRAIN, SYSTEM = "/opt/venv", "/opt/conda/envs/train", "/usr/local"
@@ -189,6 +191,37 @@ def test_unknown_start_lets_every_environment_count() -> None:
     assert {subject["aside"] for subject in report["subjects"]} == {False}
     assert "what the image starts is not known" in report["subjects"][0]["origin"]
     assert report["code"] == 1
+
+
+def test_every_environment_counts_where_the_choice_is_a_guess() -> None:
+    words = ("bash", "-lc", "python train.py")
+    image = save("image.tar", BASE, BAD_VENV, GOOD_CONDA, cmd=words, env=(f"PATH={TRAIN}/bin:/usr/local/bin",))
+    report = described("image", image, *RUN)
+    assert [subject["aside"] for subject in report["subjects"]] == [False, False]
+    assert report["subjects"][1]["origin"] == "train:1:/opt/venv (may be what the image starts)"
+    assert failing(report) == {(DEEPSPEED, "train:1:/opt/venv"): True}
+
+
+def test_environment_with_torch_is_not_put_aside_for_one_without() -> None:
+    service = {**python("/opt/service", "3.12"), **dist("/opt/service", "3.12", "requests", "2.32.0")}
+    torch = dist(VENV, "3.11", "torch", "2.5.1")
+    words = ("/opt/service/bin/python", "serve.py")
+    report = described("image", save("image.tar", BASE, BAD_VENV, torch, service, cmd=words), *RUN)
+    assert list(packages(report)) == ["train:1:/opt/service", "train:1:/opt/venv"]
+    assert failing(report) == {(DEEPSPEED, "train:1:/opt/venv"): True}
+    assert "guess: /opt/service holds no torch, and /opt/venv does" in json.dumps(report["skipped"])
+
+
+@pytest.mark.parametrize("form", [*FORMATS, "quiet"])
+def test_names_in_an_image_are_no_commands_to_the_terminal(form: str) -> None:
+    prefix = "/opt/a\x1b[2J\nb\x9b8m"
+    files = {**venv(prefix), **trainer(prefix, "3.11", "0.16.4"), **dist(prefix, "3.11", "x\x1b]0;y\x07", "1.0")}
+    image = save("image.tar", BASE, files, cmd=("\x1b[8mhidden", "\r\x08x"))
+    ran = run("image", image, *RUN, *(("-q",) if form == "quiet" else ("--format", form)))
+    assert ran.code == 1
+    if form != "github":  # which has the place in the training file only
+        assert "\\u001b[2J\\u000ab" in ran.out.replace("\\\\", "\\")
+    assert not set(ran.out) & set("\x1b\x07\x08\r\x9b")
 
 
 def test_later_layers_delete_and_overwrite() -> None:

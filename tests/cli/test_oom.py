@@ -152,7 +152,16 @@ def test_several_messages_have_one_that_explains(log) -> None:
     assert [message["memory"] for message in report["messages"]] == ["none", "device", "host"]
     assert report["primary"] == 1
     ran = run("oom", log(text), "--model", "qwen2.5-7b")
-    assert ran.out.count("<- explains the failure") == 1
+    assert " ".join(ran.out.split()).count("<- explains the failure") == 1
+
+
+def test_the_line_that_names_a_message_is_wrapped(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log").write_text(
+        "RuntimeError: CUDA out of memory. Tried to allocate 148.00 MiB (GPU 0; 10.92 GiB total capacity; "
+        "9.80 GiB already allocated; 30.50 MiB free; 10.26 GiB reserved in total by PyTorch)"
+    )
+    assert max(map(len, run("oom", "log").out.splitlines())) <= 80
 
 
 def test_markdown_is_a_table(log) -> None:

@@ -18,6 +18,7 @@ from compatcheck.rules.compile import compile_directory
 DATA = {
     "compatcheck/_database.jsonl",
     "compatcheck/architectures/data/class_defaults.jsonl",
+    "compatcheck/collectors/data/conda_names.json",
     "compatcheck/probes/worker/memshim.c",
     "compatcheck/py.typed",
     "compatcheck/reporters/difference.schema.json",
@@ -113,7 +114,7 @@ def test_incident_is_found_by_the_wheel(run_unpacked: Run) -> None:
     case = ROOT / "fixtures" / "cases" / "openrlhf-llama3-70b"
     done = run_unpacked("check", "-q", str(case))
     assert done.returncode == 1, done.stderr
-    assert "HIGH deepspeed/zero3-params-kept-in-backward 127.5 GiB per rank" in done.stdout
+    assert "CRITICAL deepspeed/zero3-params-kept-in-backward 127.5 GiB per rank" in done.stdout
 
 
 def test_rules_are_shown_by_the_wheel(run_unpacked: Run, unpacked: Path) -> None:

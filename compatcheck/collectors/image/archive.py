@@ -28,7 +28,7 @@ from compatcheck.core.textfile import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from compatcheck.collectors.image.blobs import Blobs
-    from compatcheck.collectors.image.manifest import Described
+    from compatcheck.collectors.image.manifest import Described, Documents
     from compatcheck.collectors.image.stream import Stream
 
 _SAVE = "write it with: docker save IMAGE -o FILE (or: skopeo copy … oci-archive:FILE)"
@@ -195,7 +195,7 @@ def _read_images(blobs: FileBlobs | StreamBlobs, path: str, job: Job) -> tuple[I
     cut = (Skipped(Source(path), blobs.problem),) if blobs.problem is not None else ()
     said = cut + tuple(Skipped(Source(path), problem) for problem in documents.problems)
     if documents.images:
-        return _assemble(blobs, documents.images, path, said)
+        return _assemble(blobs, documents, path, said)
     names = set(blobs.list_names())
     if not names.isdisjoint(_DOCUMENTS) or documents.problems:
         reasons = "; ".join(skipped.reason for skipped in said) or "its manifest names no image"
@@ -219,7 +219,7 @@ def _read_directory(path: str, job: Job) -> tuple[Image, ...]:
         documents = read_documents(blobs)
         said = tuple(Skipped(Source(path), problem) for problem in documents.problems)
         if documents.images:
-            return _assemble(blobs, documents.images, path, said)
+            return _assemble(blobs, documents, path, said)
         if "oci-layout" in names:
             reasons = "; ".join(documents.problems) or "its index names no image"
             raise InputError(
@@ -241,25 +241,27 @@ def _root_image(read: LayerRead, path: str, said: tuple[Skipped, ...], job: Job)
     return Image(path, ImageConfig(), tree, (layer,), tuple(dict.fromkeys(skipped)), notes, path)
 
 
-def _assemble(
-    blobs: Blobs, described: tuple[Described, ...], path: str, said: tuple[Skipped, ...]
-) -> tuple[Image, ...]:
+def _assemble(blobs: Blobs, documents: Documents, path: str, said: tuple[Skipped, ...]) -> tuple[Image, ...]:
+    described = documents.images
     images = []
     missing: list[Skipped] = []
+    absent: list[Skipped] = []
     names = Counter(image.name for image in described)
     for number, image in enumerate(described, 1):
         words = [image.name, image.platform if names[image.name] > 1 else None]
         label = ", ".join(word for word in words if word) or f"image {number}"
         built = _build(blobs, image, path, label if len(described) > 1 else None)
         if image.layers and not built.layers:
-            missing.append(Skipped(Source(path, label), "none of its layers is in the archive"))
+            entry = Skipped(Source(path, label), "none of its layers is in the archive")
+            (absent if image.is_choice else missing).append(entry)
         else:
             images.append(built)
     if not images:
-        reasons = "; ".join(skipped.reason for skipped in (*said, *missing))
+        reasons = "; ".join(skipped.reason for skipped in (*said, *missing, *absent))
         raise InputError(f"holds no image that can be read: {reasons}", source=Source(path), hint=_SAVE)
     first = images[0]
-    images[0] = first._replace(skipped=(*said, *missing, *first.skipped))
+    notes = (*first.notes, *documents.notes, *(f"{entry.source}: {entry.reason}" for entry in absent))
+    images[0] = first._replace(skipped=(*said, *missing, *first.skipped), notes=notes)
     return tuple(images)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import posixpath
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.image.shell_text import expand, split_assignment, split_commands
+from compatcheck.core.redaction import redact_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,6 +96,12 @@ _UV_VALUES = frozenset(
 )
 """Options of ``uv run`` with a value behind a blank."""
 _CONDA_VALUES = frozenset({"--cwd", "-r", "--root-prefix", "--rc-file"})
+_SPREADERS = frozenset({"mpirun", "mpiexec", "orterun", "prun", "srun", "jsrun", "nsys", "ncu"})
+"""Programs with options of their own in front of the command they start, too many to be listed here."""
+_LAUNCHERS = frozenset(
+    {"torchrun", "accelerate", "deepspeed", "vllm", "ray", "jupyter", "trl", "tune", "axolotl", "swift"}
+)
+"""Console scripts that train or serve."""
 _RUNNERS = frozenset({"poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
 
 
@@ -120,14 +128,17 @@ def find_start(config: ImageConfig, files: ImageTree) -> Start:
     said = _shorten(words)
     if executable is not None:
         return Start(executable, f"{said} starts it", from_command=True, doubts=tuple(walk.doubts))
-    doubts = (*walk.doubts, *dict.fromkeys(walk.lost[:_MAX_LOST]))
-    path = walk.initial["PATH"]
-    for folder in path.split(":", MAX_FOLDERS)[:MAX_FOLDERS]:
+    lost = tuple(dict.fromkeys(walk.lost[:_MAX_LOST]))
+    shell = _Walk(config, files)
+    for folder in shell.initial["PATH"].split(":", MAX_FOLDERS)[:MAX_FOLDERS]:
         for name in ("python", "python3"):
-            candidate = posixpath.join(folder or "/", name)
-            if files.is_file(candidate):
-                how = f"{said} starts no Python itself" if words else "there is no command"
+            candidate = shell._find_environment(posixpath.join(folder or "/", name))  # noqa: SLF001 (of this module)
+            if candidate is not None:
+                how = f"{said} {'could not be followed' if lost else 'starts no Python itself'}"
+                how = how if words else "there is no command"
+                doubts = (*dict.fromkeys((*walk.doubts, *lost, *shell.doubts)),)
                 return Start(candidate, f"first on PATH; {how}", from_command=False, doubts=doubts)
+    doubts = (*walk.doubts, *lost)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = walk.initial.get(variable)
         candidate = f"{prefix}/bin/python"
@@ -137,7 +148,7 @@ def find_start(config: ImageConfig, files: ImageTree) -> Start:
 
 
 def _shorten(words: Sequence[str]) -> str:
-    text = " ".join(" ".join(words).split())
+    text = redact_command(" ".join(words))
     limit = 48
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -155,6 +166,8 @@ class _Walk:
         """Programs that could not be followed; of no interest once another one starts an interpreter."""
         self.steps = 0
         self.depth = 0
+        self._is_tool = False
+        """Whether what was found last runs a console script that may only prepare: ``pip``, ``aws``."""
         self._conda: list[str] | None = None
 
     def run(self, words: list[str]) -> str | None:
@@ -171,6 +184,7 @@ class _Walk:
                 continue
             name = posixpath.basename(words[0])
             if re.fullmatch(_PYTHON, name):
+                self._is_tool = False
                 return self._find_interpreter(words[0])
             follow = self._follower(name)
             if follow is None:
@@ -186,6 +200,8 @@ class _Walk:
             return self._run_shell
         if name in _WRAPPERS:
             return self._skip_options
+        if name in _SPREADERS:
+            return self._skip_to_program
         if name in {"conda", "mamba", "micromamba"}:
             return self._run_conda
         if name == "uv":
@@ -213,6 +229,14 @@ class _Walk:
                 rest.pop(0)
         return rest[own:]
 
+    def _skip_to_program(self, words: list[str]) -> list[str] | None:
+        """Return the command behind the options of ``mpirun`` and its like."""
+        for index, word in enumerate(words[1:], 1):
+            if _is_started(word):
+                return words[index:]
+        self.lost.append(f"{words[0]} starts what could not be told from its options")
+        return None
+
     def _run_shell(self, words: list[str]) -> list[str] | str | None:
         login = False
         rest = words[1:]
@@ -224,7 +248,9 @@ class _Walk:
                 rest = rest[1:]
             if "c" in letters:
                 self._doubt_profile(login=login)
-                return self.run_text(rest[0], rest[1:]) if rest else None
+                if len(rest) > 1:
+                    self.variables["0"] = rest[1]
+                return self.run_text(rest[0], rest[2:]) if rest else None
         self._doubt_profile(login=login)
         if not rest:
             return None
@@ -237,18 +263,32 @@ class _Walk:
             self._doubt("the shell reads the file that BASH_ENV names first, which may activate another environment")
 
     def run_text(self, text: str, arguments: list[str]) -> str | None:
-        """Follow the commands of shell text; ``"$@"`` is what was handed to it."""
+        """Follow the commands of shell text; ``"$@"`` is what was handed to it.
+
+        The last that starts an interpreter is what the text is for; console scripts before and after it (``pip``, ``aws``)
+        and other interpreters prepare and clean up.
+        """
         if self.depth >= MAX_DEPTH:
             self._doubt("its start scripts start each other too often to be followed")
             return None
         self.depth += 1
-        found = None
+        found: list[tuple[str, bool, int]] = []
         for words in split_commands(text):
-            found = self._run_line(words, arguments)
-            if found is not None or self.steps > MAX_STEPS:
+            one = self._run_line(words, arguments)
+            if one is not None:
+                found.append((one, self._is_tool, len(self.doubts)))
+            if self.steps > MAX_STEPS:
                 break
         self.depth -= 1
-        return found
+        if not found:
+            return None
+        main = [one for one in found if not one[1]] or found
+        chosen, self._is_tool, said = main[-1]
+        del self.doubts[said:]  # of what comes after it
+        others = (one[0] for one in main if posixpath.dirname(one[0]) != posixpath.dirname(chosen))
+        for other in islice(dict.fromkeys(others), _MAX_LOST):
+            self._doubt(f"a start script runs {other}, too")
+        return chosen
 
     def _run_line(self, words: list[str], arguments: list[str]) -> str | None:
         expanded: list[str] = []
@@ -380,14 +420,16 @@ class _Walk:
             interpreter = ["sh"]
         if not interpreter:
             beside = posixpath.join(posixpath.dirname(path), "python")
-            if not first and self.files.is_file(beside) and _is_console_script(posixpath.basename(path)):
+            if not first and self.files.is_file(beside) and posixpath.basename(path) in _LAUNCHERS:
                 return beside
             self.lost.append(f"{path} is a program, or was not read")
             return None
         if posixpath.basename(interpreter[0]) in _SHELLS:
             self.variables["0"] = path
             return self.run_text(text, words[1:])
-        return self.run([*interpreter, path])
+        found = self.run([*interpreter, path])
+        self._is_tool = posixpath.basename(path) not in _LAUNCHERS
+        return found
 
     def _find(self, name: str) -> str | None:
         if "/" in name:
@@ -400,10 +442,26 @@ class _Walk:
         return None
 
     def _find_interpreter(self, name: str) -> str | None:
-        path = self._find(name)
+        path = self._find_environment(name)
         if path is None:
             self.lost.append(f"{name} is not in the image")
         return path
+
+    def _find_environment(self, name: str) -> str | None:
+        """Return the interpreter of a name; in a virtual environment it counts though its link leads out of the image.
+
+        Such an environment was copied without the Python it was made with. What it holds is what the image is for.
+        """
+        folders = [""] if "/" in name else self.variables["PATH"].split(":", MAX_FOLDERS)[:MAX_FOLDERS]
+        for folder in folders:
+            path = posixpath.join(self._place(folder), name)
+            if self.files.is_file(path):
+                return path
+            target = self.files.read_link(path)
+            if target is not None and self.files.is_file(posixpath.join(posixpath.dirname(path), "../pyvenv.cfg")):
+                self._doubt(f"{path} is a link to {target}, which leads to nothing in the image")
+                return path
+        return None
 
     def _place(self, path: str) -> str:
         return posixpath.normpath(posixpath.join(self.folder, path))
@@ -443,5 +501,7 @@ class _Walk:
             self.doubts.append(text)
 
 
-def _is_console_script(name: str) -> bool:
-    return name in {"torchrun", "accelerate", "deepspeed", "vllm", "ray", "jupyter", "trl", "tune", "axolotl", "swift"}
+def _is_started(word: str) -> bool:
+    """Tell whether a word is a program that such a command starts, not an option's value."""
+    name = posixpath.basename(word)
+    return name in _LAUNCHERS or name in _SHELLS or re.fullmatch(_PYTHON, name) is not None

@@ -13,6 +13,7 @@ from compatcheck.collectors.installed import ASK_OWNER, collect_installed
 from compatcheck.collectors.records import check_records
 from compatcheck.collectors.variables import attach, collect_variables
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.terminal import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,7 +84,7 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
         if total > MAX_PACKAGES:
             unread.append(place.name)
             continue
-        name = f"{image.name}:{place.name}"
+        name = f"{image.name}:{escape_name(place.name)}"
         environment = _read_place(place, image, names, system, declared=declared is not None)
         total += len(environment.packages)
         environments.append(ImageEnvironment(name, place, environment._replace(origin=name), place is started))
@@ -93,6 +94,7 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
             start = start._replace(reason=f"the only one that holds packages; {start.reason}")
             entry = environments.pop(filled[0])
             environments.insert(0, entry._replace(is_started=True))
+    start = start._replace(doubts=(*start.doubts, *_doubt_without_torch(environments)))
     notes = (*image.notes, *found.notes, *system.notes, *_describe_driver(system, dict(config.env)))
     skipped = [_inside(entry, image.name) for entry in system.skipped]
     if unread or not found.is_complete:
@@ -100,6 +102,16 @@ def read_image(image: Image, names: Iterable[str], declared: Mapping[str, str] |
         reason = f"holds more environments or packages than are looked at{some}"
         skipped.append(Skipped(Source(image.name), reason))
     return ImageReading(tuple(environments), start, notes, (*image.skipped, *skipped))
+
+
+def _doubt_without_torch(environments: list[ImageEnvironment]) -> list[str]:
+    """Say that another environment is the one for training: what is started may only start that one."""
+    started = [entry for entry in environments if entry.is_started]
+    others = [entry.place.name for entry in environments if "torch" in entry.environment.packages]
+    if not started or not others or started[0].place.name in others:
+        return []
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    return [f"{started[0].place.name} holds no torch, and {others[0]}{more} does"]
 
 
 def _read_place(place: Place, image: Image, names: tuple[str, ...], system: System, *, declared: bool) -> Environment:

@@ -28,6 +28,7 @@ MAX_BYTES = 64 * MIB
 """Documents that are parsed, those that are named again counted again."""
 
 _DIGEST = re.compile(r"(sha256|sha512):([0-9a-f]{64}|[0-9a-f]{128})")
+_EXAMPLES = 5
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 
@@ -75,6 +76,8 @@ class Described(NamedTuple):
     platform: str | None = None
     """``linux/amd64``, as its index or configuration has it."""
     problems: tuple[str, ...] = ()
+    is_choice: bool = False
+    """Whether an index names it as one platform of several, of which not all need to be here."""
 
 
 class Documents(NamedTuple):
@@ -82,6 +85,8 @@ class Documents(NamedTuple):
 
     images: tuple[Described, ...]
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is there or named beside them and is rightly not read."""
 
 
 def read_documents(blobs: Blobs) -> Documents:
@@ -93,7 +98,7 @@ def read_documents(blobs: Blobs) -> Documents:
     found = _Found(blobs)
     found.read_docker()
     found.read_oci()
-    return Documents(tuple(found.images), tuple(found.problems))
+    return found.finish()
 
 
 class _Found:
@@ -103,9 +108,32 @@ class _Found:
         self._blobs = blobs
         self.images: list[Described] = []
         self.problems: list[str] = []
+        self._absent: list[str] = []
+        """Platforms that an index names and whose manifest is not here."""
+        self._others = 0
+        """Manifests of what is no image: signatures, provenance, charts."""
         self._known: set[tuple[str, ...]] = set()
         self._bytes_left = MAX_BYTES
         self._layers_left = MAX_ALL_LAYERS
+
+    def finish(self) -> Documents:
+        """Return what was found.
+
+        Of an image for several platforms docker saves the index as it is and the blobs of those platforms that were
+        pulled (containerd ``archive.WithSkipMissing``), and signatures lie beside images: neither is damage, unless nothing
+        else is there.
+        """
+        left = []
+        if self._absent:
+            shown = ", ".join(self._absent[:_EXAMPLES])
+            more = f" and {len(self._absent) - _EXAMPLES} more" if len(self._absent) > _EXAMPLES else ""
+            verb = "is" if len(self._absent) == 1 else "are"
+            left.append(f"{shown}{more} {verb} in the index, but not in the archive")
+        if self._others:
+            left.append("holds something else than an image (a signature, a chart or a model), which was passed over")
+        if self.images:
+            return Documents(tuple(self.images), tuple(self.problems), tuple(left))
+        return Documents((), (*self.problems, *left))
 
     def read_docker(self) -> None:
         """Read ``manifest.json``: a list of images in an archive of docker, or the one manifest of ``skopeo … dir:``."""
@@ -124,6 +152,9 @@ class _Found:
                 raw = {}
             diff_ids = _diff_ids(raw)
             names = _strings(item["Layers"])[:MAX_LAYERS]
+            if nameless := len(item["Layers"]) - len(_strings(item["Layers"])):
+                one = "has no name and was" if nameless == 1 else "have no name and were"
+                problems.append(f"{nameless} of its layers in manifest.json {one} not read")
             layers = tuple(
                 LayerName((name,), _blob_digest(name), diff_ids[index] if index < len(diff_ids) else None)
                 for index, name in enumerate(names)
@@ -154,10 +185,10 @@ class _Found:
                 return
             seen.add(digest)
             document = self._load(*blob_names(digest))
-            if document is None:
-                self.problems.append(
-                    f"{platform or 'an image'} ({digest[:80]}) is in the index, but not in the archive"
-                )
+            if document is None and platform is not None:
+                self._absent.append(platform)
+            elif document is None:
+                self.problems.append(f"an image ({digest[:80]}) is in the index, but not in the archive")
             elif isinstance(document, dict) and isinstance(document.get("manifests"), list):
                 below = _manifests(document)[: max(0, MAX_DESCRIPTORS - len(waiting))]
                 waiting += [(one, name) for one in reversed(below)]
@@ -177,8 +208,8 @@ class _Found:
         if not isinstance(raw, dict):
             problems.append("its configuration is missing or malformed: environment and entry point are not known")
             raw = {}
-        elif "rootfs" not in raw and not any("layer" in str(_mapping(one).get("mediaType")) for one in descriptors):
-            self.problems.append("holds something else than an image (a chart or a model), which was passed over")
+        elif _is_no_image(raw, descriptors):
+            self._others += 1
             return
         diff_ids = _diff_ids(raw)
         layers = []
@@ -196,7 +227,9 @@ class _Found:
                     media_type if isinstance(media_type, str) else "",
                 )
             )
-        self._add(Described(name, _config(raw), tuple(layers), _platform(raw) or platform, tuple(problems)))
+        is_choice = platform is not None
+        words = _platform(raw) or platform
+        self._add(Described(name, _config(raw), tuple(layers), words, tuple(problems), is_choice))
 
     def _add(self, image: Described) -> None:
         if len(image.layers) == MAX_LAYERS:
@@ -232,6 +265,17 @@ class _Found:
                 self.problems.append(f"{name[:80]} is not JSON")
                 return None
         return None
+
+
+def _is_no_image(raw: Mapping[str, object], descriptors: list[object]) -> bool:
+    """Tell whether a manifest is of a signature, provenance, a chart or a model: no layer of it is said to be an archive.
+
+    Signatures of cosign and provenance of buildkit have the configuration of an image.
+    """
+    types = [_mapping(one).get("mediaType") for one in descriptors]
+    if any(isinstance(text, str) and re.search(r"\.tar\b|\blayer\b|rootfs", text) for text in types):
+        return False
+    return "rootfs" not in raw or (bool(types) and all(isinstance(text, str) for text in types))
 
 
 def blob_names(digest: str) -> tuple[str, ...]:

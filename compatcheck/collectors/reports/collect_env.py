@@ -20,6 +20,7 @@ from compatcheck.collectors.reports.report import (
     find_fields,
     is_same,
     is_version,
+    open_report,
     place,
     tidy,
 )
@@ -112,14 +113,7 @@ _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]{2,60})=(\S*)")
 def read(part: Part, path: str) -> Iterator[Report]:
     """Read the reports of a part."""
     for fields in _split(find_fields(part.text, _LABEL, ("gpu models and configuration",))):
-        report = Report(
-            kind="collect_env",
-            source=place(part, fields[0].start, path),
-            writer=part.writer,
-            depth=part.depth,
-            start=fields[0].start,
-            end=fields[-1].end,
-        )
+        report = open_report("collect_env", part, fields, path)
         for entry in fields:
             _take(entry, report, part, path)
         if any(entry.label in _VLLM for entry in fields):

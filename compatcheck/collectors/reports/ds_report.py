@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.reports.report import CUDA, Report, find_fields, is_version, place
+from compatcheck.collectors.reports.report import CUDA, Report, find_fields, is_version, open_report, place
 from compatcheck.core.units import GIB, KIB, MIB
 
 if TYPE_CHECKING:
@@ -54,14 +54,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
 
 
 def _report(fields: list[Field], part: Part, path: str) -> Report:  # noqa: C901, PLR0912 (one case a label)
-    report = Report(
-        kind="ds_report",
-        source=place(part, fields[0].start, path),
-        writer=part.writer,
-        depth=part.depth,
-        start=fields[0].start,
-        end=fields[-1].end,
-    )
+    report = open_report("ds_report", part, fields, path)
     for entry in fields:
         source = place(part, entry.start, path, entry.label)
         value = entry.value

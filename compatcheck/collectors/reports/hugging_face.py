@@ -11,7 +11,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.reports.collect_env import is_device_name
-from compatcheck.collectors.reports.report import Device, Field, Report, find_fields, is_version, place, tidy
+from compatcheck.collectors.reports.report import (
+    Device,
+    Field,
+    Report,
+    find_fields,
+    is_version,
+    open_report,
+    place,
+    tidy,
+)
 from compatcheck.core.units import GIB
 
 if TYPE_CHECKING:
@@ -121,14 +130,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
 def _report(fields: list[Field], part: Part, path: str) -> Iterator[Report]:
     if len(fields) < 2 or not any(_OWN.match(entry.label) for entry in fields):
         return
-    report = Report(
-        kind="environment list",
-        source=place(part, fields[0].start, path),
-        writer=part.writer,
-        depth=part.depth,
-        start=fields[0].start,
-        end=fields[-1].end,
-    )
+    report = open_report("environment list", part, fields, path)
     for entry in fields:
         _take(entry, report, part, path)
     count = report.values.pop("gpu number", None)

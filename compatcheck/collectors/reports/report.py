@@ -12,7 +12,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from compatcheck.collectors.conda import CondaPackage
     from compatcheck.collectors.reports.text import Part
@@ -96,6 +96,13 @@ class Report:
     def add_absent(self, name: str, source: Source) -> None:
         """Take that a package is not installed."""
         self.packages.setdefault(name, Package(name, None, source, ABSENT))
+
+
+def open_report(kind: str, part: Part, fields: Sequence[Field], path: str) -> Report:
+    """Begin a report that reaches from the first of its fields to the last."""
+    first, last = fields[0], fields[-1]
+    source = place(part, first.start, path)
+    return Report(kind=kind, source=source, writer=part.writer, depth=part.depth, start=first.start, end=last.end)
 
 
 def is_version(text: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.configs.keys import LEAVE, Key, flatten, translate
+from compatcheck.configs.keys import LEAVE, Key, flatten, stated, translate
 from compatcheck.configs.launch.arguments import (
     Beyond,
     Program,
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 READER = "easy-r1"
 
 
-def _stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return LEAVE if value is None else value
-
-
 def _strategy(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return "full_shard" if value is True else "shard_grad_op" if value is False else LEAVE
 
@@ -40,42 +36,42 @@ def _strategy(value: Any) -> Any:  # noqa: ANN401 (configuration)
 def _worker(role: str, section: str) -> Table:
     """Return the keys of one worker's section."""
     return {
-        section + "model.enable_gradient_checkpointing": Key("training.gradient_checkpointing", _stated, role),
+        section + "model.enable_gradient_checkpointing": Key("training.gradient_checkpointing", stated, role),
         section + "model.lora.rank": (
-            Key("training.lora_rank", _stated, role),
+            Key("training.lora_rank", stated, role),
             Key("training.peft", lambda rank: "lora" if rank else None, role),
         ),
         section + "fsdp.enable_full_shard": Key("training.fsdp_sharding_strategy", _strategy, role),
-        section + "fsdp.enable_cpu_offload": Key("training.fsdp_offload_params", _stated, role),
+        section + "fsdp.enable_cpu_offload": Key("training.fsdp_offload_params", stated, role),
         section + "offload.offload_params": Key("training.offload_param", on_host, role),
         section + "offload.offload_optimizer": Key("training.offload_optimizer", on_host, role),
-        section + "micro_batch_size_per_device_for_update": Key("training.micro_batch_size", _stated, role),
-        section + "ulysses_size": Key("training.context_parallel", _stated, role),
-        section + "padding_free": Key("training.use_remove_padding", _stated, role),
+        section + "micro_batch_size_per_device_for_update": Key("training.micro_batch_size", stated, role),
+        section + "ulysses_size": Key("training.context_parallel", stated, role),
+        section + "padding_free": Key("training.use_remove_padding", stated, role),
     }
 
 
 TABLE: Table = {
-    "data.max_prompt_length": Key("training.max_prompt_length", _stated),
-    "data.max_response_length": Key("training.max_response_length", _stated),
+    "data.max_prompt_length": Key("training.max_prompt_length", stated),
+    "data.max_response_length": Key("training.max_response_length", stated),
     "algorithm.adv_estimator": Key("training.trainer", lambda name: ESTIMATORS.get(str(name), LEAVE)),
-    "algorithm.kl_coef": Key("training.kl_coefficient", _stated, "actor"),
+    "algorithm.kl_coef": Key("training.kl_coefficient", stated, "actor"),
     "algorithm.disable_kl": Key("training.reference_model", lambda off: not off if isinstance(off, bool) else LEAVE),
     **_worker("actor", "worker.actor."),
     **_worker("critic", "worker.critic."),
     **_worker("reference", "worker.ref."),
     "worker.actor.micro_batch_size_per_device_for_experience": (
-        Key("rollout.log_prob_micro_batch_size", _stated),
-        Key("training.micro_batch_size", _stated, "reference"),
+        Key("rollout.log_prob_micro_batch_size", stated),
+        Key("training.micro_batch_size", stated, "reference"),
     ),
-    "worker.actor.model.trust_remote_code": Key("model.trust_remote_code", _stated),
-    "worker.rollout.n": Key("rollout.n", _stated),
-    "worker.rollout.gpu_memory_utilization": Key("rollout.gpu_memory_utilization", _stated),
-    "worker.rollout.enforce_eager": Key("rollout.enforce_eager", _stated),
-    "worker.rollout.tensor_parallel_size": Key("rollout.tensor_parallel", _stated),
-    "worker.rollout.max_num_batched_tokens": Key("rollout.max_num_batched_tokens", _stated),
-    "trainer.n_gpus_per_node": Key("hardware.gpus_per_node", _stated),
-    "trainer.nnodes": Key("hardware.nodes", _stated),
+    "worker.actor.model.trust_remote_code": Key("model.trust_remote_code", stated),
+    "worker.rollout.n": Key("rollout.n", stated),
+    "worker.rollout.gpu_memory_utilization": Key("rollout.gpu_memory_utilization", stated),
+    "worker.rollout.enforce_eager": Key("rollout.enforce_eager", stated),
+    "worker.rollout.tensor_parallel_size": Key("rollout.tensor_parallel", stated),
+    "worker.rollout.max_num_batched_tokens": Key("rollout.max_num_batched_tokens", stated),
+    "trainer.n_gpus_per_node": Key("hardware.gpus_per_node", stated),
+    "trainer.nnodes": Key("hardware.nodes", stated),
 }
 """Key → meaning."""
 

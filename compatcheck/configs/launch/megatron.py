@@ -35,7 +35,9 @@ TABLE: Table = {
     "tensor_model_parallel_size": Key("training.tensor_parallel"),
     "pipeline_model_parallel_size": Key("training.pipeline_parallel"),
     "context_parallel_size": Key("training.context_parallel"),
+    "sequence_parallel": Key("training.sequence_parallel", lambda on: True if on is True else LEAVE),
     "expert_model_parallel_size": Key("training.expert_parallel"),
+    "expert_tensor_parallel_size": Key("training.expert_tensor_parallel"),
     "recompute_granularity": Key("training.gradient_checkpointing", _recompute),
     "bf16": Key("training.mixed_precision", lambda on: "bf16" if on is True else LEAVE),
     "fp16": Key("training.mixed_precision", lambda on: "fp16" if on is True else LEAVE),
@@ -45,6 +47,7 @@ TABLE: Table = {
     "num_layers": Key("model.num_hidden_layers"),
     "hidden_size": Key("model.hidden_size"),
     "ffn_hidden_size": Key("model.intermediate_size"),
+    "swiglu": Key("model.gated_mlp", lambda on: True if on is True else LEAVE),
     "num_attention_heads": Key("model.num_attention_heads"),
     "num_query_groups": Key("model.num_key_value_heads"),
     "kv_channels": Key("model.head_dim"),
@@ -95,6 +98,21 @@ def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
     heads = options.get("num_attention_heads")
     if "group_query_attention" not in options and heads is not None and isinstance(heads.value, int):
         yield Statement("model.num_key_value_heads", "group_query_attention (left out)", heads.value)
+    for name in ("sequence_parallel", "swiglu"):
+        entry = TABLE[name]
+        if name not in options and isinstance(entry, Key):
+            yield Statement(entry.fact, f"{name} (left out)", value=False)
+    if "untie_embeddings_and_output_weights" not in options:
+        yield Statement("model.tie_word_embeddings", "untie_embeddings_and_output_weights (left out)", value=True)
+    hidden = options.get("hidden_size")
+    if (
+        "swiglu" in options
+        and "ffn_hidden_size" not in options
+        and hidden is not None
+        and isinstance(hidden.value, int)
+    ):
+        width = int((4 * hidden.value * 2 / 3) / 64) * 64  # arguments.py validate_args
+        yield Statement("model.intermediate_size", "ffn_hidden_size (left out)", width)
 
 
 def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.configs.keys import LEAVE, Key
+from compatcheck.configs.keys import LEAVE, Key, positive
 from compatcheck.configs.launch.arguments import Beyond, Program, Table, make_command_document, name_roles
 from compatcheck.configs.launch.flags import parse_flags
 from compatcheck.core.document import Statement
@@ -42,10 +42,6 @@ _FROZEN = ("reference", "reward")
 
 def _on(value: object) -> Callable[[Any], Any]:
     return lambda given: value if given is True else LEAVE
-
-
-def _positive(value: Any) -> Any:  # noqa: ANN401 (an option's value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else LEAVE
 
 
 def _rank(value: Any) -> Any:  # noqa: ANN401 (an option's value)
@@ -174,9 +170,19 @@ def read(launch: Launch, program: str) -> tuple[Document, ...]:
         table = {**table, **dict.fromkeys(_COLOCATE_ALL, ())}
     ray = (Statement(None, "(on Ray)", True),) if program == "ppo_ray" else ()
     known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
+    known = (*known, *_packed(options))
     beyond = Beyond(known, tuple(_critic_model(options, roles)), (), flags.unknown)
     reader = Program("openrlhf", table, is_plain, models)
     return (make_command_document(reader, launch.command.source, options, beyond),)
+
+
+_ATTENTION = ("flash_attn", "attn_implementation", "ds.attn_implementation")
+
+
+def _packed(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say that packing turns flash attention on where no option does (every ``cli/train_*.py``, v0.4.0 to v0.10.0)."""
+    if _is_on(options, ("packing_samples", "ds.packing_samples")) and _given(options, _ATTENTION) is None:
+        yield Statement("model.attn_implementation", "packing_samples", "flash_attention_2")
 
 
 def _critic_model(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
@@ -222,7 +228,7 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
     if dynamic is not None and dynamic[1].value is True:
         for names, fact in _TOKENS.items():
             roles_of = trained if fact.startswith("training.") else (None,)
-            table.update(dict.fromkeys(names, tuple(Key(fact, _positive, role) for role in roles_of)))
+            table.update(dict.fromkeys(names, tuple(Key(fact, positive, role) for role in roles_of)))
         for names in (
             ("micro_train_batch_size", "train.micro_batch_size"),
             ("micro_rollout_batch_size", "rollout.micro_batch_size"),

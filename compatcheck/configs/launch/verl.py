@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.configs.keys import LEAVE, Key, flatten, translate
+from compatcheck.configs.keys import LEAVE, Key, flatten, positive, stated, translate
 from compatcheck.configs.launch.arguments import (
     Beyond,
     Program,
@@ -60,10 +60,6 @@ def _stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return LEAVE if value is None or (isinstance(value, str) and "${" in value) else value
 
 
-def _positive(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else LEAVE
-
-
 def on_host(value: Any) -> Any:  # noqa: ANN401 (configuration)
     """Return where state lies that a switch offloads: ``cpu``, None when it stays on the device."""
     return "cpu" if value is True else None if value is False else LEAVE
@@ -97,10 +93,6 @@ def _optimizer(value: Any) -> Any:  # noqa: ANN401 (configuration)
 def _dtype(value: Any) -> Any:  # noqa: ANN401 (configuration)
     known = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
     return LEAVE if value is None else known.get(str(value), value)
-
-
-def _modules(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return LEAVE if value is None else value
 
 
 def _engine(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -146,7 +138,7 @@ def _fsdp(prefix: str, role: str) -> Table:
         prefix + "param_offload": Key("training.offload_param", on_host, role),
         prefix + "optimizer_offload": Key("training.offload_optimizer", on_host, role),
         prefix + "offload_policy": Key("training.fsdp_offload_params", lambda on: True if on is True else LEAVE, role),
-        prefix + "fsdp_size": Key("training.hsdp_shard_size", _positive, role),
+        prefix + "fsdp_size": Key("training.hsdp_shard_size", positive, role),
         prefix + "reshard_after_forward": Key("training.fsdp_reshard_after_forward", _stated, role),
         prefix + "use_orig_params": Key("training.fsdp_use_orig_params", _stated, role),
         prefix + "model_dtype": Key("training.param_dtype", _dtype, role),
@@ -170,8 +162,8 @@ TABLE: Table = {
     _M + "use_liger": tuple(Key("training.use_liger_kernel", _stated, role) for role in (ACTOR, REFERENCE)),
     _M + "use_fused_kernels": tuple(Key("training.loss_implementation", _fused, role) for role in (ACTOR, REFERENCE)),
     _M + "lora_rank": (Key("training.lora_rank", _stated, ACTOR), Key("training.peft", _adapter, ACTOR)),
-    _M + "lora.rank": (Key("training.lora_rank", _positive, ACTOR), Key("training.peft", _adapter, ACTOR)),
-    _M + "target_modules": Key("training.lora_target_modules", _modules, ACTOR),
+    _M + "lora.rank": (Key("training.lora_rank", positive, ACTOR), Key("training.peft", _adapter, ACTOR)),
+    _M + "target_modules": Key("training.lora_target_modules", stated, ACTOR),
     _A + "ppo_micro_batch_size": _batch(ACTOR, is_global=True),
     _A + "ppo_micro_batch_size_per_gpu": _batch(ACTOR, is_global=False),
     _A + "entropy_coeff": Key("training.entropy_coefficient", _stated, ACTOR),
@@ -204,7 +196,7 @@ TABLE: Table = {
     "critic.model.enable_activation_offload": Key("training.activation_offloading", _stated, CRITIC),
     "critic.model.use_remove_padding": Key("training.use_remove_padding", _stated, CRITIC),
     "critic.model.lora_rank": (Key("training.lora_rank", _stated, CRITIC), Key("training.peft", _adapter, CRITIC)),
-    "critic.model.target_modules": Key("training.lora_target_modules", _modules, CRITIC),
+    "critic.model.target_modules": Key("training.lora_target_modules", stated, CRITIC),
     "critic.optim.optimizer": Key("training.optimizer", _optimizer, CRITIC),
     **_parallel("critic.", CRITIC),
     **_fsdp("critic.model.fsdp_config.", CRITIC),
@@ -231,7 +223,7 @@ SFT_TABLE: Table = {
     "model.use_liger": Key("training.use_liger_kernel", _stated),
     "model.trust_remote_code": Key("model.trust_remote_code", _stated),
     "model.lora_rank": (Key("training.lora_rank", _stated), Key("training.peft", _adapter)),
-    "model.target_modules": Key("training.lora_target_modules", _modules),
+    "model.target_modules": Key("training.lora_target_modules", stated),
     "model.strategy": (Key("training.sharding", _sharding), Key("training.fsdp_version", _fsdp_version)),
     "model.fsdp_config.cpu_offload": Key("training.fsdp_offload_params", _stated),
     "model.fsdp_config.model_dtype": Key("training.param_dtype", _dtype),

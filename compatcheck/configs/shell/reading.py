@@ -188,11 +188,18 @@ class Reading(ABC):
         self.state = ends[0][1]
         return Flow.EXIT
 
-    def subshell(self, read: Callable[[], Flow]) -> Flow:
-        """Read statements that change nothing but files."""
-        outer, jumps, depth = self.state, len(self.jumps), len(self.doubts)
+    def subshell(self, read: Callable[[], Flow], *, in_loops: bool = False) -> Flow:
+        """Read statements that change nothing but files.
+
+        Args:
+            read: reads them.
+            in_loops: whether ``break`` knows of the loops around them: bash lets it in a command substitution alone.
+        """
+        outer, jumps, depth, loops = self.state, len(self.jumps), len(self.doubts), self.loops
         self.state = outer.copy()
+        self.loops = loops if in_loops else 0
         flow = read()
+        self.loops = loops
         del self.jumps[jumps:], self.doubts[depth:]
         outer.files = self.state.files
         outer.status = self.state.status if flow is Flow.NEXT else None

@@ -285,7 +285,7 @@ class SimpleCommands(Reading):
             flow = self.run(unit)
             return flow
 
-        self.subshell(read)
+        self.subshell(read, in_loops=True)
         output = tuple(self.sink or ())
         self.sink, self._sink_doubts, self._querying, self.line = sink, doubts, querying, outer_line
         self._calls -= 1

@@ -37,8 +37,13 @@ class Activations(NamedTuple):
     words: str
 
 
-def activations(run: Run) -> Activations:
-    """Return activations of one micro batch."""
+def activations(run: Run, *, last_stage: bool = False) -> Activations:
+    """Return activations of the micro batches that are in flight on one rank.
+
+    Args:
+        run: the run.
+        last_stage: those of the last pipeline stage, which has the loss and one micro batch at a time.
+    """
     model, precision = run.model, run.precision
     recipe = RECIPES.get(model.model_type, DECODER)
     tokens = run.tokens * sequences(run)
@@ -55,7 +60,8 @@ def activations(run: Run) -> Activations:
     outside = tokens * (saved_outside(recipe, run))
     moment = transient(recipe, at, run.sequence) * tokens / run.parallel.tensor
     gradients = Size(int(moment * 0.8), int(moment), int(moment * 1.5))
-    copies = in_flight(run)
+    copies = 1 if last_stage else in_flight(run)
+    many = f" × {copies} micro batches in flight" if copies > 1 else ""
     moment = forward_peak(recipe, at, run.sequence) * tokens
     passing = Size(int(moment * 0.9), int(moment), int(moment * 1.3))
     nothing = Size(0, 0, 0)
@@ -67,12 +73,12 @@ def activations(run: Run) -> Activations:
         kept = int(stream * tokens * layers * copies)
         if run.activation_offloading:
             kept = int(2 * stream * tokens)
-        words = f"{stream:,.0f} B × {tokens:,} tokens × {layers} block inputs"
+        words = f"{stream:,.0f} B × {tokens:,} tokens × {layers} block inputs{many}"
         return Activations(Size(kept, kept, int(kept * 1.02)), outside, block, gradients, passing, words)
     count = layers * copies
     if run.activation_offloading:
         count = 2
-    words = f"{each:,.0f} B × {tokens:,} tokens × {layers} blocks"
+    words = f"{each:,.0f} B × {tokens:,} tokens × {layers} blocks{many}"
     kept_all = Size(block.low * count, block.expected * count, block.high * count)
     return Activations(kept_all, outside, nothing, gradients, nothing, words)
 

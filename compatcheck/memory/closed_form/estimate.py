@@ -20,6 +20,7 @@ from compatcheck.memory.closed_form.offload import offload_buffers
 from compatcheck.memory.closed_form.optimizer_states import optimizer_states, step_workspace
 from compatcheck.memory.closed_form.parallel import held as held_parameters
 from compatcheck.memory.closed_form.parameters import dequantised, parameters
+from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS, per_policy_logit
 from compatcheck.memory.closed_form.reference import count_references, reference_parameters
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
@@ -205,13 +206,13 @@ def _expected(parts: Parts) -> int:
 def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
     """Return the instants of forward one of which is its peak: in the loss, or in the last block."""
     grads = gradient.gradients(run)
-    found = activations(run)
+    found, at_loss = activations(run), activations(run, last_stage=True)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     shared = (*always, *earlier, *autocast_weights(run), *masks(run))
     in_loss = (
         *shared,
         *live_parameters(run, blocks=False),
-        *activation_components(run, found),
+        *activation_components(run, at_loss),
         *logits(run, backward=False),
     )
     in_last_block = (
@@ -230,7 +231,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     earlier = gradient.component(run, max(grads.before, grads.persistent))
     weights = () if run.checkpointing else autocast_weights(run)
     live = live_parameters(run)
-    kept = activation_components(run, found)
+    kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
     in_loss = (*always, *earlier, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
     own = held_parameters(run)
@@ -315,6 +316,13 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     if run.compiled:
         reason = "torch.compile recomputes norms and activations instead of keeping them"
         found.append(Unmodelled("fusion by torch.compile", "less", reason))
+    if (
+        run.trainer in POLICY_TRAINERS
+        and run.role in {"train", "actor"}
+        and per_policy_logit(run, backward=True) is None
+    ):
+        reason = f"the loss of {run.framework or 'a program nobody names'} was not read; taken as cross entropy over all tokens"
+        found.append(Unmodelled("log-probabilities", "either", reason))
     if run.model.model_type not in RECIPES:
         reason = f"blocks of {run.model.model_type or 'an unknown model type'} were not read; taken as llama's"
         found.append(Unmodelled("architecture", "either", reason))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.estimate import Component, Size, exactly
-from compatcheck.memory.closed_form.parallel import held
+from compatcheck.memory.closed_form.parallel import held, kept_share, name_share
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -65,16 +65,16 @@ def gradients(run: Run) -> Gradients:
         largest = max((own.blocks + own.experts) / max(1, own.layers), own.embedding)
         return Gradients(full if run.adapters else min(full, run.precision.gradient * largest), 0.0, 0.0)
     earlier = run.accumulation > 1
+    share = full * kept_share(run, parallel.shard, trained=True)
     if parallel.sharding == "zero" and parallel.stage >= 2:
-        part = (
-            0.0 if run.offload_optimizer else full / parallel.shard
-        )  # offloaded: stage3.py makes the buffer on the host
+        part = 0.0 if run.offload_optimizer else share  # offloaded: stage3.py makes the buffer on the host
         if parallel.stage == 3:
             return Gradients(part, part, part)
         return Gradients(part, part if earlier else 0.0, 0.0)
     if parallel.sharding == "fsdp" and parallel.stage >= 2:
-        part = 0.0 if run.offload_optimizer else full / parallel.shard
-        return Gradients(part, part if earlier else 0.0, 0.0)
+        part = 0.0 if run.offload_optimizer else share
+        between = max(part, run.unsharded_gradients * count_trained(run))
+        return Gradients(part, between if earlier else 0.0, 0.0)
     return Gradients(full, full if earlier else 0.0, 0.0)
 
 
@@ -92,8 +92,12 @@ def component(run: Run, count: float) -> tuple[Component, ...]:
         return ()
     facts = ("model.trainable_parameters", "training.sharding", "training.zero_stage")
     parts = trained_here(run)
+    if run.unsharded_gradients and count == run.unsharded_gradients * count_trained(run):
+        words = f"{run.unsharded_gradients:g} B × {count_trained(run):,.0f}, whole until the last micro batch (no_sync)"
+        source = "accelerate accelerator.py no_sync; torch FSDP"
+        return (Component("gradients", "gradients", exactly(count), words, source, run.role, facts),)
     whole = sum(part.number * part.bytes_each for part in parts)
-    share = f" / {run.parallel.shard} ranks" if count < whole and run.parallel.shard > 1 else ""
+    share = name_share(run, run.parallel.shard, trained=True) if count < whole else ""
     words = " + ".join(f"{part.bytes_each:g} B × {part.number:,.0f}" for part in parts) + share
     return (Component("gradients", "gradients", exactly(count), words, SOURCE, run.role, facts),)
 

@@ -36,6 +36,9 @@ SIXTEEN_BIT = PerLogit(6, 6)
 """Types whose loss stayed in 16 bits: logits, shifted copy, log-probabilities of 2 each."""
 AUTOCAST = PerLogit(12, 12)
 """The same under autocast, which takes cross_entropy in float32 (torch/csrc autocast_mode.h, list of float32 operations)."""
+FACTORY_DPO = PerLogit(20, 12)
+"""LLaMA-Factory's own DPO: the policy's float32 logits and log-probabilities stay while the reference makes both, and a copy of
+the logits; forward of a loss without reference is 12 (benchmarks/preference_logits.py)."""
 _ALWAYS = frozenset(("qwen",))
 """Types of remote code with such a loss, whatever the release: modeling_qwen.py of Qwen/Qwen-7B."""
 _LATE = frozenset(
@@ -71,6 +74,8 @@ def per_logit(run: Run) -> PerLogit:
         base = base._replace(
             forward=base.forward - copy
         )  # all but the last token of one sequence are contiguous as they are
+    if run.trainer == "dpo" and run.framework == "llamafactory":
+        return FACTORY_DPO._replace(forward=12) if run.without_reference else FACTORY_DPO
     if run.trainer == "dpo":
         base = _dpo(run.release("trl"))
     if run.precision.compute >= 4:
@@ -127,7 +132,8 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         bytes_each = run.precision.compute
     name = "logits and loss" if run.loss == "cross_entropy" else "logits, loss in chunks"
     size = exactly(bytes_each * count)
-    if run.loss == "cross_entropy" and run.release("transformers") is None and run.optimizer is not None:
+    known = run.release("transformers") is not None or (run.trainer, run.framework) == ("dpo", "llamafactory")
+    if run.loss == "cross_entropy" and not known and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
     elif run.loss == "chunked" and run.compiled:
         size = Size(size.low, size.expected, int((run.precision.compute + 8 / _CHUNKS) * count))

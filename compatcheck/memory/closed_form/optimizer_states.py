@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.gradients import count_trained, trained_here
+from compatcheck.memory.closed_form.parallel import kept_share, name_share
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -22,6 +23,14 @@ SUB_GROUP = 1_000_000_000
 """Elements ZeRO-3 steps at a time: the default of ``sub_group_size`` in every release (deepspeed/runtime/zero/config.py)."""
 
 
+_PAGED = "paged_"
+
+
+def _of_bitsandbytes(name: str) -> bool:
+    """Tell whether an optimizer steps one parameter at a time, with kernels of bitsandbytes."""
+    return name.startswith(_PAGED) or "8bit" in name
+
+
 def optimizer_states(run: Run) -> tuple[Component, ...]:
     """Return what lives between steps: master weights and moments, 1 / ranks of them from ZeRO stage 1 on.
 
@@ -33,20 +42,20 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
     ranks = run.parallel.shard if run.parallel.stage else 1
     facts = ("training.optimizer", "training.sharding", "model.trainable_parameters")
     source = "ZeRO, arXiv 1910.02054 section 3.1; torch.optim"
-    share = f" / {ranks} ranks" if ranks > 1 else ""
-    numbers = f"{count_trained(run):,.0f}{share}"
+    part = kept_share(run, ranks, trained=True)
+    numbers = f"{count_trained(run):,.0f}{name_share(run, ranks, trained=True)}"
     parts = []
     if run.precision.master and not run.offload_optimizer:
         each = run.precision.master
-        size = exactly(each * count_trained(run) / ranks)
+        size = exactly(each * count_trained(run) * part)
         parts.append(
             Component("master weights", "optimizer_states", size, f"{each:g} B × {numbers}", source, run.role, facts)
         )
     moments = moment_bytes(run)
     if moments:
         name = str(run.optimizer)
-        size, kind = exactly(0 if run.offload_optimizer else moments / ranks), "optimizer_states"
-        if name.startswith("paged"):
+        size, kind = exactly(0 if run.offload_optimizer else moments * part), "optimizer_states"
+        if name.startswith(_PAGED):
             # cudaMallocManaged: not in torch's allocator, and pages move to host memory under pressure
             size, kind = Size(0, size.expected, size.high), "other"
         words = f"{moments / max(1, count_trained(run)):.3g} B × {numbers}"
@@ -55,11 +64,17 @@ def optimizer_states(run: Run) -> tuple[Component, ...]:
 
 
 def moment_bytes(run: Run) -> float:
-    """Return bytes of all moments before they are sharded; they have the dtype of the master weights, or of the parameters."""
+    """Return bytes of all moments before they are sharded; they have the dtype of the master weights, or of the parameters.
+
+    bitsandbytes, whose optimizers alone are paged, keeps 32-bit states in float32 whatever the parameters are
+    (optim/optimizer.py, init_state, ``optim_bits``).
+    """
     name = str(run.optimizer)
     if "8bit" in name:
         return 2 * EIGHT_BIT * count_trained(run)
-    tensors = MOMENTS.get(name.removeprefix("paged_"), 2)
+    tensors = MOMENTS.get(name.removeprefix(_PAGED), 2)
+    if name.startswith(_PAGED):
+        return tensors * 4 * count_trained(run)
     return tensors * sum(part.number * (run.precision.master or part.bytes_each) for part in trained_here(run))
 
 
@@ -75,7 +90,8 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
     if run.optimizer is None or run.offload_optimizer or run.in_backward:
         return ()
     ranks = run.parallel.shard if run.parallel.stage else 1
-    trained = count_trained(run) / ranks
+    part = kept_share(run, ranks, trained=True)
+    trained = count_trained(run) * part
     facts = ("training.optimizer_implementation", "training.optimizer")
     parts = []
     if run.parallel.sharding == "zero" and run.precision.master > run.precision.gradient:
@@ -89,11 +105,11 @@ def step_workspace(run: Run) -> tuple[Component, ...]:
         size, words = exactly(run.precision.master * trained), f"{run.precision.master:g} B × {trained:,.0f}"
         source = "Megatron-LM core/optimizer/distrib_optimizer.py _copy_model_grads_to_main_grads"
         parts.append(Component("float32 gradients of the step", "workspace", size, words, source, run.role, facts))
-    elif run.implementation == "foreach" and moment_bytes(run) and "8bit" not in str(run.optimizer):
+    elif run.implementation == "foreach" and moment_bytes(run) and not _of_bitsandbytes(str(run.optimizer)):
         largest = max(
             trained_here(run), key=lambda part: part.number * part.bytes_each
         )  # tensors of a dtype go together
-        each, trained = largest.bytes_each, largest.number / ranks
+        each, trained = largest.bytes_each, largest.number * part
         release = run.release("torch")
         copies = 2 if release is not None and release < (2, 1) else 1
         size = exactly(copies * each * trained)

@@ -47,11 +47,38 @@ def held(run: Run) -> Held:
     layers = -(-model.layers // stages)
     share = layers / model.layers
     dense = (model.in_blocks - model.expert) * share / tensor
-    experts = model.expert * share / (max(1, parallel.expert) * (tensor if parallel.expert == 1 else 1))
+    experts = model.expert * share / (parallel.expert * parallel.expert_tensor)
     embedding, head = model.embedding / tensor, model.lm_head / tensor
     if stages > 1:
         embedding, head = max(embedding, head), 0.0
     return Held(dense, experts, embedding, head, model.other + model.vision, layers, model.tied)
+
+
+def kept_share(run: Run, ranks: int, *, trained: bool = False) -> float:
+    """Return which share of what a rank would hold it keeps where data-parallel ranks split it.
+
+    Experts that are spread over data-parallel ranks are there on fewer of them, and are split over so few only: Megatron-LM
+    core/parallel_state.py, ``expert_data_parallel_size`` (core_r0.11.0).
+
+    Args:
+        run: the run.
+        ranks: that split it, 1 where it is whole.
+        trained: of what is trained and its state; adapters are taken to be no part of experts.
+    """
+    if run.parallel.expert == 1 or ranks == 1 or (trained and run.trainable < run.model.parameters):
+        return 1 / ranks
+    own = held(run)
+    routed = own.experts / own.total if own.total else 0.0
+    return (1 - routed) / ranks + routed / max(1, ranks // run.parallel.expert)
+
+
+def name_share(run: Run, ranks: int, *, trained: bool = False) -> str:
+    """Return the words of `kept_share` in a component's arithmetic."""
+    if ranks == 1:
+        return ""
+    if kept_share(run, ranks, trained=trained) == 1 / ranks:
+        return f" / {ranks} ranks"
+    return f" / {ranks} ranks, experts / {max(1, ranks // run.parallel.expert)}"
 
 
 def in_flight(run: Run) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Component, exactly
-from compatcheck.memory.closed_form.parallel import held
+from compatcheck.memory.closed_form.parallel import held, kept_share, name_share
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -42,8 +42,8 @@ def parameters(run: Run) -> tuple[Component, ...]:
         ranks_words = ", offloaded"
         factor = 0.0
     else:
-        ranks_words = f" / {ranks} ranks" if ranks > 1 else ""
-        factor = 1 / ranks
+        ranks_words = name_share(run, ranks)
+        factor = kept_share(run, ranks)
     if quantised:
         each = QUANTISED_BYTES[str(run.model.quantization)]
         parts.append(

@@ -138,3 +138,11 @@ dependencies:
 def test_what_is_no_environment_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError):
         read_conda_environment(write(tmp_path, text))
+
+
+def test_a_cuda_that_is_no_version_is_no_build(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text("dependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=ch-cuda=12.4\n  - cudnn=9.1\n")
+    environment = read_conda_environment(str(path))
+    assert environment.packages["torch"].specifier is not None
+    assert "runtime.torch_cuda" not in environment.facts

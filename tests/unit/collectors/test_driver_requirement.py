@@ -30,6 +30,14 @@ def test_image_of_cuda_12_4(driver: str, *, starts: bool) -> None:
     assert _starts(CUDA_124, driver) is starts
 
 
+def test_every_driver_of_a_branch_reports_its_cuda() -> None:
+    assert _starts(
+        "cuda>=12.4", "550.40.07"
+    )  # nvidia-smi of that driver, from before the toolkit's 550.54.14: CUDA Version 12.4
+    assert _starts("cuda>=12.8", "570")
+    assert not _starts("cuda>=12.8", "566.07")
+
+
 def test_reports_of_refused_drivers() -> None:
     assert not _starts("cuda>=12.8 brand=unknown,driver>=535,driver<536", "550.144.03")  # tabbyAPI#324
     assert not _starts("cuda>=12.8", "551.78")  # PETRIC2#27
@@ -54,6 +62,6 @@ def test_variables_of_an_image_become_facts() -> None:
         {"NVIDIA_REQUIRE_CUDA": "cuda>=12.8", "NV_CUDA_COMPAT_PACKAGE": "cuda-compat-12-8"}, Source("image")
     )
     assert {name: value for name, (value, _) in found.facts.items()} == {
-        "runtime.driver_required": ">=570.26",
+        "runtime.driver_required": ">=570",
         "runtime.cuda_compat": "12.8",
     }

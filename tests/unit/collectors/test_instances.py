@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compatcheck.cli.inputs import Request, gather, parse_settings
+from compatcheck.cli.gather import gather
+from compatcheck.cli.inputs import Request, parse_settings
 from compatcheck.collectors.gpu import UnknownDeviceError, load_catalogue, parse_gpu
 from compatcheck.collectors.instances import (
     build_instances,

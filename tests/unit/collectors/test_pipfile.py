@@ -84,7 +84,7 @@ def test_odd_entries_are_reported_and_do_not_lose_the_others(tmp_path: Path, ent
         ('{"_meta": {"pipfile-spec": [[]]}}', "pipfile-spec an array"),
         ('{"_meta": {},\n "a": 1, "a": 2}', "'a' twice"),
         ('{"_meta":\n {', "Pipfile.lock:2"),
-        ("[" * 200_000, "nested too deeply"),
+        ("[" * 200_000, "nested more than"),
         ("", "is empty"),
     ],
 )

@@ -22,13 +22,13 @@ def _read(tmp_path: Path, text: str, **options: object) -> Environment:
     return read_pylock(str(lock), **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("python", ["3.10.4", "3.11.7", "3.12.1", "3.14.0"])
-def test_selection_agrees_with_packaging(python: str) -> None:
-    pylock = pytest.importorskip("packaging.pylock")
-    lock = pylock.Pylock.from_dict(parse_toml(Path(PATH).read_text(), PATH))
-    values = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
-    machine = {
-        **values,
+def known_of(python: str) -> dict[str, str]:
+    return {"python_full_version": python, "python_version": python.rpartition(".")[0]}
+
+
+def describe_linux(python: str) -> dict[str, str]:
+    return {
+        **known_of(python),
         "sys_platform": "linux",
         "os_name": "posix",
         "platform_machine": "x86_64",
@@ -39,6 +39,13 @@ def test_selection_agrees_with_packaging(python: str) -> None:
         "implementation_version": python,
         "platform_python_implementation": "CPython",
     }
+
+
+@pytest.mark.parametrize("python", ["3.10.4", "3.11.7", "3.12.1", "3.14.0"])
+def test_selection_agrees_with_packaging(python: str) -> None:
+    pylock = pytest.importorskip("packaging.pylock")
+    lock = pylock.Pylock.from_dict(parse_toml(Path(PATH).read_text(), PATH))
+    machine = describe_linux(python)
     expected = set()
     for package in lock.packages:
         if package.marker is None or package.marker.evaluate(
@@ -46,7 +53,7 @@ def test_selection_agrees_with_packaging(python: str) -> None:
             context="lock_file",
         ):
             expected.add((package.name, None if package.version is None else str(package.version)))
-    found = read_pylock(PATH, marker_environment=values)
+    found = read_pylock(PATH, marker_environment=known_of(python))
     assert found.complete
     assert {(name, package.version) for name, package in found.packages.items()} == expected
 
@@ -64,22 +71,10 @@ def test_selection_agrees_with_an_installer(python: str) -> None:
     platforms = [f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)]
     interpreter = f"cp{version[0]}{version[1]}"
     known = [*tags.cpython_tags(version, platforms=platforms), *tags.compatible_tags(version, interpreter, platforms)]
-    values = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
-    machine = {
-        **values,
-        "sys_platform": "linux",
-        "os_name": "posix",
-        "platform_machine": "x86_64",
-        "platform_system": "Linux",
-        "platform_release": "6.1",
-        "platform_version": "1",
-        "implementation_name": "cpython",
-        "implementation_version": python,
-        "platform_python_implementation": "CPython",
-    }
+    machine = describe_linux(python)
     chosen = lock.select(environment=machine, tags=known, extras=[], dependency_groups=None)
     expected = {(one.name, None if one.version is None else str(one.version)) for one, _ in chosen}
-    found = read_pylock(PATH, marker_environment=values).packages
+    found = read_pylock(PATH, marker_environment=known_of(python)).packages
     assert {(name, package.version) for name, package in found.items()} == expected
 
 

@@ -188,3 +188,50 @@ def test_walked_scripts_do_not_count(tmp_path: Path) -> None:
 
 def test_a_long_run_of_blanks_is_looked_at_once() -> None:
     assert recognise_content(b"a" + b" " * SNIFFED_BYTES + b"x") in {None, "requirements"}
+
+
+@pytest.mark.parametrize("name", ["thing", "thing.lock", "thing.toml"])
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("torch==2.5.1\n", "requirements"),
+        ('version = 1\n\n[[package]]\nname = "torch"\n', "uv_lock"),
+        ('lock-version = "1.0"\n', "pylock"),
+        ("[packages]\ntorch = '*'\n", "pipfile"),
+        ("Package Version\n------- -------\ntorch   2.5.1\n", "pip_list"),
+        ('[tool.poetry]\nname = "x"\n', "pyproject"),
+        ("", None),
+        ("[tasks]\nrun = 1\nbuild = 2\n", None),
+    ],
+)
+def test_a_named_file_of_any_name_is_told_by_its_content(
+    tmp_path: Path, name: str, content: str, kind: str | None
+) -> None:
+    path = tmp_path / name
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        path.write_bytes(content.encode(encoding) if content else b"")
+        assert recognise_named(str(path)) == kind
+
+
+def test_a_lock_of_pipenv_may_have_another_name(tmp_path: Path) -> None:
+    path = tmp_path / "locked.json"
+    path.write_text('{"_meta": {"hash": {}, "pipfile-spec": 6}, "default": {}}')
+    assert recognise_named(str(path)) == "pipfile_lock"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("conda-lock.yml", "package:\n- name: torch\n  manager: conda\n  platform: linux-64\n", "conda_lock"),
+        ("env.yml", "dependencies:\n- torch\n", "conda_environment"),
+        ("pixi.yaml", "version: 6\nenvironments:\n  default: {}\n", "pixi_lock"),
+        ("syft.json", '{"artifacts": [{"foundBy": "x"}]}', "syft_json"),
+        ("train.py", "# /// script\n# dependencies = []\n# ///\n", "script"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_hides_nothing(tmp_path: Path, name: str, content: str, kind: str, encoding: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode(encoding))
+    assert recognise_named(str(path)) == kind
+    assert recognise_content(content.encode(encoding)) == kind

@@ -104,6 +104,12 @@ def test_content_without_a_name(tmp_path: Path, content: str, kind: str | None) 
     assert recognise_content(content.encode()) == kind
     path = tmp_path / "inventory.dat"
     path.write_text(content)
-    assert recognise_named(str(path)) == (None if kind == "requirements" else kind)
+    assert recognise_named(str(path)) == kind
     if kind == "conda_list":
         assert recognise_content(content.encode("utf-16")) == kind
+
+
+def test_the_schema_of_sboms_is_no_sbom() -> None:
+    schema = '{"$schema": "http://json-schema.org/draft-07/schema#", "required": ["bomFormat"], "bom-ref": {}, "components": {}}'
+    assert recognise_content(schema.encode()) is None
+    assert recognise_content(b'{"bom-ref": "x", "components": []}') == "cyclonedx_json"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from stated_facts import facts
 
 from compatcheck.configs import accelerate
 from compatcheck.core.document import Document
@@ -15,9 +16,7 @@ CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs/accelerate"
 
 def read(name: str) -> tuple[Document, dict[str, object]]:
     document = accelerate.read(str(CONFIGS / name))
-    return document, {
-        statement.fact: statement.value for statement in document.statements if statement.fact is not None
-    }
+    return document, facts(document)
 
 
 def test_fsdp_without_a_version_is_fsdp_1() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stated_facts import facts
 
 from compatcheck.configs import axolotl
 from compatcheck.configs.lines import with_line
@@ -14,10 +15,6 @@ from compatcheck.core.document import Document
 
 CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs/axolotl"
 MINIMAL = {"base_model": "llama-3-8b", "datasets": [], "micro_batch_size": 1}
-
-
-def facts(document: Document) -> dict[str, object]:
-    return {statement.fact: statement.value for statement in document.statements if statement.fact is not None}
 
 
 def read(**keys: Any) -> Document:

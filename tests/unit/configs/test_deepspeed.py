@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from stated_facts import facts
 
 from compatcheck.configs import deepspeed
-from compatcheck.core.document import AUTO, Document
+from compatcheck.core.document import AUTO
 from compatcheck.core.errors import InputError
 
 CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs/deepspeed"
-
-
-def facts(document: Document) -> dict[str, object]:
-    return {statement.fact: statement.value for statement in document.statements if statement.fact is not None}
 
 
 def test_auto_values_stay_open_for_their_owner() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from stated_facts import facts
 
 from compatcheck.configs import hf_trainer
-from compatcheck.core.document import AUTO, Document
+from compatcheck.core.document import AUTO
 
 CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs"
-
-
-def facts(document: Document) -> dict[str, object]:
-    return {statement.fact: statement.value for statement in document.statements if statement.fact is not None}
 
 
 def test_json_arguments_with_fsdp() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stated_facts import facts
 
 from compatcheck.configs import llama_factory
 from compatcheck.configs.recognise import read_configuration
@@ -19,10 +20,6 @@ SHORT: dict[str, Any] = {"model_name_or_path": "llama-3-8b", "stage": "sft", "te
 def read(**keys: Any) -> Document:
     (document,) = llama_factory.read_data({**SHORT, **keys}, "train.yaml")
     return document
-
-
-def facts(document: Document) -> dict[str, object]:
-    return {statement.fact: statement.value for statement in document.statements if statement.fact is not None}
 
 
 def test_full_fine_tuning_with_a_deepspeed_file() -> None:

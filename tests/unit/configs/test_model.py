@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stated_facts import facts
+
 from compatcheck.configs import model
 from compatcheck.configs.recognise import read_configuration
 
@@ -13,9 +15,7 @@ CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs/model"
 def read(name: str) -> dict[str, object]:
     reading = read_configuration(str(CONFIGS / name), named=True)
     assert reading is not None
-    return {
-        statement.fact: statement.value for statement in reading.documents[0].statements if statement.fact is not None
-    }
+    return facts(reading.documents[0])
 
 
 def test_a_vision_model_counts_its_language_part() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stated_facts import facts
 
 from compatcheck.configs import ms_swift
 from compatcheck.configs.recognise import read_configuration
@@ -17,10 +18,6 @@ SHORT: dict[str, Any] = {"model": "llama-3-8b", "tuner_type": "lora", "dataset":
 
 def read(**keys: Any) -> tuple[Document, ...]:
     return ms_swift.read_data({**SHORT, **keys}, "sft.yaml")[0]
-
-
-def facts(document: Document) -> dict[str, object]:
-    return {statement.fact: statement.value for statement in document.statements if statement.fact is not None}
 
 
 def test_adapters_with_a_built_in_deepspeed_file() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from stated_facts import facts
+
 from compatcheck.configs import open_instruct
-from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.resolution.resolve import resolve
@@ -19,10 +20,6 @@ SHORT: dict[str, Any] = {
     "max_seq_length": 2048,
     "use_slow_tokenizer": True,
 }
-
-
-def facts(document: Document) -> dict[str, object]:
-    return {statement.fact: statement.value for statement in document.statements if statement.fact is not None}
 
 
 def test_a_recipe_for_supervised_training() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.core.redaction import redact, redact_variable
+from compatcheck.core.redaction import redact, redact_command, redact_variable
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,18 @@ def test_tokens_of_conda_channels_are_hidden() -> None:
     url = "https://conda.anaconda.org/t/ab-0123-secret/private/linux-64/a-1-0.conda"
     assert redact(url) == "https://conda.anaconda.org/t/[redacted]/private/linux-64/a-1-0.conda"
     assert redact("/usr/t/ab/x") == "/usr/t/ab/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("env A=1 HF_TOKEN=abc python", "env A=1 HF_TOKEN=[redacted] python"),
+        ("sh -c export 'API_KEY=abc;' x", "sh -c export 'API_KEY=[redacted] x"),
+        ("x --token abc --lr=1", "x --token [redacted] --lr=1"),
+        ("x --password=abc y", "x --password=[redacted] y"),
+        ("x --use-auth --lr 1", "x --use-auth --lr 1"),
+        ("x https://u:p@h/?b=c", "x https://[redacted]@h/?b=c"),
+    ],
+)
+def test_values_of_secrets_on_a_command_line_are_hidden(text, shown):
+    assert redact_command(text) == shown

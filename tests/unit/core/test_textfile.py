@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.textfile import MAX_BYTES, decode_utf8, echo, read_bytes
+from compatcheck.core.textfile import MAX_BYTES, advise_mending, decode_text, decode_utf8, echo, read_bytes
 
 
 def test_unreadable_inputs(tmp_path: Path) -> None:
@@ -43,3 +43,24 @@ def test_echo_is_short_and_printable() -> None:
     assert echo("a\x1b" * 500).isprintable()
     assert len(echo("a" * 5000)) < 120
     assert "secret" not in echo("https://me:sec@secret@h.example/x")
+
+
+def test_utf_16_is_read_where_a_windows_shell_may_have_written_the_file() -> None:
+    assert decode_text("é\n".encode("utf-16"), "x") == "é\n"
+    assert decode_text("é\n".encode("utf-8-sig"), "x") == "é\n"
+    with pytest.raises(InputError, match="is not UTF-16"):
+        decode_text(b"\xff\xfea", "x")
+
+
+def test_a_merge_conflict_is_the_remedy() -> None:
+    assert advise_mending("a\n<<<<<<< HEAD\nb\n", "mend") == "resolve the merge conflict that begins at line 2"
+    assert advise_mending("a <<<<<<< HEAD\n", "mend") == "mend"
+
+
+def test_every_parser_names_the_merge_conflict() -> None:
+    from compatcheck.core import json_file, toml, yaml
+
+    for parse in (json_file.parse_json, toml.parse_toml, yaml.parse_yaml):
+        with pytest.raises(InputError) as caught:
+            parse("{\n<<<<<<< ours\n=======\n>>>>>>> theirs\n", "x")
+        assert caught.value.hint == "resolve the merge conflict that begins at line 2"

@@ -9,9 +9,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compatcheck.cli.checks import Checks
 from compatcheck.cli.fixing import Judging
-from compatcheck.cli.inputs import Request, gather
-from compatcheck.cli.run import Checks
+from compatcheck.cli.gather import gather
+from compatcheck.cli.inputs import Request
 from compatcheck.core.fix import REFUSED, RESOLVED
 from compatcheck.core.threshold import parse_threshold
 from compatcheck.matching.fix import Axis, Case, Releases, group_by_files

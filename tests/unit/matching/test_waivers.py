@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.cli.inputs import Request, gather
+from compatcheck.cli.checks import Checks
+from compatcheck.cli.gather import gather
+from compatcheck.cli.inputs import Request
 from compatcheck.cli.policy import Plan
-from compatcheck.cli.run import Checks, build_report
+from compatcheck.cli.run import build_report
 from compatcheck.core.policy import Waiver, read_policy
 from compatcheck.core.report import Report
 from compatcheck.core.source import Source

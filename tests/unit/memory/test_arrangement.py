@@ -21,6 +21,7 @@ def make_roles(**changes):
         ({"tensor_parallel": 16}, "multiple of 16 ranks, and there are 8"),
         ({"tensor_parallel": 8}, "28 attention heads cannot be split over 8"),
         ({"context_parallel": 3}, "context 3 parallel needs a multiple of 3"),
+        ({"sharding": "fsdp", "zero_stage": 3}, "FSDP and DeepSpeed's ZeRO-3 exclude each other"),
     ],
 )
 def test_what_no_program_arranges_has_no_estimate_and_a_reason(changes, words):

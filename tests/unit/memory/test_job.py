@@ -235,6 +235,17 @@ def test_a_micro_batch_is_never_larger_than_what_a_device_holds() -> None:
     assert any("more than the 32 sequences a device holds" in entry.reason for entry in large.assumptions)
 
 
+@pytest.mark.parametrize(
+    "keys", [{"training.micro_batch_size": 8}, {"training.micro_batch_tokens": 8 * 1536}], ids=["sequences", "tokens"]
+)
+def test_gradients_of_earlier_micro_batches_are_there_in_the_loss_of_later_ones(keys: dict[str, Value]) -> None:
+    share = 4 * 7615616512 // 8
+    values = {**ACTOR, **keys, "training.sequence_length": 1536}
+    for batch, held in ((64, 0), (128, share)):
+        found = find_phase(price({**values, "training.global_batch_size": batch}), "actor", "forward")
+        assert bytes_of(found, "gradients", "actor") == pytest.approx(held, rel=0.001)
+
+
 def test_batches_filled_by_tokens() -> None:
     filled: dict[str, Value] = {"training.micro_batch_tokens": 65536, "rollout.log_prob_micro_batch_tokens": 16384}
     found = price({**ACTOR, **filled})

@@ -43,6 +43,14 @@ def test_the_smallest_hardware_names_instances_that_hold_it() -> None:
         assert (hardware.nodes or 1) * (hardware.gpus_per_node or 0) >= placement.gpus
 
 
+def test_an_engine_that_splits_its_model_starts_on_no_fewer_devices() -> None:
+    facts = {"training.sharding": "fsdp", "rollout.tensor_parallel": 8}
+    run = Facts({name: Fact(name, value, "set") for name, value in facts.items()})
+    placements = place({"train": run}, price, open_rules())
+    assert placements
+    assert all(placement.gpus % 8 == 0 for placement in placements)
+
+
 @pytest.mark.parametrize(
     ("gpu", "gpus", "name"),
     [("A100-80GB", 8, "p4de.24xlarge"), ("A100-80GB", 32, "4xp4de.24xlarge"), ("RTX-3060", 1, None)],

@@ -42,6 +42,7 @@ def test_what_nobody_stated_is_an_assumption_with_a_reason():
         "training.optimizer": "adamw",
         "training.optimizer_implementation": "foreach",
         "training.gradient_checkpointing": False,
+        "training.gradient_accumulation_steps": 1,
     }
     assert all(assumption.reason for assumption in reading.assumptions)
 
@@ -147,8 +148,8 @@ def test_what_a_quantised_base_leaves_unquantised_becomes_float32():
         ("ms_swift", "nf4", None, 2),
         ("trl", "nf4", "0.19.0", 2),  # embedding and head are cast back to bfloat16
         ("trl", "int8", "0.19.0", 4),
-        ("trl", "int8", "0.28.0", 4),
-        ("trl", "int8", "0.29.0", 2),
+        ("trl", "int8", "0.24.0", 4),
+        ("trl", "int8", "0.25.0", 2),
         ("hf_trainer", "nf4", None, 4),
     ],
 )
@@ -172,3 +173,72 @@ def test_versions_keep_their_numbers_only():
     assert run.release("torch") == (2, 4, 0)
     assert run.release("transformers") == (4, 46, 0)
     assert run.release("trl") is None
+
+
+def test_routed_experts_are_counted_where_nobody_says_how_many_parameters_there_are():
+    names = ("model.parameters", "model.parameters_in_blocks", "model.expert_parameters", "model.num_experts")
+    facts = {name: value for name, value in LLAMA.items() if name not in names}
+    sizes = {"model.num_experts": 8, "model.num_experts_per_token": 2, "model.moe_intermediate_size": 1000}
+    dense, moe, plain = (read_run({**facts, **more}) for more in ({}, sizes, {"model.gated_mlp": False}))
+    assert dense.run is not None
+    assert moe.run is not None
+    assert plain.run is not None
+    one = dense.run.model
+    assert moe.run.model.expert == 8 * one.layers * 3 * one.hidden * 1000
+    assert assumed(moe)["model.expert_parameters"] == moe.run.model.expert
+    assert one.in_blocks - plain.run.model.in_blocks == one.layers * one.hidden * one.intermediate
+
+
+def test_only_some_programs_split_norms_along_the_sequence():
+    split = {**LLAMA, "training.tensor_parallel": 2, "hardware.world_size": 2}
+    for more, found in (
+        ({}, False),
+        ({"training.sharding": "megatron"}, True),
+        ({"training.sharding": "megatron", "training.sequence_parallel": False}, False),
+    ):
+        run = read_run({**split, **more}).run
+        assert run is not None
+        assert run.sequence_parallel is found
+
+
+def test_adapters_of_rank_zero_are_refused():
+    with pytest.raises(UsageError, match=r"training\.lora_rank cannot be 0"):
+        read_run({**LLAMA, "training.peft": "lora", "training.lora_rank": 0})
+    assert read_run({**LLAMA, "training.peft": None, "training.lora_rank": 0}).run is not None
+
+
+def test_attention_is_assumed_as_the_program_does_it():
+    assert (
+        assumed(read_run({**LLAMA, "training.framework": "openrlhf"}))["model.attn_implementation"]
+        == "flash_attention_2"
+    )
+    assert assumed(read_run({**LLAMA, "training.framework": "trl"}))["model.attn_implementation"] == "sdpa"
+
+
+def test_trl_is_taken_to_load_in_float32_where_nobody_says_a_dtype():
+    facts = {name: value for name, value in LLAMA.items() if name != "training.param_dtype"}
+    adapted = {**facts, "training.framework": "trl", "training.peft": "lora", "training.mixed_precision": "bf16"}
+    assert assumed(read_run(adapted))["training.param_dtype"] == "float32"
+    assert assumed(read_run({**adapted, "model.quantization": "nf4"}))["training.param_dtype"] == "bfloat16"
+    assert assumed(read_run({**adapted, "training.framework": "hf_trainer"}))["training.param_dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("trainer", "release", "each"),
+    [
+        ("sft", "0.24.0", 4),
+        ("sft", "0.25.0", 2),
+        ("dpo", "0.28.0", 4),
+        ("dpo", "0.29.0", 2),
+        ("kto", "1.3.0", 4),
+        ("orpo", "1.9.0", 4),
+    ],
+)
+def test_trainers_of_trl_stopped_one_by_one_to_cast_what_is_not_quantised(trainer, release, each):
+    facts = {
+        **LLAMA, "model.quantization": "int8", "training.peft": "lora", "training.framework": "trl",
+        "training.trainer": trainer, "training.mixed_precision": "fp16",
+    }  # fmt: skip
+    run = read_run(facts, with_packages(trl=release)).run
+    assert run is not None
+    assert run.precision.unquantised == each

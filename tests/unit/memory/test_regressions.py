@@ -6,7 +6,7 @@ import pytest
 
 from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
 from compatcheck.core.report import Finding, FindingImpact
-from compatcheck.memory.regressions import COUNTED, find_deciding, lay_over
+from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, include, lay_over
 
 GIB = 2**30
 RULES = Path(__file__).parents[3] / "rules"
@@ -47,7 +47,9 @@ def make_finding(gib: int, phase: str, **changed: object) -> Finding:
 @pytest.mark.parametrize(
     ("findings", "expected", "outcome"),
     [
-        ([make_finding(8, "forward")], 20, "fits"),
+        ([make_finding(4, "forward")], 24, "fits"),
+        ([make_finding(8, "forward")], 28, "does_not_fit"),
+        ([make_finding(8, "step")], 20, "fits"),
         ([make_finding(8, "backward")], 28, "does_not_fit"),
         ([make_finding(4, "whole"), make_finding(2, "backward")], 26, "does_not_fit"),
         ([make_finding(900, "load")], 20, "fits"),
@@ -60,7 +62,7 @@ def test_bytes_are_added_to_the_phase_they_are_taken_in(findings: list[Finding],
 
 
 @pytest.mark.parametrize(
-    "changed", [{"kind": "pitfall"}, {"status": "possible"}, {"rule_id": "transformers/eager-scores-in-float32"}]
+    "changed", [{"kind": "pitfall"}, {"status": "possible"}, {"rule_id": "trl/dpo-keeps-reference-logits"}]
 )
 def test_what_is_not_certain_or_counted_already_is_left_out(changed: dict[str, object]) -> None:
     assert lay_over(make_estimate(), [make_finding(8, "backward", **changed)]) is None
@@ -73,7 +75,29 @@ def test_without_a_device_nothing_is_judged() -> None:
 
 
 def test_every_rule_that_a_formula_has_is_there() -> None:
-    assert [name for name in sorted(COUNTED) if not (RULES / f"{name}.yaml").is_file()] == []
+    assert [name for name in sorted(COUNTED | ADDED) if not (RULES / f"{name}.yaml").is_file()] == []
+
+
+def test_parameters_that_two_rules_keep_are_there_once() -> None:
+    names = sorted(GATHERED)
+    found = lay_over(make_estimate(), [make_finding(gib, "backward", rule_id=names[gib]) for gib in (1, 3, 2)])
+    assert found is not None
+    assert [one.rule_id for one in found.regressions] == [names[3]]
+    assert found.needed.expected == 23 * GIB
+    assert [name for name in names if not (RULES / f"{name}.yaml").is_file()] == []
+
+
+def test_regressions_can_be_part_of_the_peaks() -> None:
+    found = make_estimate()
+    regressed = lay_over(found, [make_finding(8, "backward"), make_finding(900, "load")])
+    assert include(found, regressed).allocated.expected == 28 * GIB
+    assert include(found, None) is found
+
+
+def test_a_pitfall_that_no_formula_has_is_added() -> None:
+    found = lay_over(make_estimate(), [make_finding(8, "backward", rule_id=min(ADDED), kind="pitfall")])
+    assert found is not None
+    assert found.outcome == "does_not_fit"
 
 
 def deciding(*findings: Finding, limit: int = 25, outcome: str = "fits") -> set[str]:

@@ -105,6 +105,36 @@ def test_the_wall_is_exact() -> None:
     assert wall.bytes_per_step == 8 * GIB // 1024
 
 
+def test_of_nodes_the_wall_is_the_fewest_that_fit() -> None:
+    run = overlay(RUN, {"hardware.gpus_per_node": 1, "hardware.world_size": 1, "training.gradient_checkpointing": True})
+    wall = find_wall("nodes", {"train": run}, price)
+    assert (wall.fits, wall.fails) == (3, 2)  # 12.8 GiB of activations and 160 / 3 of state
+    assert wall.bytes_per_step == 80 * GIB - 160 * GIB
+    assert find_wall("nodes", {"train": overlay(RUN, {"training.sequence_length": 2**30})}, price).fits is None
+
+
+def test_a_layer_more_has_parameters() -> None:
+    run = make_facts(
+        model__num_hidden_layers=10, model__parameters_in_blocks=100, model__parameters=130,
+        model__trainable_parameters=130, hardware__memory_bytes=1000,
+    )  # fmt: skip
+
+    def by_parameters(roles: Mapping[str, Facts]) -> Estimate:
+        values = {name: fact.value for name, fact in roles["train"].items()}
+        assert values["model.parameters"] == values["model.trainable_parameters"]
+        size = values["model.parameters"]
+        assert isinstance(size, int)
+        parts = (Component("state", "parameters", exactly(size), "", ""),)
+        return Estimate(
+            "closed_form",
+            (Phase("step", "train", parts),),
+            Verdict("fits" if size <= 1000 else "does_not_fit", 1000, 1000 - size),
+        )
+
+    wall = find_wall("num_hidden_layers", {"train": run}, by_parameters)
+    assert (wall.fits, wall.bytes_per_step) == (97, 10)
+
+
 def test_a_wall_below_the_smallest_value() -> None:
     run = overlay(RUN, {"hardware.world_size": 1})
     wall = find_wall("micro_batch_size", {"train": run}, price)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from drawn_reports import CASES, ROOT
 
+from compatcheck.cli.checks import Checks
 from compatcheck.cli.inputs import Request
 from compatcheck.cli.policy import Plan, gather_all
-from compatcheck.cli.run import Checks, build_report
+from compatcheck.cli.run import build_report
 from compatcheck.core.report import Report
 from compatcheck.core.threshold import parse_threshold
 from compatcheck.rules.locate import open_rules

@@ -10,6 +10,7 @@ import pytest
 from drawn_reports import reports
 from hypothesis import given, settings
 from referencing import Registry, Resource
+from strict_schemas import require_strict
 
 from compatcheck.core.difference import Difference
 from compatcheck.core.estimate import Component, Estimate, Phase, Size, Verdict
@@ -47,24 +48,8 @@ def text_of(difference: Difference, **settings: int | bool) -> str:
     return format_text(difference, **{"verbose": 0, "quiet": False, "color": False, "width": 80, **settings})
 
 
-def objects(node):
-    if isinstance(node, dict):
-        if "properties" in node and isinstance(node["properties"], dict) and node.get("type") == "object":
-            yield node
-        for value in node.values():
-            yield from objects(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from objects(value)
-
-
 def test_schema_is_sound_and_strict() -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    found = list(objects(SCHEMA))
-    assert len(found) > 8
-    for node in found:
-        assert node["additionalProperties"] is False
-        assert set(node["required"]) == set(node["properties"])
+    require_strict(SCHEMA, objects=9)
 
 
 @settings(max_examples=30, deadline=None)

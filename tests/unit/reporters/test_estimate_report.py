@@ -86,6 +86,17 @@ def test_text_fits_a_terminal_and_leaves_nothing_out(verbose: int) -> None:
     assert ("1910.02054" in text) is (verbose > 1)
 
 
+def test_long_names_of_components_are_not_cut_while_there_is_room() -> None:
+    parts = (
+        make_component("KV pool and engine activations", "kv_cache", 30, "rollout"),
+        make_component("parameters", "parameters", 1, "actor"),
+    )
+    found = Estimate("closed_form", (Phase("rollout", "rollout", parts),), Verdict("fits", 80 * GIB, 49 * GIB))
+    text = format_text(EstimateReport("job", found))
+    assert "    rollout: KV pool and engine activations   30.0 GiB  ██████████████████████\n" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_a_missing_fact_is_named_with_the_way_to_state_it() -> None:
     empty = Estimate("closed_form", (), Verdict("unknown", None, None), needs=("model.hidden_size",))
     assert "--set model.hidden_size=" in format_text(EstimateReport("x", empty))

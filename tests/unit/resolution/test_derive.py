@@ -108,6 +108,25 @@ def test_ranks_that_share_sequences_are_not_multiplied_into_the_batch(name: str)
     assert derived(**given_facts, **{f"training__{name}": 1})["training.global_batch_size"] == 8
 
 
+@pytest.mark.parametrize(
+    ("more", "steps"),
+    [
+        ({}, 4),
+        ({"training__tensor_parallel": 2, "training__pipeline_parallel": 2}, 16),
+        ({"training__gradient_accumulation_steps": 3}, 3),
+        ({"training__micro_batch_is_global": True}, None),
+        ({"training__micro_batch_size": 16}, None),
+    ],
+)
+def test_a_batch_is_gone_through_in_micro_batches(more: dict[str, Any], steps: int | None) -> None:
+    run: dict[str, Any] = {
+        "training__global_batch_size": 64,
+        "training__micro_batch_size": 2,
+        "hardware__world_size": 8,
+    }
+    assert derived(**(run | more)).get("training.gradient_accumulation_steps") == steps
+
+
 def test_sharding_and_dtypes() -> None:
     found = derived(training__zero_stage=3, training__mixed_precision="bf16")
     assert found["training.sharding"] == "zero"

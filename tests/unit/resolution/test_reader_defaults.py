@@ -66,6 +66,29 @@ def test_a_model_is_loaded_as_stored_only_from_transformers_5(
     assert (facts["model.load_dtype"].value if "model.load_dtype" in facts else None) == dtype
 
 
+def test_how_a_model_is_loaded_is_open_where_no_release_of_transformers_is_known(rules: RuleSet) -> None:
+    documents = list(hf_trainer.read_data(SHORT, "config.yaml"))
+    assert "model.load_dtype" not in facts_of(rules, [*documents, stored("bfloat16")])
+
+
+@pytest.mark.parametrize(
+    ("releases", "written", "dtype"),
+    [
+        ({"trl": "1.8.0", "transformers": "5.0.0"}, {}, "float32"),
+        ({"trl": "0.26.2", "transformers": "4.57.1"}, {}, "float32"),
+        ({"trl": "0.26.2", "transformers": "5.0.0"}, {}, "bfloat16"),
+        ({"transformers": "5.0.0"}, {}, None),
+        ({"trl": "1.8.0"}, {"dtype": "bfloat16"}, "bfloat16"),
+    ],
+)
+def test_trl_loads_a_model_it_is_given_by_name_in_float32(
+    rules: RuleSet, releases: dict[str, str], written: dict[str, str], dtype: str | None
+) -> None:
+    documents = list(hf_trainer.read_data({**SHORT, **written, "packing": True}, "config.yaml"))
+    facts = facts_of(rules, [*documents, stored("bfloat16")], **releases)
+    assert (facts["model.load_dtype"].value if "model.load_dtype" in facts else None) == dtype
+
+
 @pytest.mark.parametrize("kind", ["MULTI_GPU", "DEEPSPEED"])
 def test_fsdp_has_no_version_where_something_else_shards(rules: RuleSet, kind: str, tmp_path: Any) -> None:
     file = tmp_path / "accelerate.yaml"

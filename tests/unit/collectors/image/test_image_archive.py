@@ -181,8 +181,38 @@ def test_every_platform_whose_blobs_are_there_is_an_image(tmp_path):
     ]
     assert [image.name for image in images] == ["train", "train"]
     assert [image.origin.partition(" ")[2] for image in images] == ["(train, linux/amd64)", "(train, linux/arm64)"]
-    assert [skipped.reason for skipped in images[0].skipped if "ppc64le" in skipped.reason] != []
-    assert "only the first was looked at" in open_image(str(tmp_path), cache=None).notes[0]
+    assert [image.skipped for image in images] == [(), ()]
+    assert images[0].notes == ("linux/ppc64le is in the index, but not in the archive",)
+    assert "only the first was looked at" in open_image(str(tmp_path), cache=None).notes[-1]
+
+
+def test_docker_saves_the_index_of_platforms_that_were_not_pulled(tmp_path):
+    here, there = ([tar(dist(SITE, "torch", version))] for version in ("2.4.0", "2.5.0"))
+    files = oci_files([(here, here, "train", "linux/amd64", True), (there, there, "train", "linux/arm64", True)])
+    del files[f"blobs/sha256/{digest(there[0])}"]
+    manifest = json.dumps([{"Layers": [f"blobs/sha256/{digest(here[0])}"], "RepoTags": ["train:1"]}])
+    image = open_image(write_files(tmp_path, {**files, "manifest.json": manifest.encode()}), cache=None)
+    assert distributions(image) == ["torch-2.4.0.dist-info"]
+    assert [entry.reason for entry in image.skipped if "configuration" not in entry.reason] == []
+    assert [note.partition(": ")[2] for note in image.notes] == ["none of its layers is in the archive"]
+
+
+def test_signatures_beside_an_image_are_passed_over(tmp_path):
+    layer, payload = as_tar(LAYERS[0]), b'{"critical": {}}'
+    files = oci_files(
+        [([layer], [layer], "a", "linux/amd64", True), ([payload], [payload], "a.sig", "linux/amd64", True)]
+    )
+    index = json.loads(files["index.json"])
+    name = "blobs/sha256/" + index["manifests"][1]["digest"].partition(":")[2]
+    signature = json.loads(files[name])
+    signature["layers"][0]["mediaType"] = "application/vnd.dev.cosign.simplesigning.v1+json"
+    files[name] = json.dumps(signature).encode()
+    image = open_image(write_files(tmp_path, files), cache=None)
+    assert (distributions(image), image.skipped) == (["torch-2.5.0.dist-info"], ())
+    index["manifests"] = index["manifests"][1:]
+    files["index.json"] = json.dumps(index).encode()
+    with pytest.raises(InputError, match="holds something else than an image"):
+        open_images(write_files(tmp_path / "alone", files), cache=None)
 
 
 def test_an_index_may_hold_indexes_and_itself(tmp_path):
@@ -440,6 +470,19 @@ def test_hostile_types_in_documents_are_no_crash(tmp_path):
         files["index.json"] = json.dumps(index).encode()
         (tmp_path / "c.tar").write_bytes(tar(files))
         assert distributions(open_image(str(tmp_path / "c.tar"), cache=None)) == ["torch-2.5.0.dist-info"]
+
+
+@pytest.mark.parametrize("value", [None, 7, [], {}])
+def test_layers_without_a_name_are_said(value, tmp_path):
+    files = dict(docker_files([as_tar(LAYERS[0]), as_tar(LAYERS[1])]))
+    manifest = json.loads(files["manifest.json"])
+    manifest[0]["Layers"][1] = value
+    (tmp_path / "a.tar").write_bytes(tar({**files, "manifest.json": json.dumps(manifest)}))
+    image = open_image(str(tmp_path / "a.tar"), cache=None)
+    assert distributions(image) == ["torch-2.5.0.dist-info"]
+    assert [entry.reason for entry in image.skipped] == [
+        "1 of its layers in manifest.json has no name and was not read"
+    ]
 
 
 def test_nothing_is_written_anywhere(tmp_path, monkeypatch):

@@ -1,5 +1,5 @@
 import pytest
-from image_trees import PROGRAM, conda, debian, make_image, python, venv
+from image_trees import PROGRAM, To, conda, debian, make_image, python, venv
 
 from compatcheck.collectors.image.entrypoint import Start, find_start
 
@@ -53,6 +53,10 @@ def start(*words, entrypoint=(), env=None, folder=None, files=FILES):
         (("poetry", "run", "python", "train.py"), "/app/.venv/bin/python"),
         (("/start.sh",), TRAIN),
         (("bash", "/start.sh"), TRAIN),
+        (("bash", "-c", 'exec "$@"', "bash", "/opt/venv/bin/python", "x.py"), VENV),
+        (("bash", "-c", 'exec "$0" "$@"', "/opt/venv/bin/python", "x.py"), VENV),
+        (("mpirun", "-np", "8", "--bind-to", "none", "/opt/venv/bin/python", "x.py"), VENV),
+        (("nsys", "profile", "-o", "out", "/opt/venv/bin/torchrun", "x.py"), VENV),
     ],
 )
 def test_command_names_the_interpreter(words, executable):
@@ -67,6 +71,12 @@ def test_entry_script_hands_over_to_the_command():
     found = start("python", "train.py", entrypoint=("/entrypoint.sh",))
     assert found.executable == VENV
     assert found.reason == "/entrypoint.sh python train.py starts it"
+
+
+def test_credentials_in_the_command_are_hidden():
+    words = ("python", "x.py", "--hf-token", "abcdef")
+    found = start(*words, entrypoint=("env", "API_KEY=abcdef"), env={"PATH": "/opt/venv/bin"})
+    assert found.reason == "env API_KEY=[redacted] python x.py --hf-token [… starts it"
 
 
 def test_path_of_the_image_decides_without_a_command():
@@ -144,6 +154,39 @@ def test_scripts_that_start_each_other_end():
     found = start("/a.sh", files=files)
     assert not found.from_command
     assert any("start each other" in doubt for doubt in found.doubts)
+
+
+@pytest.mark.parametrize(
+    "lines", ["pip install a\n%s\n", "aws s3 cp a b\n%s\n", "%s\naws s3 sync out b\n", "x=$(aws ls)\n%s\n"]
+)
+def test_console_scripts_before_and_after_the_program_decide_nothing(lines):
+    files = {**FILES, "/usr/bin/aws": "#!/usr/bin/python3\n", "/usr/bin/pip": "#!/usr/bin/python3\n"}
+    files["/entry.sh"] = "#!/bin/bash\n" + lines % "/opt/venv/bin/python train.py"
+    found = start(entrypoint=("/entry.sh",), files=files)
+    assert (found.executable, found.doubts) == (VENV, ())
+
+
+def test_last_of_several_interpreters_is_started_and_the_others_are_said():
+    text = "#!/bin/bash\n/usr/bin/python3 prepare.py\nsource /opt/conda/bin/activate train\nexec torchrun train.py\n"
+    found = start(entrypoint=("/entry.sh",), files={**FILES, "/entry.sh": text})
+    assert (found.executable, found.doubts) == (TRAIN + "3.10", ("a start script runs /usr/bin/python3, too",))
+
+
+@pytest.mark.parametrize(
+    ("words", "from_command"),
+    [
+        (("python", "x.py"), True),
+        (("/opt/venv/bin/python", "x.py"), True),
+        (("torchrun", "x.py"), True),
+        (("bash",), False),
+    ],
+)
+def test_virtual_environment_without_its_python_is_chosen_with_a_doubt(words, from_command):
+    files = {**FILES, VENV: To("/root/.local/share/uv/python/bin/python3.12")}
+    found = start(*words, env={"PATH": "/opt/venv/bin:/usr/local/bin"}, files=files)
+    assert (found.executable, found.from_command) == (VENV, from_command)
+    text = "/opt/venv/bin/python is a link to /root/.local/share/uv/python/bin/python3.12, which leads to nothing in the image"
+    assert found.doubts == (text,)
 
 
 @pytest.mark.parametrize(

@@ -30,3 +30,19 @@ def test_state_has_the_dtypes_the_options_say(words, found):
 def test_two_dtypes_at_once_are_refused():
     assert [entry.source.key for entry in documents(MAIN + "--bf16 --fp16")[0].skipped] == ["--fp16"]
     assert documents(MAIN + "--bf16")[0].skipped == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", (False, False, True, None)),
+        ("--sequence-parallel --swiglu --untie-embeddings-and-output-weights", (True, True, False, 10880)),
+        ("--swiglu --ffn-hidden-size 14336", (False, True, True, 14336)),
+    ],
+)
+def test_what_is_left_out_is_what_the_program_does_without_it(words, found):
+    stated = facts(documents(MAIN + words)[0])
+    names = (
+        "training.sequence_parallel", "model.gated_mlp", "model.tie_word_embeddings", "model.intermediate_size",
+    )  # fmt: skip
+    assert tuple(stated.get(name) for name in names) == found

@@ -80,6 +80,19 @@ def test_reinforcement_learning_in_both_spellings(options: str) -> None:
     assert [(kind, name) for kind, name, _ in found.references] == [("model", "m")]
 
 
+@pytest.mark.parametrize(
+    ("more", "attention"),
+    [
+        ("", None),
+        ("--packing_samples", "flash_attention_2"),
+        ("--packing_samples --attn_implementation flash_attention_3", "flash_attention_3"),
+        ("--ds.packing_samples", "flash_attention_2"),
+    ],
+)
+def test_packing_turns_flash_attention_on(more: str, attention: str | None) -> None:
+    assert facts(read(f"--pretrain m --zero_stage 3 {more}"), "actor").get("model.attn_implementation") == attention
+
+
 def test_a_frozen_model_keeps_stage_3_and_no_other() -> None:
     assert facts(read("--pretrain m --zero_stage 2"), "reference")["training.zero_stage"] == 0
     assert facts(read("--pretrain m"), "reference")["training.zero_stage"] == 0

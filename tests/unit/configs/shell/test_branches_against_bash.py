@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -107,3 +108,14 @@ def test_what_bash_runs_was_read(bash, text) -> None:
         program = f'rm -f file; probe() {{ [ "${{U:0:1}}" = x ]; }}; {start}f() {{ A=f; }}\n{text}\n'
         for words in bash(program, ["p"], environment):
             assert any(agrees(command, words) for command in read), (environment, words)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["(break; run a)", "(continue; run a)", "true | { break; run a; }", "{ break; run a; } & wait", "break; run a"],
+)
+def test_a_subshell_does_not_know_of_the_loops_around_it(bash, body) -> None:
+    text = f"for i in 1 2; do {body}; done; run b"
+    script = read_script("x.sh", text, arguments=[])
+    found = {command.words[1].text for command in script.commands if command.words[0].text == "run"}
+    assert found == {words[0] for words in bash(text, [], {})}

@@ -23,8 +23,17 @@ def test_without_checkpointing_every_block_counts(make_run):
 def test_context_ranks_share_tokens_and_pipeline_stages_share_blocks(make_run):
     whole = activations(make_run()).kept.expected
     assert activations(make_run(training__context_parallel=4, hardware__world_size=4)).kept.expected == whole / 4
-    stages = make_run(training__pipeline_parallel=4, hardware__world_size=4)
-    assert activations(stages).kept.expected == whole / 4
+    stages = {"training__pipeline_parallel": 4, "hardware__world_size": 4}
+    one = make_run(**stages, training__gradient_accumulation_steps=1)
+    assert activations(one).kept.expected == whole / 4
+
+
+def test_a_pipeline_keeps_as_many_micro_batches_as_stages_but_the_last_stage_one(make_run):
+    run = make_run(training__pipeline_parallel=4, hardware__world_size=4)
+    found, last = activations(run), activations(run, last_stage=True)
+    assert found.kept.expected == 4 * last.kept.expected
+    assert "4 micro batches in flight" in found.words
+    assert "in flight" not in last.words
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,12 @@ def test_an_unknown_architecture_is_taken_as_llama_and_said_so():
     assert found.allocated.low < known.allocated.low
 
 
+def test_a_loss_over_log_probabilities_that_nobody_read_is_said():
+    for framework, said in (("ms_swift", ["log-probabilities"]), ("trl", [])):
+        found = estimate({**QWEN_7B, "training.trainer": "grpo", "training.framework": framework})
+        assert [entry.name for entry in found.unmodelled] == said
+
+
 def test_a_vision_tower_is_unmodelled_and_errs_low():
     found = estimate({**QWEN_7B, "model.vision_parameters": 600_000_000})
     assert [(entry.name, entry.direction) for entry in found.unmodelled] == [

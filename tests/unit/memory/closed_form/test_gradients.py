@@ -10,6 +10,29 @@ def test_gradients_outlive_a_micro_batch_only_when_they_accumulate(make_run):
     assert gradients(make_run(training__gradient_accumulation_steps=4)) == Gradients(2 * SEVEN, 2 * SEVEN, 0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "packages", "each"),
+    [
+        ({}, {}, 2),
+        ({"training__fsdp_version": 2, "training__reduce_dtype": "float32"}, {"accelerate": "1.11.0"}, 4),
+        ({"training__fsdp_version": 2, "training__reduce_dtype": "float32"}, {"accelerate": "1.10.1"}, 0),
+        ({"training__sync_each_batch": True}, {}, 0),
+        ({"training__sync_each_batch": True}, {"transformers": "4.57.1"}, 2),
+        ({"training__framework": "verl"}, {}, 0),
+        ({"training__gradient_accumulation_steps": 1}, {}, 0),
+    ],
+)
+def test_fsdp_under_no_sync_keeps_whole_gradients_between_micro_batches(make_run, changes, packages, each):
+    facts = {
+        "training__sharding": "fsdp", "hardware__world_size": 8, "training__framework": "hf_trainer",
+        "training__gradient_accumulation_steps": 4,
+    }  # fmt: skip
+    found = gradients(make_run(packages, **(facts | changes)))
+    assert found.complete == 2 * SEVEN / 8
+    steps = changes.get("training__gradient_accumulation_steps", 4)
+    assert found.before == (each * SEVEN or (found.complete if steps > 1 else 0))
+
+
 def test_zero_three_holds_its_share_from_the_start(make_run):
     share = 2 * SEVEN / 8
     assert gradients(make_run(training__zero_stage=3, hardware__world_size=8)) == Gradients(share, share, share)

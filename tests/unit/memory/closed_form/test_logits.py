@@ -61,3 +61,9 @@ def test_tensor_parallel_ranks_split_the_vocabulary(make_run):
 def test_the_hole_is_one_copy_of_the_sixteen_bit_logits(make_run):
     assert hole(make_run()) == 2 * 2048 * 32000
     assert hole(make_run(training__param_dtype="float32")) == 0
+
+
+@pytest.mark.parametrize(("loss", "expected"), [("sigmoid", (20, 12)), ("orpo", (12, 12))])
+def test_llamafactory_has_a_dpo_of_its_own(make_run, loss, expected):
+    run = make_run(training__trainer="dpo", training__framework="llamafactory", training__loss_type=loss)
+    assert per_logit(run) == expected

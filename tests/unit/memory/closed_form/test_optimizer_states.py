@@ -8,8 +8,11 @@ SEVEN = 6738415616
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "each"), [("adamw", 4), ("lion", 2), ("sgd", 0), ("adafactor", 0), ("adamw_8bit", 2 * (1 + 4 / 256))]
-)
+    ("optimizer", "each"),
+    [
+        ("adamw", 4), ("lion", 2), ("sgd", 0), ("adafactor", 0), ("adamw_8bit", 2 * (1 + 4 / 256)), ("paged_adamw", 8),
+    ],
+)  # fmt: skip
 def test_moments_per_parameter_by_optimizer(make_run, optimizer, each):
     assert moment_bytes(make_run(training__optimizer=optimizer)) == pytest.approx(each * SEVEN)
 
@@ -33,6 +36,13 @@ def test_paged_states_are_outside_of_torchs_allocator_and_may_leave_the_device(m
     (states,) = optimizer_states(make_run(training__optimizer="paged_adamw_8bit"))
     assert states.kind == "other"
     assert states.size.low == 0
+
+
+def test_optimizers_of_bitsandbytes_have_no_foreach_step(make_run):
+    changes = {"training__optimizer_implementation": "foreach"}
+    for name in ("paged_adamw", "adamw_8bit"):
+        assert step_workspace(make_run(training__optimizer=name, **changes)) == ()
+    assert step_workspace(make_run(training__optimizer="adamw", **changes))
 
 
 def test_foreach_needs_one_temporary_and_two_before_torch_two_one(make_run):

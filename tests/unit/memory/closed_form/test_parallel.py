@@ -1,6 +1,6 @@
 import pytest
 
-from compatcheck.memory.closed_form.parallel import held, in_flight
+from compatcheck.memory.closed_form.parallel import held, in_flight, kept_share
 
 BLOCKS = 32 * 202383360
 
@@ -30,6 +30,34 @@ def test_experts_are_spread_over_their_own_ranks(make_run):
     own = held(make_run(training__expert_parallel=8, hardware__world_size=8, **changes))
     assert own.experts == pytest.approx(BLOCKS * 6 / 8)
     assert own.blocks == BLOCKS
+
+
+def test_states_of_experts_are_split_over_the_ranks_that_have_the_same_ones(make_run):
+    changes = {
+        "model__parameters": BLOCKS * 8,
+        "model__parameters_in_blocks": BLOCKS * 7,
+        "model__expert_parameters": BLOCKS * 6,
+        "training__expert_parallel": 8,
+    }
+    for world, copies in ((8, 1), (32, 4)):
+        run = make_run(hardware__world_size=world, **changes)
+        own = held(run)
+        kept = kept_share(run, world, trained=True) * own.total
+        assert kept == pytest.approx((own.total - own.experts) / world + own.experts / copies)
+    adapted = make_run(hardware__world_size=8, training__peft="lora", **changes)
+    assert kept_share(adapted, 8, trained=True) == 1 / 8
+
+
+def test_megatron_splits_an_expert_as_it_splits_the_rest(make_run):
+    changes = {
+        "model__expert_parameters": BLOCKS // 2,
+        "training__expert_parallel": 2,
+        "training__tensor_parallel": 4,
+        "training__sharding": "megatron",
+        "hardware__world_size": 8,
+    }
+    assert held(make_run(**changes)).experts == pytest.approx(BLOCKS / 2 / 8)
+    assert held(make_run(training__expert_tensor_parallel=1, **changes)).experts == pytest.approx(BLOCKS / 2 / 2)
 
 
 def test_as_many_micro_batches_are_in_flight_as_there_are_stages_at_most(make_run):

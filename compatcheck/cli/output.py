@@ -1,0 +1,146 @@
+"""Write reports: to standard output and to the files of ``--output``, in the format asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from compatcheck.core.errors import UsageError
+from compatcheck.core.report import Report
+from compatcheck.core.terminal import escape_controls
+
+FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
+
+
+class Output(NamedTuple):
+    """Where and how the report goes."""
+
+    format_name: str = "text"
+    outputs: tuple[str, ...] = ()
+    quiet: bool = False
+    verbose: int = 0
+    color: str = "auto"
+
+
+Reporter = Callable[[Report, Output], str]
+
+
+def reporter(name: str) -> Reporter:
+    """Return the function that formats a report."""
+    if name == "text":
+        from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
+
+        width = terminal_width()
+        return lambda report, output: format_report(
+            report,
+            verbose=output.verbose,
+            quiet=output.quiet,
+            color=False,
+            width=width,
+        )
+    from importlib import import_module  # noqa: PLC0415 (one format)
+
+    module = import_module(f"compatcheck.reporters.{name}")
+    return lambda report, _: str(module.format_report(report))
+
+
+def parse_outputs(texts: Sequence[str], formats: Sequence[str] = FORMATS) -> list[tuple[str, str]]:
+    """Parse ``FORMAT:FILE`` options.
+
+    Raises:
+        UsageError: an unknown format or no file.
+    """
+    targets = []
+    for text in texts:
+        name, _, path = text.partition(":")
+        if name not in formats or not path:
+            msg = f"--output {text!r} is not FORMAT:FILE"
+            raise UsageError(msg, hint=f"formats: {', '.join(formats)}")
+        targets.append((name, path))
+    return targets
+
+
+def write_reports(
+    report: Report, output: Output, targets: Sequence[tuple[str, str]], *, to_person: bool = True
+) -> None:
+    """Write the report to standard output and to every ``--output`` file.
+
+    Args:
+        report: the report.
+        output: formats.
+        targets: formats and files.
+        to_person: whether to write text to standard output; an error that follows says it all.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    if output.format_name == "text":
+        from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
+
+        text = format_report(
+            report,
+            verbose=output.verbose,
+            quiet=output.quiet,
+            color=wants_color(output.color, os.environ),
+            width=terminal_width(),
+        )
+    else:
+        text = reporter(output.format_name)(report, output)
+    if to_person or output.format_name != "text":
+        sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
+    write_files([(name, path, reporter(name)(report, output)) for name, path in targets])
+
+
+def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
+    """Write reports to the files of ``--output``: format, path and content of each.
+
+    Raises:
+        UsageError: a file cannot be written; the others are.
+    """
+    failed = []
+    for name, path, content in contents:
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(printable(content.rstrip("\n") + "\n", "utf-8"))
+        except OSError as error:
+            failed.append(f"--output {name}:{path} cannot be written: {error.strerror}")
+    if failed:
+        msg = "; ".join(failed)
+        raise UsageError(msg, hint="name a file in a directory that exists and may be written to")
+
+
+def printable(text: str, encoding: str) -> str:
+    """Write as escapes what an encoding cannot hold, and what would command the terminal; both come in names of files.
+
+    In JSON these escapes mean the very characters.
+    """
+    text = escape_controls(text)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        from json import dumps  # noqa: PLC0415 (rare)
+
+        kept = text.encode(encoding, "ignore").decode(encoding)
+        escapes = {ord(sign): dumps(sign)[1:-1] for sign in set(text) - set(kept)}
+        return text.translate(escapes)
+    return text
+
+
+def wants_color(choice: str, environ: Mapping[str, str]) -> bool:
+    """Decide about colour: the option, then NO_COLOR and FORCE_COLOR, then whether this is a terminal."""
+    if choice != "auto":
+        return choice == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int:
+    """Return the columns to write for: of the terminal, within reason; 80 in a file or pipe."""
+    if not sys.stdout.isatty():
+        return 80
+    return max(40, min(os.get_terminal_size().columns, 100))

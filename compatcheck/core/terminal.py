@@ -1,0 +1,22 @@
+"""Text from inputs that nobody vouches for, made harmless to a terminal: names in an image or a paste may hold commands to it."""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = r"\x1b(?!\[(?:[012]|1;31|3[1236])m)|\r(?!\n)|[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
+"""Signs that move the cursor or begin a command, but for the colours that reports themselves have."""
+
+
+def escape_controls(text: str) -> str:
+    """Write what would command a terminal as the escapes of JSON; lines and the colours of reports stay."""
+    return re.sub(_CONTROL, _escape, text)
+
+
+def escape_name(text: str) -> str:
+    """Write every control character of a name as the escape of JSON, so that it stays in its line."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", _escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

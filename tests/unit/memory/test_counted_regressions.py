@@ -1,0 +1,70 @@
+"""Each regression said to be in the formulas makes a difference there, between releases or by a setting."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.facts import Value
+from compatcheck.core.source import Source
+from compatcheck.memory.closed_form.estimate import estimate
+from compatcheck.memory.regressions import COUNTED
+
+RUN: dict[str, Value] = {
+    "model.model_type": "llama", "model.hidden_size": 4096, "model.intermediate_size": 14336,
+    "model.num_hidden_layers": 32, "model.num_attention_heads": 32, "model.num_key_value_heads": 8,
+    "model.vocab_size": 128256, "model.parameters": 8030261248, "model.attn_implementation": "sdpa",
+    "run.attention_mask": "none", "training.param_dtype": "bfloat16", "training.micro_batch_size": 2,
+    "training.sequence_length": 8192, "training.max_response_length": 4096, "training.peft": None,
+    "training.reference_model": False, "hardware.world_size": 1,
+}  # fmt: skip
+VERL: dict[str, Value] = {"training.framework": "verl", "training.trainer": "grpo"}
+TRL: dict[str, Value] = {"training.framework": "trl"}
+FSDP2: dict[str, Value] = {
+    "training.framework": "accelerate", "training.sharding": "fsdp", "training.fsdp_version": 2, "hardware.world_size": 8,
+    "training.gradient_accumulation_steps": 4,
+}  # fmt: skip
+CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Value]]] = {
+    "accelerate/fsdp2-no-sync-keeps-unsharded-gradients": ({"accelerate": "1.11.0"}, {"accelerate": "1.10.1"}, FSDP2),
+    "openrlhf/logsumexp-over-a-whole-sequence": (
+        {"openrlhf": "0.5.7"}, {"openrlhf": "0.6.2"}, {"training.framework": "openrlhf", "training.trainer": "dpo"},
+    ),
+    "torch/foreach-optimizer-two-temporaries": (
+        {"torch": "2.0.1"}, {"torch": "2.1.0"}, {"training.optimizer_implementation": "foreach"},
+    ),
+    "transformers/logits-upcast-without-labels": (
+        {"transformers": "4.45.2", "verl": "0.4.0"}, {"transformers": "4.46.0", "verl": "0.4.0"}, VERL,
+    ),
+    "transformers/loss-shift-copies-logits": ({"transformers": "4.46.0"}, {"transformers": "4.49.0"}, {}),
+    "trl/dpo-keeps-reference-logits": (
+        {"trl": "1.6.0"}, {"trl": "1.14.0"}, {**TRL, "training.trainer": "dpo"},
+    ),
+    "trl/grpo-divides-logits-in-place": (
+        {"trl": "0.20.0"}, {"trl": "0.23.0"}, {**TRL, "training.trainer": "grpo"},
+    ),
+    "verl/entropy-computed-when-unused": (
+        {"verl": "0.3.0"}, {"verl": "0.4.0"}, {**VERL, "training.entropy_coefficient": 0.0},
+    ),
+}  # fmt: skip
+
+
+def need(releases: dict[str, str], changes: dict[str, Value]) -> list[int]:
+    packages = {name: Package(name, release, Source("test")) for name, release in releases.items()}
+    found = estimate({**RUN, **changes}, Environment("test", packages, complete=False))
+    return [phase.needed.expected for phase in found.phases]
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_release_with_the_regression_needs_more(rule: str) -> None:
+    bad, good, changes = CASES[rule]
+    worse, better = need(bad, changes), need(good, changes)
+    assert all(one >= other for one, other in zip(worse, better, strict=True))
+    assert worse != better
+
+
+def test_outputs_that_are_kept_need_more() -> None:
+    assert need({}, {"run.outputs_kept": True})[2] > need({}, {})[2]
+
+
+def test_every_rule_that_is_counted_is_shown_here() -> None:
+    assert {*CASES, "transformers/float32-logits-kept-as-output"} == COUNTED
