@@ -18,8 +18,12 @@ from compatcheck.editing.project import any_of, write_requirements
 from compatcheck.matching.engine import match
 from compatcheck.matching.fix import Axis, Case, Releases, Setting, group_by_files, rules_of, what_clears
 from compatcheck.matching.fix_moves import describe_move, is_patch_up
+from compatcheck.matching.fix_parts import MOST_TOGETHER, search_parts
 from compatcheck.matching.fix_search import search
+from compatcheck.matching.recall import Judge
 from compatcheck.probes.environments.resolver import DEFAULT_PYTHON, Demand
+from compatcheck.resolution.binaries import KIND as MISFIT
+from compatcheck.resolution.binaries import PINNED, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,9 +59,12 @@ class Judging(NamedTuple):
 
     def findings(self, subject: Subject) -> list[Finding]:
         """Match one subject, as a report has its findings."""
-        found = match(subject, self.rules, self.checks.selects).findings
-        kept = found if self.waivers is None else self.waivers.apply(found, subject)
-        return [mark_failing(one, (subject,), self.threshold, strict=self.checks.strict) for one in kept]
+        return [self.mark(found, subject) for found in match(subject, self.rules, self.checks.selects).findings]
+
+    def mark(self, finding: Finding, subject: Subject) -> Finding:
+        """Lay the waivers over a finding and mark it where it fails."""
+        (kept,) = (finding,) if self.waivers is None else self.waivers.apply((finding,), subject)
+        return mark_failing(kept, (subject,), self.threshold, strict=self.checks.strict)
 
 
 class Ways(NamedTuple):
@@ -156,16 +163,21 @@ class _Group:
         self.axes = self._movable()
         self.settings, self.setting_edits = self._find_settings()
         ask = None if ways.resolver is None else self.ask
-        self.problem = Releases(cases, self.rules, judging.findings, self.axes, self.settings, ask)
+        judge = Judge(judging.rules, judging.checks.selects, judging.mark)
+        self.problem = Releases(cases, judge, self.axes, self.settings, ask)
 
     def _movable(self) -> dict[str, Axis]:
         stated: dict[str, list[Package]] = {}
         for case in self.cases:
             environment = case.subject.environment
             for name, package in () if environment is None else environment.packages.items():
-                if name in self.rules.packages and name not in environment.components:  # type: ignore[union-attr]
+                if (name in self.rules.packages or name in PINNED) and name not in environment.components:  # type: ignore[union-attr]
                     stated.setdefault(name, []).append(package)
         concerned = {fact.name for finding in self.failing for fact in finding.facts}
+        for finding in self.failing:
+            for fact in finding.facts:
+                if fact.name == f"environment.{MISFIT}" and isinstance(fact.value, tuple):
+                    concerned.update(fact.value)
         axes = {}
         for name, packages in stated.items():
             written = {(package.version, package.specifier) for package in packages}
@@ -175,7 +187,8 @@ class _Group:
                 self.notes.append(f"{name} is required differently by subjects that share files; it is left alone")
             if len(written) > 1 or fixed or not self.files.can_move(packages[0]):
                 continue
-            known = [release for release in self.rules.releases(name) if _is_final(release)]
+            built = (self.rules.section(f"tables/{TABLE}") or {}).get(name, ())
+            known = [release for release in (*self.rules.releases(name), *built) if _is_final(release)]
             if name in concerned and self.ways.list_releases is not None:
                 known += [release for release in self.ways.list_releases(name) if _is_final(release)]
             unique = {parse_version(release): release for release in known}
@@ -263,8 +276,13 @@ class _Group:
         """Search, and write what was found as changes of files."""
         choices = self.problem.choices(self._advised_against())
         safe_axes = {name: [choice for choice in found if choice.safe] for name, found in choices.items()}
-        safe = search(self.problem, self.problem.select(safe_axes))
-        full = safe if not safe.remaining else search(self.problem, self.problem.select(choices))
+        if len(self.settings) > MOST_TOGETHER:
+            safe = search_parts(self.problem, safe_axes)
+            full = safe if not safe.remaining else search_parts(self.problem, choices)
+        else:
+            safe = search(self.problem, self.problem.select(safe_axes))
+            known = 0 if safe.exhausted or safe.refused else safe.remaining
+            full = safe if not safe.remaining else search(self.problem, self.problem.select(choices), safe_leaves=known)
         better = (full.remaining, full.unsafe) != (safe.remaining, safe.unsafe) and full.remaining < safe.remaining
         chosen = full if unsafe and better else safe
         left = full if better and not unsafe else None

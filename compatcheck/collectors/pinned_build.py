@@ -27,6 +27,9 @@ _CUDA_WHEELS = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12
 _OTHER_DEVICES = ("torch-npu", "torch-mlu", "torch-musa", "torch-xla", "habana-torch-plugin")
 """Distributions that bring another kind of device to torch: which torch they run on is then another matter."""
 
+_PUBLIC = "public wheel of torch "
+"""Begins the key of what only the release of torch told."""
+
 PUBLIC_WHEELS = "torch-public-cuda"
 """The table of what the public wheel of each release is built for."""
 
@@ -57,6 +60,16 @@ def with_build(environment: Environment) -> Environment:
     )
 
 
+def rebuild(environment: Environment) -> Environment:
+    """Read the build anew for another release of torch, where its release alone had told it; a range tells none."""
+    found = environment.facts.get("runtime.torch_build")
+    if found is None or not (found[1].key or "").startswith(_PUBLIC):
+        return environment
+    names = ("runtime.torch_build", "runtime.torch_cuda")
+    facts = {name: fact for name, fact in environment.facts.items() if name not in names}
+    return with_build(environment._replace(facts=facts))
+
+
 def _read_build(torch: Package, environment: Environment) -> TorchBuild:
     labelled = read_torch_build(torch, None, {})
     if labelled.build is not None:
@@ -73,8 +86,8 @@ def _read_build(torch: Package, environment: Environment) -> TorchBuild:
         return TorchBuild(None, None, torch.source)
     if environment.complete or torch.details.get("direct_url") or torch.details.get("index") == SEVERAL_BUILDS:
         return TorchBuild(None, None, torch.source)  # a lock without CUDA's wheels is not one of the public wheel
-    cuda = _public_cuda(torch.version or "")
-    source = torch.source._replace(key=f"public wheel of torch {torch.version}")
+    cuda = public_cuda(torch.version or "")
+    source = torch.source._replace(key=f"{_PUBLIC}{torch.version}")
     return TorchBuild(None if cuda is None else "cuda", cuda, source)
 
 
@@ -88,7 +101,8 @@ def read_index(address: str) -> tuple[str, str | None] | None:
     return ("rocm" if match[1].startswith("rocm") else match[1]), None
 
 
-def _public_cuda(release: str) -> str | None:
+def public_cuda(release: str) -> str | None:
+    """Return the CUDA that the public wheel of a release is built for; None of a labelled release and where it is not known."""
     version = parse_version(release)
     if version is None or version.local or version.is_prerelease:
         return None

@@ -54,45 +54,81 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
     skipped: list[Skipped] = []
     folded: dict[str, int] = {}
     waiting = 0
-    environment = subject.environment
-    names = () if environment is None else (*environment.packages, *environment.components)
-    names = (*names, *(component for component in COMPONENT_FACTS if component not in names))
-    implied = _implied(subject, set(names))
-    damage = () if environment is None else environment.damage
-    contradictory = {damaged.package for damaged in damage if damaged.kind == "contradictory"}
+    sitting = Sitting.of(subject, rules)
     for role, facts in subject.roles.items():
-        scope = FactScope(facts, environment, rules)
+        scope = FactScope(facts, subject.environment, rules)
         decided = []
-        for rule in rules.rules_about((*names, *implied)):
+        for rule in sitting.rules:
             if not selects(rule.id):
                 continue
             try:
-                decision = decide(rule, scope)
-                if decision.status == SILENT or (role in FORWARD_ONLY and _cannot_concern(rule, decision)):
-                    continue
-                unknown = [
-                    name
-                    for name in decision.packages
-                    if version_need(name) in decision.needs and (scope.package(name) is None or name in contradictory)
-                ]
-                if unknown:
-                    for name in unknown:
-                        if name in implied or name in contradictory:
-                            folded[name] = folded.get(name, 0) + 1
-                    if any(name not in COMPONENT_FACTS for name in unknown):
-                        continue
-                if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope):
-                    waiting += 1
-                    continue
-                decided.append((rule, decision))
+                weighed = sitting.weigh(rule, role, scope)
             except RuleError as error:
                 skipped.append(
                     Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
                 )
+                continue
+            for name in weighed.folded:
+                folded[name] = folded.get(name, 0) + 1
+            waiting += weighed.waits
+            if weighed.decision is not None:
+                decided.append((rule, weighed.decision))
         findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
-    findings = _without_repeats(findings)
+    findings = without_repeats(findings)
     findings.sort(key=order)
     return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
+
+
+class Weighed(NamedTuple):
+    """What one rule comes to."""
+
+    decision: Decision | None = None
+    """None where it says nothing."""
+    folded: tuple[str, ...] = ()
+    """Packages without a known release that it depends on."""
+    waits: bool = False
+    """Whether a configuration would decide it."""
+
+
+class Sitting(NamedTuple):
+    """The rules that concern a subject, and what of it they are weighed with; none of it depends on releases or settings."""
+
+    rules: tuple[CompiledRule, ...]
+    implied: tuple[str, ...]
+    contradictory: frozenset[str]
+    """Packages whose requirements exclude each other."""
+
+    @classmethod
+    def of(cls, subject: Subject, rules: RuleSet) -> "Sitting":
+        """Collect the rules about a subject's packages, those it implies, and its components."""
+        environment = subject.environment
+        names = () if environment is None else (*environment.packages, *environment.components)
+        names = (*names, *(component for component in COMPONENT_FACTS if component not in names))
+        implied = _implied(subject, set(names))
+        damage = () if environment is None else environment.damage
+        contradictory = frozenset(damaged.package for damaged in damage if damaged.kind == "contradictory")
+        return cls(tuple(rules.rules_about((*names, *implied))), implied, contradictory)
+
+    def weigh(self, rule: CompiledRule, role: str, scope: FactScope) -> Weighed:
+        """Decide a rule for one role, and whether what is known is enough to speak of it.
+
+        Raises:
+            RuleError: an expression of the rule does not fit the values.
+        """
+        decision = decide(rule, scope)
+        if decision.status == SILENT or (role in FORWARD_ONLY and _cannot_concern(rule, decision)):
+            return Weighed()
+        unknown = [
+            name
+            for name in decision.packages
+            if version_need(name) in decision.needs and (scope.package(name) is None or name in self.contradictory)
+        ]
+        folded = tuple(name for name in unknown if name in self.implied or name in self.contradictory)
+        if any(name not in COMPONENT_FACTS for name in unknown):
+            return Weighed(folded=folded)
+        if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope):
+            return Weighed(folded=folded, waits=True)
+        return Weighed(decision, folded)
 
 
 FORWARD_ONLY = {"reference", "reward"}
@@ -104,7 +140,7 @@ def _cannot_concern(rule: CompiledRule, decision: Decision) -> bool:
     return decision.status == POSSIBLE or rule.phase in {"backward", "step"}
 
 
-def _without_repeats(findings: Sequence[Finding]) -> list[Finding]:
+def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
     """Leave out what a later role says again, on the same facts, of a rule that an earlier role has."""
     seen: set[tuple[object, ...]] = set()
     kept = []

@@ -6,6 +6,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.collectors.pinned_build import public_cuda, rebuild
 from compatcheck.core.errors import RuleError
 from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED
 from compatcheck.core.source import Source
@@ -13,13 +14,15 @@ from compatcheck.core.versions import contains, exact_version, judge, parse_vers
 from compatcheck.matching.decision import SILENT, decide
 from compatcheck.matching.fix_moves import cost_of_move, describe_move, is_patch_up, rewrite, series_of
 from compatcheck.matching.fix_search import Choice, Score
+from compatcheck.matching.recall import Judge, Recall
+from compatcheck.resolution.binaries import PINNED, TABLE
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.scope import FactScope, version_need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.core.environment import Package
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.facts import Value
     from compatcheck.core.hardware import Hardware
     from compatcheck.core.report import Finding
@@ -30,7 +33,7 @@ MOST_RESOLUTIONS = 40
 """Questions to the resolver after which the search ends."""
 
 _MOST_SETTINGS = 5
-MOST_EVALUATION_SECONDS = 15.0
+MOST_EVALUATION_SECONDS = 10.0
 """Time a search may evaluate rules for; after it the best so far stands."""
 MOST_RESOLVER_SECONDS = 60.0
 """Time after which the resolver is not asked any more."""
@@ -46,13 +49,18 @@ class Case(NamedTuple):
     hardware: tuple[tuple[Hardware, bool], ...]
     settings: Mapping[str, tuple[Value, Source]]
 
-    def change(self, rules: RuleSet, packages: Mapping[str, Package], settings: Mapping[str, Value]) -> Subject:
-        """Resolve the subject with other releases and settings."""
-        environment = self.subject.environment
-        if environment is not None and packages:
-            own = {name: package for name, package in packages.items() if name in environment.packages}
-            environment = environment._replace(packages={**environment.packages, **own})
+    def change(
+        self,
+        rules: RuleSet,
+        packages: Mapping[str, Package],
+        settings: Mapping[str, Value],
+        watch: Callable[[Mapping[str, Package]], Mapping[str, Package]] = lambda items: items,
+    ) -> Subject:
+        """Resolve the subject with other releases and settings, its packages seen through ``watch``."""
         stated = {name: (value, Source("--set", name)) for name, value in settings.items()}
+        environment = self.environment_after(packages, watch)
+        if environment is not None and "torch" in packages:
+            environment = rebuild(environment)
         return resolve(
             self.subject.id,
             rules=rules,
@@ -61,6 +69,18 @@ class Case(NamedTuple):
             hardware=self.hardware,
             settings={**self.settings, **stated},
         )
+
+    def environment_after(
+        self,
+        packages: Mapping[str, Package],
+        watch: Callable[[Mapping[str, Package]], Mapping[str, Package]] = lambda items: items,
+    ) -> Environment | None:
+        """Return the environment with other releases of the packages that are in it."""
+        environment = self.subject.environment
+        if environment is None:
+            return None
+        own = {name: package for name, package in packages.items() if name in environment.packages}
+        return environment._replace(packages=watch({**environment.packages, **own}))
 
 
 class Setting(NamedTuple):
@@ -98,8 +118,7 @@ class Releases:
     def __init__(
         self,
         cases: Sequence[Case],
-        rules: RuleSet,
-        judge_subject: Callable[[Subject], Sequence[Finding]],
+        judge: Judge,
         axes: Mapping[str, Axis],
         settings: Mapping[str, Setting],
         ask: Callable[[Mapping[str, Sequence[str]]], tuple[str, str | None]] | None,
@@ -108,14 +127,13 @@ class Releases:
 
         Args:
             cases: subjects that share files.
-            rules: the database.
-            judge_subject: gives a subject's findings, marked as they count.
+            judge: which findings count.
             axes: packages that can move, by name.
             settings: settings that can change, by axis.
             ask: asks the resolver whether the packages can have one of these versions or ranges; None without a resolver.
         """
-        self.rules = rules
-        self.judge_subject = judge_subject
+        self.judge = judge
+        self.rules = judge.rules
         self.axes = axes
         self.settings = settings
         self.ask = ask
@@ -131,8 +149,8 @@ class Releases:
         self._domains: dict[tuple[str, int], tuple[str, ...]] = {}
         self._begun = time.monotonic()
         self._resolving = 0.0
-        before = {case.subject.id: list(judge_subject(case.subject)) for case in cases}
-        self.findings = [finding for found in before.values() for finding in found]
+        self._recalls = {case.subject.id: Recall(case, judge) for case in cases}
+        self.findings = [finding for recall in self._recalls.values() for finding in recall.findings({}, {})]
         self._originals = {_key(finding): finding for finding in self.findings if finding.fails}
         self.targets = {_key(finding) for finding in self.findings if finding.fails}
         hit = {subject for subject, _, _ in self.targets}
@@ -197,14 +215,30 @@ class Releases:
     def _cell(self, name: str, axis: Axis, value: str) -> Hashable:
         bounds = self._signatures.get(name, ())
         if axis.pinned:
-            return tuple(contains(part, value) for part in bounds)
+            return (*(contains(part, value) for part in bounds), *self._binary(name, value))
         return tuple(judge(part, value, self.rules.releases(name)) for part in bounds)
+
+    def _has(self, name: str) -> bool:
+        return any(
+            case.subject.environment is not None and name in case.subject.environment.packages for case in self.cases
+        )
+
+    def _binary(self, name: str, value: str) -> tuple[object, ...]:
+        """Return what compiled code of a release fits: the torch it was built with; of torch, its series and CUDA."""
+        release = value.partition("+")[0]
+        if name == "torch":
+            built = any(self._has(other) for other in (*PINNED, "flash-attn"))
+            return series_of(release) if built else None, public_cuda(value)
+        if name not in PINNED:
+            return ()
+        return ((self.rules.section(f"tables/{TABLE}") or {}).get(name, {}).get(release),)
 
     def _collect_bounds(self) -> dict[str, tuple[Any, ...]]:
         """Collect every range a package is compared with by rules that some release would not silence."""
         found: dict[str, list[Any]] = {name: [] for name in self.axes}
+        spoken: set[str] = set()
         for case in self.cases:
-            relaxed = self._relax(case, tuple(self.axes), {})
+            relaxed = case.change(self.rules, self._relax(tuple(self.axes)), {})
             names = (
                 () if relaxed.environment is None else (*relaxed.environment.packages, *relaxed.environment.components)
             )
@@ -213,7 +247,8 @@ class Releases:
                 for rule in self.rules.rules_about(
                     (*names, *self.axes, "cuda", "cudnn", "nccl", "cublas", "driver", "python")
                 ):
-                    if self.settings or self._may_speak(rule, scope):
+                    if rule.id not in spoken and (self.settings or self._may_speak(rule, scope)):
+                        spoken.add(rule.id)
                         for clause in rule.clauses:
                             _add_ranges(clause.packages, found)
                             _add_code(clause.when, found)
@@ -244,31 +279,37 @@ class Releases:
         """Count the targets that still fail, and tell whether something else fails that did not."""
         key = frozenset((choice.axis, choice.cell) for choice in choices)
         if key not in self._scores:
-            self._scores[key] = self._evaluate(choices)
+            self._scores[key] = self.evaluate(choices)
         return self._scores[key]
 
-    def _evaluate(self, choices: Sequence[Choice]) -> Score:
+    def evaluate(self, choices: Sequence[Choice], subjects: frozenset[str] | None = None) -> Score:
+        """Count the targets of all subjects, or of some, that fail after a combination."""
         failing: set[Target] = set()
+        targets = self.targets if subjects is None else {target for target in self.targets if target[0] in subjects}
         ranged = {version_need(choice.axis) for choice in choices if self._is_range(choice)}
-        for found in self.findings_after(choices):
+        for found in self.findings_after(choices, subjects):
             failing |= {_key(finding) for finding in found if finding.fails}
             # A range that also holds releases without the finding does not clear it: an installer takes any of them.
-            failing |= {_key(finding) for finding in found if ranged & set(finding.needs)} & self.targets
-            if failing - self.targets:
-                return Score(len(self.targets), allowed=False)
+            failing |= {_key(finding) for finding in found if ranged & set(finding.needs)} & targets
+            if failing - targets:
+                return Score(len(targets), allowed=False)
         return Score(len(failing))
 
     def _is_range(self, choice: Choice) -> bool:
         axis = self.axes.get(choice.axis)
         return axis is not None and not axis.pinned
 
-    def findings_after(self, choices: Sequence[Choice]) -> Iterator[Sequence[Finding]]:
-        """Yield the findings of each subject after a combination."""
+    def findings_after(
+        self, choices: Sequence[Choice], subjects: frozenset[str] | None = None
+    ) -> Iterator[Sequence[Finding]]:
+        """Yield the findings of each subject, or of some, after a combination."""
         packages = self.packages_after(choices)
         for case in self.cases:
+            if subjects is not None and case.subject.id not in subjects:
+                continue
             self.evaluations += 1
             settings = self._settings_for(case, [choice.axis for choice in choices])
-            yield self.judge_subject(case.change(self.rules, packages, settings))
+            yield self._recalls[case.subject.id].findings(packages, settings)
 
     def packages_after(self, choices: Sequence[Choice]) -> dict[str, Package]:
         """Return the packages that move, as they are afterwards."""
@@ -321,8 +362,8 @@ class Releases:
             if not any(subject == case.subject.id for subject, _, _ in self.targets):
                 continue
             self.evaluations += 1
-            relaxed = self._relax(case, axes, self._settings_for(case, axes), fixed)
-            failing |= {_key(finding) for finding in self.judge_subject(relaxed) if self._stays(finding)}
+            found = self._recalls[case.subject.id].findings(self._relax(axes, fixed), self._settings_for(case, axes))
+            failing |= {_key(finding) for finding in found if self._stays(finding)}
         return failing & self.targets
 
     def _stays(self, finding: Finding) -> bool:
@@ -339,15 +380,13 @@ class Releases:
         same = finding.impact == original.impact and finding.severity == original.severity
         return same and _exceptions(finding) == _exceptions(original)
 
-    def _relax(
-        self, case: Case, axes: Sequence[str], settings: Mapping[str, Value], fixed: Mapping[str, Package] | None = None
-    ) -> Subject:
+    def _relax(self, axes: Sequence[str], fixed: Mapping[str, Package] | None = None) -> dict[str, Package]:
         packages = {
             name: self.axes[name].package._replace(version=None, specifier=self._anything(name))
             for name in axes
             if name in self.axes
         }
-        return case.change(self.rules, {**packages, **(fixed or {})}, settings)
+        return {**packages, **(fixed or {})}
 
     def _anything(self, name: str) -> str:
         axis = self.axes[name]
@@ -513,14 +552,16 @@ def rules_of(targets: Iterable[Target]) -> tuple[str, ...]:
 def what_clears(problem: Releases, choices: Sequence[Choice]) -> dict[str, set[Target]]:
     """Tell for each change which targets come back when it alone is taken back, or which it clears alone."""
 
-    def failing(part: Sequence[Choice]) -> set[Target]:
-        return {_key(finding) for found in problem.findings_after(part) for finding in found if finding.fails}
+    def failing(part: Sequence[Choice], subjects: frozenset[str] | None = None) -> set[Target]:
+        return {_key(one) for found in problem.findings_after(part, subjects) for one in found if one.fails}
 
-    with_all = failing(choices)
-    cleared = problem.targets - with_all
+    cleared = problem.targets - failing(choices)
     result = {}
     for choice in choices:
-        without = failing([other for other in choices if other is not choice])
-        alone = problem.targets - failing([choice])
+        setting = problem.settings.get(choice.axis)
+        subjects = None if setting is None else setting.subjects
+        without = failing([other for other in choices if other is not choice], subjects)
+        targets = {target for target in problem.targets if subjects is None or target[0] in subjects}
+        alone = targets - failing([choice], subjects)
         result[choice.axis] = (without & cleared) | (alone & cleared)
     return result

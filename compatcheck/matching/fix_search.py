@@ -88,6 +88,7 @@ def search(
     *,
     most_changes: int = MOST_CHANGES,
     most_evaluations: int = MOST_EVALUATIONS,
+    safe_leaves: int = 0,
 ) -> Best:
     """Find the best combination that the resolver accepts.
 
@@ -96,13 +97,17 @@ def search(
         axes: what can be changed, with the choices of each.
         most_changes: size of the largest set looked at.
         most_evaluations: evaluations after which the best so far is returned.
+        safe_leaves: findings that are known to remain with safe changes alone: fewer take an unsafe one.
     """
-    return _Search(problem, axes, most_evaluations).run(most_changes)
+    return _Search(problem, axes, most_evaluations, safe_leaves).run(most_changes)
 
 
 class _Search:
-    def __init__(self, problem: Problem, axes: Mapping[str, Sequence[Choice]], most_evaluations: int) -> None:
+    def __init__(
+        self, problem: Problem, axes: Mapping[str, Sequence[Choice]], most_evaluations: int, safe_leaves: int
+    ) -> None:
         self.problem = problem
+        self.safe_leaves = safe_leaves
         self.axes = {name: _by_cell(choices) for name, choices in sorted(axes.items()) if choices}
         self.left = most_evaluations
         self.cores: list[frozenset[str]] = []
@@ -115,7 +120,7 @@ class _Search:
             return best
         lowest = self.problem.lowest()
         for size in range(1, min(most_changes, len(self.axes)) + 1):
-            if (best.remaining, best.unsafe) <= (lowest, 0):
+            if (best.remaining, best.unsafe) <= self._at_least(lowest):
                 break
             found = self._of_size(size, best)
             if found is not None:
@@ -126,12 +131,15 @@ class _Search:
         """Return the best combination of exactly this many changes that beats the best so far."""
         limit = (best.remaining, best.unsafe)
         streams = []
+        promising = []
         for axes in itertools.combinations(self.axes, size):
             if self.problem.is_spent():
                 self.exhausted = True
                 break
-            if self._misses_a_core(axes) or (self.problem.bound(axes), 0) >= limit:
-                continue
+            least = self._at_least(self.problem.bound(axes))
+            if least < limit and not self._misses_a_core(axes):
+                promising.append((least, axes))
+        for _, axes in sorted(promising):  # where time runs out, it runs out on those that can clear the least
             streams += [_Stream(score.remaining, cells) for score, cells in self._good_cells(axes, limit)]
         heap = [(stream.key, index) for index, stream in enumerate(streams)]
         heapq.heapify(heap)
@@ -158,6 +166,10 @@ class _Search:
                 heapq.heappush(heap, (stream.key, index))
         return None
 
+    def _at_least(self, remaining: int) -> tuple[int, int]:
+        """Return the fewest unsafe changes that leave so many findings, behind their number."""
+        return remaining, int(remaining < self.safe_leaves)
+
     def _misses_a_core(self, axes: Iterable[str]) -> bool:
         return any(core.isdisjoint(axes) for core in self.cores)
 
@@ -170,7 +182,7 @@ class _Search:
                 return
             self.left -= 1
             score = self.problem.score(tuple(cell[0] for cell in cells))
-            if score.allowed and (score.remaining, 0) < limit:
+            if score.allowed and self._at_least(score.remaining) < limit:
                 yield score, cells
 
 

@@ -101,6 +101,8 @@ class Database:
         """The file or directory it was opened from, as the person named it."""
         self._connect = connect
         self._sections: dict[str, Any] = {}
+        self._rules: dict[str, tuple[CompiledRule, ...]] = {}
+        self._texts: dict[tuple[int, ...], Texts] = {}
         try:
             with connect() as stream:
                 self._header = json.loads(stream.readline())
@@ -138,30 +140,37 @@ class Database:
         """Yield the active rules about any of these packages or components, and those about none, once each."""
         seen: set[str] = set()
         for name in (INDEPENDENT, *names):
-            span = self.packages.get(name)
-            if span is None:
-                continue
-            for record in self._read(span):
-                if record[0] not in seen:
-                    seen.add(record[0])
-                    yield _rule(record)
+            for rule in self._rules_of(name):
+                if rule.id not in seen:
+                    seen.add(rule.id)
+                    yield rule
 
     def all_rules(self) -> Iterator[CompiledRule]:
         """Yield every rule once, drafts and withdrawn ones included."""
         seen: set[str] = set()
-        for span in self.packages.values():
-            for record in self._read(span):
-                if record[0] not in seen:
-                    seen.add(record[0])
-                    yield _rule(record)
+        for name in self.packages:
+            for rule in self._rules_of(name):
+                if rule.id not in seen:
+                    seen.add(rule.id)
+                    yield rule
+
+    def _rules_of(self, name: str) -> tuple[CompiledRule, ...]:
+        """Read the rules about a package once."""
+        if name not in self._rules:
+            span = self.packages.get(name)
+            self._rules[name] = () if span is None else tuple(map(_rule, self._read(span)))
+        return self._rules[name]
 
     def texts(self, rule: CompiledRule) -> Texts:
         """Read what people read of a rule."""
-        record = self._read(rule.text)
-        record[4] = tuple((packages, when) for packages, when in record[4])
-        for index in (7, 8, 9, 11):
-            record[index] = tuple(record[index])
-        return Texts._make(record)
+        span = tuple(rule.text)
+        if span not in self._texts:
+            record = self._read(rule.text)
+            record[4] = tuple((packages, when) for packages, when in record[4])
+            for index in (7, 8, 9, 11):
+                record[index] = tuple(record[index])
+            self._texts[span] = Texts._make(record)
+        return self._texts[span]
 
     def section(self, name: str) -> Any:  # noqa: ANN401 (JSON)
         """Return a data section, ``tables/sdpa-support`` or ``releases/deepspeed``, or None when there is none."""

@@ -383,3 +383,35 @@ def test_where_a_retriever_runs_is_not_a_setting_to_change() -> None:
     assert moves(described) == {}
     left = {entry["finding"]["rule_id"] for entry in described["plans"][0]["remaining"]}
     assert left == {"_stack/retrieval-index-on-training-gpus", "_stack/micro-batch-key-counts-all-ranks"}
+
+
+def test_compiled_code_moves_to_the_torch_beside_it() -> None:
+    Path("requirements.txt").write_text("torch==2.5.1\ntorchvision==0.17.0\n")
+    ran = run("fix", "requirements.txt", "--offline", "--unsafe", "--format", "diff")
+    assert "+torchvision==0.20.1\n" in ran.out
+
+
+def test_another_torch_brings_another_cuda() -> None:
+    Path("requirements.txt").write_text("torch==2.13.0\n")
+    ran = run("fix", "requirements.txt", "--driver", "535.230.02", "--offline", "--unsafe", "--format", "diff")
+    assert "+torch==2.10.0\n" in ran.out
+
+
+def test_settings_of_many_configurations_are_found_in_parts() -> None:
+    Path("facts.yaml").unlink()
+    Path("ds.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
+    text = (
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 4\nlearning_rate: 1.0e-5\n"
+        "output_dir: out\ngradient_checkpointing_kwargs:\n  use_reentrant: false\ndeepspeed: ds.json\n"
+        "gradient_checkpointing: true\nbf16: true\n"
+    )
+    for number in range(7):
+        Path(f"train{number}.yaml").write_text(text)
+    Path("requirements.txt").write_text(
+        "deepspeed @ file:///w/deepspeed-0.16.4-py3-none-any.whl\ntransformers==4.48.0\n"
+    )
+    arguments = (".", "--select", RULE, "--gpu", "8xH100-80GB", "--offline", "--fail-on", "info")
+    assert run("check", ".", "--select", RULE, "--gpu", "8xH100-80GB", "--fail-on", "info").code == 1
+    assert run("fix", *arguments, "--unsafe", "--apply").code == 0
+    for number in range(7):
+        assert Path(f"train{number}.yaml").read_text() == text.replace("use_reentrant: false", "use_reentrant: true")

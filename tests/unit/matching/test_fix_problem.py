@@ -17,6 +17,7 @@ from compatcheck.core.fix import REFUSED, RESOLVED
 from compatcheck.core.threshold import parse_threshold
 from compatcheck.matching.fix import Axis, Case, Releases, group_by_files
 from compatcheck.matching.fix_search import Choice, search
+from compatcheck.matching.recall import Judge, Recall
 from compatcheck.rules.locate import open_rules
 
 CASE = Path(__file__).parents[3] / "fixtures" / "cases" / "openrlhf-llama3-70b"
@@ -37,9 +38,15 @@ def problem() -> Releases:
         for name in MOVED
     }
     judging = Judging(rules, Checks(), parse_threshold("low"), None)
-    built = Releases([Case(subject, (), {})], rules, judging.findings, axes, {}, None)
+    judge = Judge(rules, judging.checks.selects, judging.mark)
+    built = Releases([Case(subject, (), {})], judge, axes, {}, None)
     built.select(built.choices({}))
     return built
+
+
+@cache
+def recall() -> Recall:
+    return Recall(problem().cases[0], problem().judge)
 
 
 @cache
@@ -58,7 +65,37 @@ SETS = st.lists(st.sampled_from(MOVED), unique=True, min_size=1, max_size=3).map
 @given(SETS.flatmap(drawn))
 def test_releases_of_one_cell_have_one_outcome(drawn_choices: tuple[Choice, ...]) -> None:
     first = [next(one for one in choices()[choice.axis] if one.cell == choice.cell) for choice in drawn_choices]
-    assert problem()._evaluate(drawn_choices) == problem()._evaluate(first)
+    assert problem().evaluate(drawn_choices) == problem().evaluate(first)
+
+
+ZERO_STAGES = st.sampled_from(
+    [{}, {"training.zero_stage": 2}, {"training.zero_stage": 3}, {"training.micro_batch_size": 1}]
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(SETS.flatmap(drawn), ZERO_STAGES)
+def test_what_is_recalled_is_what_the_whole_engine_finds(drawn_choices: tuple[Choice, ...], stated: dict) -> None:
+    (case,) = problem().cases
+    packages = problem().packages_after(drawn_choices)
+    judging = Judging(problem().rules, Checks(), parse_threshold("low"), None)
+    expected = judging.findings(case.change(problem().rules, packages, stated))
+    found = recall().findings(packages, stated)
+    assert [(one.rule_id, one.role, one.status, one.fails, one.impact, one.needs) for one in found] == [
+        (one.rule_id, one.role, one.status, one.fails, one.impact, one.needs) for one in expected
+    ]
+
+
+def test_a_rule_is_evaluated_again_only_where_what_it_read_differs() -> None:
+    (case,) = problem().cases
+    fresh = Recall(case, problem().judge)
+    fresh.findings({}, {})
+    first = fresh.evaluations
+    fresh.findings({}, {})
+    assert fresh.evaluations == first
+    (choice,) = (one for one in choices()["openrlhf"] if one.value == "0.6.4")
+    fresh.findings(problem().packages_after([choice]), {})
+    assert first < fresh.evaluations < 1.2 * first
 
 
 @settings(max_examples=40, deadline=None)
@@ -99,7 +136,7 @@ def test_a_refusal_tells_which_other_package_has_to_move() -> None:
         return RESOLVED, None
 
     base = problem()
-    built = Releases(base.cases, base.rules, base.judge_subject, base.axes, {}, ask)  # type: ignore[arg-type]
+    built = Releases(base.cases, base.judge, base.axes, {}, ask)  # type: ignore[arg-type]
     built.select(built.choices({}))
     assert built.core(("deepspeed",), 3) == {"openrlhf"}
     assert built.core(("deepspeed", "openrlhf"), 3) is None
