@@ -48,7 +48,7 @@ def command(conditional: bool, host: str, port: int, **given: Any) -> int:  # no
         click.echo(server.url)
         click.echo(f"{len(records)} rules served; stop with Ctrl-C", err=True)
         click.echo(f"  pip-audit -s osv --osv-url {server.url}/v1/query", err=True)
-        click.echo(f"  uv audit --no-cache --service-url {server.url}", err=True)
+        click.echo(f"  uv audit --no-cache --preview-features audit --service-url {server.url}", err=True)
         serve(server)
     return EXIT_CLEAN
 
