@@ -50,7 +50,7 @@ class Audit(NamedTuple):
     service: str
     """Whom it asked, in words: ``pip-audit``, ``pip-audit, osv``."""
     audited: int
-    """Packages that were looked up, over all subjects."""
+    """Packages that were looked up, over all files; one checked for several machines counts once."""
     advisories: tuple[Advisory, ...]
     unaudited: tuple[Unaudited, ...]
     failure: str | None = None
@@ -74,16 +74,30 @@ def fix_text(advisory: Advisory) -> str:
 
 def audit_text(audit: Audit) -> str:
     """Say in one line what the audit came to; what was not looked at never reads as clean."""
-    open_count = sum(advisory.suppressed is None for advisory in audit.advisories)
-    waived = len(audit.advisories) - open_count
+    open_count = count_open(audit)
+    waived = len({_stated(advisory) for advisory in audit.advisories if advisory.suppressed is not None})
     if audit.failure is not None:
         return f"{audit.service}: nothing was audited: {audit.failure}"
     parts = [f"{open_count or 'no'} {'advisory' if open_count == 1 else 'advisories'} about {_packages(audit.audited)}"]
     if waived:
         parts.append(f"{waived} waived")
     if audit.unaudited:
-        parts.append(f"{_packages(len(audit.unaudited))} could not be audited")
+        parts.append(f"{_packages(count_unaudited(audit))} could not be audited")
     return f"{audit.service}: {', '.join(parts)}"
+
+
+def count_open(audit: Audit) -> int:
+    """Count advisories that are not waived; a file that is checked for several machines has each once."""
+    return len({_stated(advisory) for advisory in audit.advisories if advisory.suppressed is None})
+
+
+def count_unaudited(audit: Audit) -> int:
+    """Count packages no answer was given about, those of a file that is checked for several machines once."""
+    return len({(entry.package, entry.version, entry.source) for entry in audit.unaudited})
+
+
+def _stated(advisory: Advisory) -> tuple[str, str, str, Source]:
+    return advisory.id, advisory.package, advisory.version, advisory.source
 
 
 def _packages(count: int) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from compatcheck.core.advisory import count_open, count_unaudited
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
 from compatcheck.core.source import Source
@@ -42,8 +43,8 @@ def summarise(report: Report) -> Summary:
         not_checked=len(report.skipped),
         failing=sum(finding.fails for finding in open_findings),
         severities=tuple((level, count) for level, count in counts if count),
-        advisories=None if audit is None else sum(advisory.suppressed is None for advisory in audit.advisories),
-        not_audited=None if audit is None else len(audit.unaudited),
+        advisories=None if audit is None else count_open(audit),
+        not_audited=None if audit is None else count_unaudited(audit),
     )
 
 

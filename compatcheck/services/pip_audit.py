@@ -94,7 +94,7 @@ def audit(environments: Iterable[tuple[str, Environment]], command: Sequence[str
                 notes.setdefault(f"{package.name} {package.version} {reason}")
     words = "pip-audit" if service is None else f"pip-audit, {redact(service)}"
     advisories: list[Advisory] = []
-    audited = 0
+    audited: set[tuple[str, str, Source]] = set()
     failures: list[str] = []
     for batch in _batches(pins):
         answers, failure = _ask(batch, command, service)
@@ -107,12 +107,12 @@ def audit(environments: Iterable[tuple[str, Environment]], command: Sequence[str
                     Unaudited(pin.package.name, pin.package.version, pin.subject, pin.package.source, answer)
                 )
                 continue
-            audited += 1
+            audited.add((pin.package.name, pin.package.version or pin.asked, pin.package.source))
             advisories += _advisories(pin, answer)
     failure = None
     if unaudited and not audited:
         failure = failures[0] if failures else fold_unaudited(tuple(unaudited))[0][0]
-    return Audit(words, audited, tuple(advisories), tuple(unaudited), failure, tuple(notes))
+    return Audit(words, len(audited), tuple(advisories), tuple(unaudited), failure, tuple(notes))
 
 
 def _question(package: Package) -> tuple[str | None, str]:

@@ -41,6 +41,11 @@ def write(data):
 {behaviour}
 """
 CLEAN = 'write({"dependencies": [{"name": n, "version": v, "vulns": []} for n, v in names], "fixes": []})'
+VULNERABLE_TORCH = """
+write({"dependencies": [
+    {"name": n, "version": v, "vulns": [{"id": "PYSEC-1", "fix_versions": []}] if n == "torch" else []} for n, v in names
+]})
+"""
 REAL = importlib.util.find_spec("pip_audit") is not None or shutil.which("pip-audit") is not None
 
 
@@ -86,11 +91,19 @@ def test_every_pin_is_asked_about_once(auditor) -> None:
 
 def test_two_versions_are_asked_about_in_two_runs(auditor) -> None:
     subjects = [
-        (name, environment(package("torch", version))) for name, version in [("a", "2.8"), ("b", "2.9"), ("c", "2.8")]
+        (name, environment(package("torch", version)._replace(source=Source(name))))
+        for name, version in [("a", "2.8"), ("b", "2.9"), ("c", "2.8")]
     ]
     audit, calls = auditor(*subjects)
     assert [call[2] for call in calls] == [["torch==2.8"], ["torch==2.9"]]
     assert audit.audited == 3
+
+
+def test_a_file_checked_for_two_machines_is_counted_once(auditor) -> None:
+    read = environment(package("torch", "2.9.0"), package("numpy", "2.0"), package("idna", None))
+    audit, _ = auditor(("lock (on old)", read), ("lock (on new)", read), behaviour=VULNERABLE_TORCH)
+    assert [advisory.subject for advisory in audit.advisories] == ["lock (on old)", "lock (on new)"]
+    assert audit_text(audit) == "pip-audit: 1 advisory about 2 packages, 1 package could not be audited"
 
 
 def test_it_is_run_where_nothing_can_be_imported_by_accident(auditor, tmp_path, monkeypatch) -> None:
