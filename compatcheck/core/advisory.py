@@ -91,6 +91,11 @@ def count_open(audit: Audit) -> int:
     return len({_stated(advisory) for advisory in audit.advisories if advisory.suppressed is None})
 
 
+def count_failing(audit: Audit) -> int:
+    """Count advisories that make the run fail, each file's once."""
+    return len({_stated(advisory) for advisory in audit.advisories if advisory.fails})
+
+
 def count_unaudited(audit: Audit) -> int:
     """Count packages no answer was given about, those of a file that is checked for several machines once."""
     return len({(entry.package, entry.version, entry.source) for entry in audit.unaudited})

@@ -118,9 +118,11 @@ def _security(audit: Audit, *, several: bool) -> Iterator[str]:
 
 
 def _verdict(report: Report) -> str:
+    from compatcheck.core.advisory import count_failing  # noqa: PLC0415 (as above)
+
     if report.exit_code == 1:
         count = sum(finding.fails for finding in report.findings)
-        advisories = 0 if report.audit is None else sum(entry.fails for entry in report.audit.advisories)
+        advisories = 0 if report.audit is None else count_failing(report.audit)
         said = [f"{advisories} security advisor{'y' if advisories == 1 else 'ies'}"] if advisories else []
         if count or not advisories:
             said.insert(0, f"{count} finding{'' if count == 1 else 's'} at or above `--fail-on {report.threshold}`")
