@@ -10,7 +10,7 @@ from compatcheck.core.fix import RESOLVED, FileChange
 from compatcheck.core.requirement import Requirement
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 from compatcheck.editing.configuration_text import change_value
-from compatcheck.editing.project import LOCK_COMMANDS, MANIFEST, read_project, roots_of
+from compatcheck.editing.project import MANIFEST, is_lock, lock_command, read_project, roots_of
 from compatcheck.editing.requirement_text import Statement, find_statement
 from compatcheck.editing.text import apply_edits, line_of, read_exact
 from compatcheck.matching.fix_moves import rewrite
@@ -109,7 +109,7 @@ class Files:
         if package.source.line is None or not wanted:
             return None
         text = self.text(package.source.path)
-        if text is None or os.path.basename(package.source.path) in LOCK_COMMANDS:
+        if text is None or is_lock(package.source.path):
             return None
         return find_statement(text, Requirement(package.name, wanted, package.source))
 
@@ -169,8 +169,7 @@ class Files:
         pins = " ".join(f"'{name}=={version}'" for name, version in targets.items())
         upgrades = " ".join(f"--upgrade-package {name}=={version}" for name, version in targets.items())
         for lock in self.locks:
-            command = LOCK_COMMANDS[os.path.basename(lock)]
-            return command.format(pins=pins, names=" ".join(targets), upgrades=upgrades)
+            return lock_command(lock, targets)
         hashed = next((one for name in targets for one in self.statements.get(name, ()) if one.hashed), None)
         if hashed is not None:
             return compile_command(self.text(hashed.path) or "", hashed.path, upgrades)
