@@ -232,6 +232,21 @@ def test_the_pin_of_an_extra_is_changed() -> None:
     assert Path("pyproject.toml").read_text() == text.replace("0.16.4", "0.16.9")
 
 
+def test_the_pin_of_another_platform_stays() -> None:
+    other = 'deepspeed==0.15.4 ; sys_platform == "darwin"\n'
+    Path("requirements.txt").write_text('deepspeed==0.16.4 ; sys_platform == "linux"\n' + other)
+    assert run("fix", *PAIR, "--apply").code == 0
+    assert Path("requirements.txt").read_text() == 'deepspeed==0.16.9 ; sys_platform == "linux"\n' + other
+
+
+def test_a_pin_that_one_command_has_twice_moves_twice() -> None:
+    Path("requirements.txt").unlink()
+    text = 'FROM python:3.11\nRUN pip install deepspeed==0.16.4 && pip install "deepspeed==0.16.4"\n'
+    Path("Dockerfile").write_text(text)
+    assert run("fix", "Dockerfile", *PAIR[1:], "--apply").code == 0
+    assert Path("Dockerfile").read_text() == text.replace("0.16.4", "0.16.9")
+
+
 def test_a_release_that_no_edit_moves_is_said() -> None:
     Path("requirements.txt").unlink()
     Path("Dockerfile").write_text("FROM python:3.11\nARG DS=0.16.4\nRUN pip install deepspeed==${DS}\n")
