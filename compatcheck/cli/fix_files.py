@@ -56,6 +56,15 @@ class Files:
             if os.path.isfile(path)
         ]
 
+    @staticmethod
+    def manifests_of(subject: Subject, *, locked: bool = False) -> set[str]:
+        """Return the ``pyproject.toml`` that a subject is read from, or with ``locked`` those beside its locks."""
+        roots = [] if subject.environment is None else [path for path, _ in roots_of(subject.environment)]
+        locks = [path for path in roots if is_lock(path)]
+        if locked or locks:
+            roots = [os.path.join(os.path.dirname(path), MANIFEST) for path in locks if locked]
+        return {os.path.realpath(path) for path in roots if os.path.basename(path) == MANIFEST}
+
     def _add(self, path: str, kind: str) -> None:
         if path in self.projects or path in self.locks:
             return

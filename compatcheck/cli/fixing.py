@@ -119,14 +119,22 @@ def find_fix(plan: Inputs, judging: Judging, ways: Ways, *, unsafe: bool) -> Fix
     cases = {case.subject.id: case for case in _cases(plan, gathered, judging.rules)}
     groups = group_by_files({name: Files.paths_of(case.subject) or [name] for name, case in cases.items()})
     plans, evaluations = [], 0
+    behind = {
+        name for name in failing if name in cases and Files.manifests_of(cases[name].subject) & _locked(cases, failing)
+    }
     for names in groups:
-        if failing & set(names):
+        if (failing - behind) & set(names):
             group = _Group([cases[name] for name in names], report, judging, ways)
             plans.append(group.plan(unsafe=unsafe))
             evaluations += group.problem.evaluations
     plans = _prove(plans, plan, report, judging)
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, exit_code=0, evaluations=evaluations, resolutions=asked)
+
+
+def _locked(cases: Mapping[str, Case], names: set[str]) -> set[str]:
+    """Return the manifests behind the locks of these subjects: the change of a lock is written into them too."""
+    return {path for name in names if name in cases for path in Files.manifests_of(cases[name].subject, locked=True)}
 
 
 def _cases(plan: Inputs, gathered: Gathered, rules: RuleSet) -> list[Case]:

@@ -224,6 +224,19 @@ def test_locks_are_left_to_their_programs(name: str, text: str, command: str) ->
     assert Path(name).read_text() == text
 
 
+def test_a_manifest_behind_a_lock_is_changed_once() -> None:
+    Path("requirements.txt").unlink()
+    Path("facts.yaml").unlink()
+    Path("pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["deepspeed==0.16.4"]\n')
+    entry = '[[package]]\nname = "deepspeed"\nversion = "0.16.4"\ngroups = ["default"]\nfiles = []\n'
+    Path("pdm.lock").write_text(
+        '[metadata]\ngroups = ["default"]\nlock_version = "4.5.0"\ncontent_hash = "x"\n' + entry
+    )
+    described = fix(".", "--select", RULE, "--strict", "--unsafe")
+    assert described["diff"].count("+++ b/pyproject.toml") == 1
+    assert len(described["plans"]) == 1
+
+
 def test_the_pin_of_an_extra_is_changed() -> None:
     Path("requirements.txt").unlink()
     text = '[project]\nname = "x"\nversion = "1"\n[project.optional-dependencies]\ntrain = ["deepspeed==0.16.4"]\n'
