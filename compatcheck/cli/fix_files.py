@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import RESOLVED, FileChange
-from compatcheck.core.requirement import Requirement
+from compatcheck.core.requirement import Requirement, is_ruled_out
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 from compatcheck.editing.configuration_text import change_value
-from compatcheck.editing.project import LOCK_COMMANDS, MANIFEST, read_project, roots_of
-from compatcheck.editing.requirement_text import Statement, find_statement
+from compatcheck.editing.project import MANIFEST, is_lock, lock_command, read_project, roots_of
+from compatcheck.editing.requirement_text import Statement, find_statement, find_statements
 from compatcheck.editing.text import apply_edits, line_of, read_exact
 from compatcheck.matching.fix_moves import rewrite
 
@@ -56,6 +56,15 @@ class Files:
             if os.path.isfile(path)
         ]
 
+    @staticmethod
+    def manifests_of(subject: Subject, *, locked: bool = False) -> set[str]:
+        """Return the ``pyproject.toml`` that a subject is read from, or with ``locked`` those beside its locks."""
+        roots = [] if subject.environment is None else [path for path, _ in roots_of(subject.environment)]
+        locks = [path for path in roots if is_lock(path)]
+        if locked or locks:
+            roots = [os.path.join(os.path.dirname(path), MANIFEST) for path in locks if locked]
+        return {os.path.realpath(path) for path in roots if os.path.basename(path) == MANIFEST}
+
     def _add(self, path: str, kind: str) -> None:
         if path in self.projects or path in self.locks:
             return
@@ -69,7 +78,7 @@ class Files:
             self.locks.append(project.lock)
         self.projects[path] = project
         for item in project.statements:
-            text = self.text(item.source.path)
+            text = None if is_ruled_out(item) else self.text(item.source.path)
             found = None if text is None else find_statement(text, item)
             known = self.statements.setdefault(item.name, [])
             if found is not None and found not in known:
@@ -103,15 +112,16 @@ class Files:
             return True
         return bool(self.statements.get(name)) or bool(self._edit_elsewhere(package, package.version or "", "0"))
 
-    def _elsewhere(self, package: Package) -> Statement | None:
+    def _elsewhere(self, package: Package) -> list[Statement]:
         """Find a package in a file whose requirements are not read one by one: a Dockerfile, a conda environment."""
         wanted = package.specifier if package.version is None else f"=={package.version}"
         if package.source.line is None or not wanted:
-            return None
+            return []
         text = self.text(package.source.path)
-        if text is None or os.path.basename(package.source.path) in LOCK_COMMANDS:
-            return None
-        return find_statement(text, Requirement(package.name, wanted, package.source))
+        if text is None or is_lock(package.source.path):
+            return []
+        found = list(find_statements(text, Requirement(package.name, wanted, package.source)))
+        return [one for one in found if one.specifier == found[0].specifier]
 
     def edits(self, name: str, axis: Axis, value: str, release: str) -> list[tuple[str, TextEdit]]:
         """Return the edits that move a package, each with its place.
@@ -137,11 +147,13 @@ class Files:
         return edits
 
     def _edit_elsewhere(self, package: Package, value: str, release: str) -> list[tuple[str, TextEdit]]:
-        statement = self._elsewhere(package)
+        statements = self._elsewhere(package)
         text = self.text(package.source.path) if os.path.isfile(package.source.path) else None
-        if statement is not None and text is not None:
-            exact = release if statement.form == "conda" or package.version is None else value
-            return [(statement.place, statement.edit(f"=={exact}", text))]
+        if statements and text is not None:
+            return [
+                (one.place, one.edit(f"=={release if one.form == 'conda' or package.version is None else value}", text))
+                for one in statements
+            ]
         if text is None or package.source.key is None or package.version is None:
             return []
         edit = change_value(package.source.path, text, package.source.key, value)
@@ -169,8 +181,7 @@ class Files:
         pins = " ".join(f"'{name}=={version}'" for name, version in targets.items())
         upgrades = " ".join(f"--upgrade-package {name}=={version}" for name, version in targets.items())
         for lock in self.locks:
-            command = LOCK_COMMANDS[os.path.basename(lock)]
-            return command.format(pins=pins, names=" ".join(targets), upgrades=upgrades)
+            return lock_command(lock, targets)
         hashed = next((one for name in targets for one in self.statements.get(name, ()) if one.hashed), None)
         if hashed is not None:
             return compile_command(self.text(hashed.path) or "", hashed.path, upgrades)

@@ -119,14 +119,22 @@ def find_fix(plan: Inputs, judging: Judging, ways: Ways, *, unsafe: bool) -> Fix
     cases = {case.subject.id: case for case in _cases(plan, gathered, judging.rules)}
     groups = group_by_files({name: Files.paths_of(case.subject) or [name] for name, case in cases.items()})
     plans, evaluations = [], 0
+    behind = {
+        name for name in failing if name in cases and Files.manifests_of(cases[name].subject) & _locked(cases, failing)
+    }
     for names in groups:
-        if failing & set(names):
+        if (failing - behind) & set(names):
             group = _Group([cases[name] for name in names], report, judging, ways)
             plans.append(group.plan(unsafe=unsafe))
             evaluations += group.problem.evaluations
     plans = _prove(plans, plan, report, judging)
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, exit_code=0, evaluations=evaluations, resolutions=asked)
+
+
+def _locked(cases: Mapping[str, Case], names: set[str]) -> set[str]:
+    """Return the manifests behind the locks of these subjects: the change of a lock is written into them too."""
+    return {path for name in names if name in cases for path in Files.manifests_of(cases[name].subject, locked=True)}
 
 
 def _cases(plan: Inputs, gathered: Gathered, rules: RuleSet) -> list[Case]:
@@ -182,10 +190,14 @@ class _Group:
         for name, packages in stated.items():
             written = {(package.version, package.specifier) for package in packages}
             details = packages[0].details
-            fixed = {"direct_url", "vcs", "editable", "presence"} & set(details)
+            fixed = {"direct_url", "vcs", "editable"} & set(details)
+            if "presence" in details and "extra" not in details:
+                fixed.add("presence")
             if len(written) > 1:
                 self.notes.append(f"{name} is required differently by subjects that share files; it is left alone")
             if len(written) > 1 or fixed or not self.files.can_move(packages[0]):
+                if len(written) == 1 and name in concerned:
+                    self.notes.append(f"{name} ({packages[0].source}) is left alone: {_why_left(fixed)}")
                 continue
             built = (self.rules.section(f"tables/{TABLE}") or {}).get(name, ())
             known = [release for release in (*self.rules.releases(name), *built) if _is_final(release)]
@@ -453,6 +465,15 @@ def _prove(plans: list[Plan], inputs: Inputs, report: Report, judging: Judging) 
 
 def _keys(findings: Iterable[Finding]) -> set[tuple[str, str, str]]:
     return {(finding.subject, finding.rule_id, finding.role) for finding in findings}
+
+
+def _why_left(fixed: set[str]) -> str:
+    """Say why a package that a finding is about does not move, from the details that hold it."""
+    if "presence" in fixed:
+        return "whether it is installed is not known"
+    if fixed:
+        return "it is no release of an index"
+    return "no pin stands there that an edit or a program could move"
 
 
 def _is_final(release: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from compatcheck.core.environment import Damage, Package
-from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, evaluate
+from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, describe_machine, evaluate
 from compatcheck.core.redaction import redact
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import (
@@ -372,3 +372,11 @@ def _join(left: str, right: str) -> str:
             _join(first.strip(), second.strip()) for first in left.split("||") for second in right.split("||")
         )
     return ",".join(dict.fromkeys((*left.split(","), *right.split(","))))
+
+
+def is_ruled_out(item: Requirement) -> bool:
+    """Tell whether a requirement's marker leaves it out on Linux whatever the Python: it is for other machines."""
+    if item.marker is None or "extra" in item.marker:
+        return False
+    machine = describe_machine()
+    return all(_applies(item, machine, python) is False for python in machine.pythons)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.recognise import recognise
@@ -25,6 +27,14 @@ LOCK_COMMANDS: Mapping[str, str] = {
     "pylock.toml": "uv pip compile pyproject.toml {upgrades} -o pylock.toml",
 }
 """Lock → the command of its own program that renews it; nothing else may rewrite it."""
+_NAMED_LOCKS = (
+    (re.compile(r"pylock\.[^./]+\.toml"), "uv pip compile pyproject.toml {upgrades} -o {file}"),
+    (re.compile(r"[^/]+\.py\.lock"), "uv lock --script {script} {upgrades}"),
+    (re.compile(r"[^/]*conda-?lock[^/]*\.ya?ml"), "conda-lock lock --lockfile {file} {updates}"),
+)
+"""The same for locks whose file name is chosen."""
+_OWN_MANIFEST = (".py.lock", ".yml", ".yaml")
+"""Ends of the locks that no ``pyproject.toml`` beside them is behind."""
 _INDEX_OPTIONS = ("--index-url", "-i ", "--extra-index-url", "--find-links", "-f ")
 _LIKELY_PYTHONS = ("3.11", "3.12", "3.10", "3.13", "3.9", "3.8")
 """Pythons to resolve for where a project allows several, the one most training stacks have wheels for first."""
@@ -78,12 +88,44 @@ def read_project(path: str, kind: str) -> Project | None:
         return Project(path, kind, required, constraints, _index_options([path, *files]))
     if os.path.basename(path) == MANIFEST:
         return _read_manifest(path, kind)
-    if os.path.basename(path) in LOCK_COMMANDS:
+    if is_lock(path):
         manifest = os.path.join(os.path.dirname(path), MANIFEST)
-        if os.path.isfile(manifest):
+        if os.path.isfile(manifest) and not path.endswith(_OWN_MANIFEST):
             return _read_manifest(manifest, kind)._replace(lock=path)
         return Project(path, kind, (), lock=path)
     return None
+
+
+def is_lock(path: str) -> bool:
+    """Tell whether a file is a lock that only its own program may rewrite."""
+    return _find_command(os.path.basename(path)) is not None
+
+
+def lock_command(path: str, targets: Mapping[str, str]) -> str | None:
+    """Return the command that moves packages in a lock; None where the file is none.
+
+    >>> lock_command("conda-lock.yml", {"deepspeed": "0.16.9"})
+    'conda-lock lock --lockfile conda-lock.yml --update deepspeed'
+    """
+    file = os.path.basename(path)
+    command = _find_command(file)
+    return (
+        None
+        if command is None
+        else command.format(
+            pins=" ".join(f"'{name}=={version}'" for name, version in targets.items()),
+            upgrades=" ".join(f"--upgrade-package {name}=={version}" for name, version in targets.items()),
+            updates=" ".join(f"--update {name}" for name in targets),
+            names=" ".join(targets),
+            file=shlex.quote(file),
+            script=shlex.quote(file.removesuffix(".lock")),
+        )
+    )
+
+
+def _find_command(file: str) -> str | None:
+    named = (command for pattern, command in _NAMED_LOCKS if pattern.fullmatch(file))
+    return LOCK_COMMANDS.get(file) or next(named, None)
 
 
 def _read_manifest(path: str, kind: str) -> Project:

@@ -10,6 +10,8 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.editing.text import TextEdit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from compatcheck.core.requirement import Requirement
 
 _VERSION = r"[\w.*+!-]+"
@@ -95,17 +97,21 @@ def find_statement(text: str, requirement: Requirement) -> Statement | None:
     Returns:
         None where it cannot be found, or stands for a URL or path.
     """
+    return next(find_statements(text, requirement), None)
+
+
+def find_statements(text: str, requirement: Requirement) -> Iterator[Statement]:
+    """Find every place on its line where a requirement stands: one command of a Dockerfile may have it twice."""
     source = requirement.source
     if source.line is None or requirement.details.get("direct_url"):
-        return None
+        return
     start, end = _stretch(text, source.line)
     name = r"[-_.]+".join(map(re.escape, canonical_name(requirement.name).split("-")))
     for match in re.finditer(rf"(?<![\w.-]){name}(?![\w-]|\.\w)", text[start:end], re.IGNORECASE):
         found = _read(text, start + match.end(), end, requirement)
         if found is not None:
             hashed = "--hash" in text[start:end]
-            return found._replace(line=text.count("\n", 0, start + match.start()) + 1, hashed=hashed)
-    return None
+            yield found._replace(line=text.count("\n", 0, start + match.start()) + 1, hashed=hashed)
 
 
 def _stretch(text: str, line: int) -> tuple[int, int]:

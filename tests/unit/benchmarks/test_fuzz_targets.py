@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,13 +13,22 @@ from benchmarks.fuzz.fuzz import ROOT, TARGETS, find_seeds, write_dictionary
 from benchmarks.fuzz.structure import mutate_structure
 from compatcheck.core.errors import CompatcheckError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 KEPT = sorted(ROOT.glob("fixtures/fuzz/*/*"))
+
+
+def parser(name: str) -> Callable[[bytes | str], object]:
+    module, _, function = TARGETS[name].function.partition(":")
+    place = "benchmarks.fuzz.adapters" if module == "adapters" else f"compatcheck.{module}"
+    found: Callable[[bytes | str], object] = getattr(import_module(place), function)
+    return found
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_targets_exist_and_have_seeds(name: str, tmp_path: Path) -> None:
-    module, _, function = TARGETS[name].function.partition(":")
-    assert callable(getattr(import_module(f"compatcheck.{module}"), function))
+    assert callable(parser(name))
     seeds = find_seeds(name)
     assert seeds
     write_dictionary(seeds, tmp_path / "words")
@@ -27,11 +37,8 @@ def test_targets_exist_and_have_seeds(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_kept_inputs_do_not_crash(path: Path) -> None:
-    target = TARGETS[path.parent.name]
-    module, _, function = target.function.partition(":")
-    parse = getattr(import_module(f"compatcheck.{module}"), function)
     try:
-        parse(path.read_bytes() if target.takes_bytes else str(path))
+        parser(path.parent.name)(path.read_bytes() if TARGETS[path.parent.name].takes_bytes else str(path))
     except CompatcheckError as error:
         assert error.hint
 

@@ -45,7 +45,7 @@ https://conda.anaconda.org/pytorch/linux-64/pytorch-2.5.1-py3.11_cuda12.4_cudnn9
 https://conda.anaconda.org/conda-forge/linux-64/python-3.11.10-hc5c86c4_3_cpython.conda
 """
 MICROMAMBA = """\
-List of packages in environment: "/root/micromamba"
+List of packages in environment: "/opt/micromamba"
 
   Name                   Version       Build               Channel
 ──────────────────────────────────────────────────────────────────────
