@@ -132,7 +132,10 @@ def check_audit(report: Report) -> None:
     kinds = [item["descriptor"]["id"] for item in run["invocations"][0]["toolExecutionNotifications"]]
     reasons = {item.reason for item in report.audit.unaudited}
     assert len(gaps) == kinds.count("not-audited") == len(reasons)
-    assert len(data["audit"]["not_audited"]) == data["summary"]["not_audited"] == len(report.audit.unaudited)
+    assert len(data["audit"]["not_audited"]) == len(report.audit.unaudited)
+    # The lists are per subject; the summary counts a file that is checked for several machines once.
+    stated = {(item.package, item.version, item.source) for item in report.audit.unaudited}
+    assert data["summary"]["not_audited"] == len(stated)
     if report.audit.unaudited:
         # Of a package nobody could look up, no format says that it is clean.
         assert not any(case.tag == "passed" for case in gaps)
