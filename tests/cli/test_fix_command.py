@@ -208,7 +208,7 @@ def test_projects_are_edited_in_place(table: str, expected: str) -> None:
             "train.py.lock",
             (
                 'version = 1\n[manifest]\nrequirements = [{ name = "deepspeed" }]\n[[package]]\nname = "deepspeed"\n'
-                'version = "0.16.4"\nsource = { registry = "https://pypi.org/simple" }\n'
+                'version = "0.16.4"\nsource = { registry = "https://index.example/simple" }\n'
             ),
             "uv lock --script train.py --upgrade-package deepspeed==0.16.9",
         ),

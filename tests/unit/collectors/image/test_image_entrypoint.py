@@ -108,7 +108,7 @@ def test_login_shell_is_a_doubt(options):
 
 
 def test_file_that_bash_reads_first_is_a_doubt():
-    found = start("bash", "-c", "python x.py", env={"BASH_ENV": "/root/.env"})
+    found = start("bash", "-c", "python x.py", env={"BASH_ENV": "/etc/start.env"})
     assert "BASH_ENV" in found.doubts[0]
 
 
@@ -182,10 +182,10 @@ def test_last_of_several_interpreters_is_started_and_the_others_are_said():
     ],
 )
 def test_virtual_environment_without_its_python_is_chosen_with_a_doubt(words, from_command):
-    files = {**FILES, VENV: To("/root/.local/share/uv/python/bin/python3.12")}
+    files = {**FILES, VENV: To("/opt/uv/python/bin/python3.12")}
     found = start(*words, env={"PATH": "/opt/venv/bin:/usr/local/bin"}, files=files)
     assert (found.executable, found.from_command) == (VENV, from_command)
-    text = "/opt/venv/bin/python is a link to /root/.local/share/uv/python/bin/python3.12, which leads to nothing in the image"
+    text = "/opt/venv/bin/python is a link to /opt/uv/python/bin/python3.12, which leads to nothing in the image"
     assert found.doubts == (text,)
 
 

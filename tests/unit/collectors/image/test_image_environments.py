@@ -116,7 +116,7 @@ def test_copies_inside_packages_and_caches_are_no_environments():
             **dist(where, "setuptools", "75.0"),
             **dist(f"{where}/setuptools/_vendor", "packaging", "24.1"),
             **dist(f"{where}/ray/thirdparty_files", "psutil", "6.0"),
-            **dist("/root/.cache/uv/archive-v0/abc", "torch", "2.0.0"),
+            **dist("/home/trainer/.cache/uv/archive-v0/abc", "torch", "2.0.0"),
             **dist("/var/cache/uv/archive-v0/abc", "torch", "2.0.0"),
             "/var/cache/uv/CACHEDIR.TAG": PROGRAM,
             **conda("/opt/conda"),
@@ -126,7 +126,7 @@ def test_copies_inside_packages_and_caches_are_no_environments():
     assert packages(reading) == {"/usr/local": {"setuptools": "75.0"}, "/opt/conda": {}}
     notes = " ".join(reading.notes)
     assert "package cache of conda: /opt/conda/pkgs/numpy-1.26.4-py311_0" in notes
-    assert "/root/.cache/uv/archive-v0/abc" in notes
+    assert "/home/trainer/.cache/uv/archive-v0/abc" in notes
 
 
 def test_virtual_environment_that_uv_marked_as_cache_is_one():
@@ -143,11 +143,11 @@ def test_directory_of_packages_is_one_and_part_of_others_on_python_path():
 
 
 def test_users_own_packages_count_for_the_user_of_the_image():
-    home = "/root/.local/lib/python3.11/site-packages"
+    home = "/home/trainer/.local/lib/python3.11/site-packages"
     files = {**debian(), **dist(home, "torch", "2.5.1")}
-    assert packages(read(files)) == {"/usr": {"torch": "2.5.1"}}
+    assert packages(read(files, user="trainer")) == {"/usr": {"torch": "2.5.1"}}
     other = packages(read(files, user="app"))
-    assert other == {"/usr": {}, "/root/.local": {"torch": "2.5.1"}}
+    assert other == {"/usr": {}, "/home/trainer/.local": {"torch": "2.5.1"}}
 
 
 def test_links_of_the_image_are_followed_inside_it():
