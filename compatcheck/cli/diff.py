@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +13,7 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.checks import Checks, open_waivers, require_rules, require_selection
 from compatcheck.cli.gather import gather
-from compatcheck.cli.output import Output, parse_outputs, printable, terminal_width, wants_color, write_files
+from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
 from compatcheck.cli.run import build_report
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.source import Source
@@ -100,7 +99,7 @@ def execute(names: tuple[str, str], plan: Plan, checks: Checks, output: Output, 
     difference = compare(names, before.report, after.report, rules.packages)
     peaks = _price_both(before.subject, after.subject, rules, trace=trace)
     difference = difference._replace(peaks=peaks, seconds=time.perf_counter() - started)
-    write(difference, output, targets)
+    write_formatted(lambda name, color: format_as(name, difference, output, color=color), output, targets)
     return difference.exit_code
 
 
@@ -205,19 +204,7 @@ def _price_both(before: Subject, after: Subject, rules: RuleSet, *, trace: bool)
     return (first, second) if first.phases and second.phases else None
 
 
-def write(difference: Difference, output: Output, targets: list[tuple[str, str]]) -> None:
-    """Write the outcome to standard output and to every ``--output`` file.
-
-    Raises:
-        UsageError: a file cannot be written.
-    """
-    color = output.format_name == "text" and wants_color(output.color, os.environ)
-    text = format_as(output.format_name, difference, output, color=color)
-    sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
-    write_files([(name, path, format_as(name, difference, output)) for name, path in targets])
-
-
-def format_as(name: str, difference: Difference, output: Output, *, color: bool = False) -> str:
+def format_as(name: str, difference: Difference, output: Output, *, color: bool) -> str:
     """Format a difference."""
     from compatcheck.reporters import difference as reporter  # noqa: PLC0415 (beside its use)
 

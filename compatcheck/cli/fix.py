@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.checks import Checks, open_waivers, require_rules, require_selection
-from compatcheck.cli.output import Output, parse_outputs, printable, terminal_width, wants_color, write_files
+from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
 from compatcheck.core.threshold import parse_threshold
 from compatcheck.rules.locate import open_rules
@@ -108,7 +106,7 @@ def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Wa
     fix = fix._replace(
         applied=wanted.apply, exit_code=judge(fix, applied=wanted.apply), seconds=time.perf_counter() - started
     )
-    write(fix, output, targets)
+    write_formatted(lambda name, color: format_as(name, fix, output, color=color), output, targets)
     return fix.exit_code
 
 
@@ -123,19 +121,7 @@ def judge(fix: Fix, *, applied: bool) -> int:
     return EXIT_FINDINGS
 
 
-def write(fix: Fix, output: Output, targets: list[tuple[str, str]]) -> None:
-    """Write the outcome to standard output and to every ``--output`` file.
-
-    Raises:
-        UsageError: a file cannot be written.
-    """
-    color = output.format_name == "text" and wants_color(output.color, os.environ)
-    text = format_as(output.format_name, fix, output, color=color)
-    sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
-    write_files([(name, path, format_as(name, fix, output)) for name, path in targets])
-
-
-def format_as(name: str, fix: Fix, output: Output, *, color: bool = False) -> str:
+def format_as(name: str, fix: Fix, output: Output, *, color: bool) -> str:
     """Format an outcome."""
     from compatcheck.editing.text import unified_diff  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters import fix as reporter  # noqa: PLC0415 (beside its use)

@@ -93,6 +93,22 @@ def write_reports(
     write_files([(name, path, reporter(name)(report, output)) for name, path in targets])
 
 
+def write_formatted(format_as: Callable[[str, bool], str], output: Output, targets: Sequence[tuple[str, str]]) -> None:
+    """Write what a command of its own formats found to standard output and to every ``--output`` file.
+
+    Args:
+        format_as: formats it, by the name of the format and whether it is coloured.
+        output: formats.
+        targets: formats and files.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    text = format_as(output.format_name, output.format_name == "text" and wants_color(output.color, os.environ))
+    sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
+    write_files([(name, path, format_as(name, False)) for name, path in targets])
+
+
 def write_files(contents: Iterable[tuple[str, str, str]]) -> None:
     """Write reports to the files of ``--output``: format, path and content of each.
 
