@@ -140,7 +140,8 @@ def build_environments(
         group.components.append(component)
     if not groups:
         kinds = sorted({component.purl.type for component in components if component.purl is not None})
-        message = f"lists {len(components)} components, none of them a Python package" + (
+        count = f"{len(components)} component{'' if len(components) == 1 else 's'}"
+        message = f"lists {count}, none of them a Python package" + (
             f": {', '.join(kinds[:_SHOWN_NAMES])}" if kinds else ""
         )
         raise NoEnvironmentError(message, source=Source(path), hint="make an SBOM of the environment or image itself")

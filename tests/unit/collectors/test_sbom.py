@@ -165,5 +165,5 @@ def test_ranges_of_a_dependency_graph_are_ranges() -> None:
 
 
 def test_no_python_package_is_an_error() -> None:
-    with pytest.raises(InputError, match="lists 1 components, none of them a Python package: npm"):
+    with pytest.raises(InputError, match="lists 1 component, none of them a Python package: npm"):
         build_environments("bom.json", [component("pkg:npm/left-pad@1.0.0")])
