@@ -25,10 +25,13 @@ from conda_lock.lockfile import parse_conda_lock_file
 from packaging.requirements import InvalidRequirement, Requirement
 from rattler import LockFile
 
-from compatcheck.collectors import conda_environment, conda_list, conda_lock, pixi_lock
-from compatcheck.collectors.conda_names import identify
-from compatcheck.collectors.conda_spec import convert_version, parse_match_spec
-from compatcheck.collectors.requirements import read_requirement_lines
+from compatcheck.collectors.conda import environment_yml as conda_environment
+from compatcheck.collectors.conda import listing as conda_list
+from compatcheck.collectors.conda import lock as conda_lock
+from compatcheck.collectors.conda import pixi_lock
+from compatcheck.collectors.conda.names import identify
+from compatcheck.collectors.conda.spec import convert_version, parse_match_spec
+from compatcheck.collectors.requirements.lines import read_requirement_lines
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
@@ -37,7 +40,7 @@ from compatcheck.core.yaml import read_yaml
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from compatcheck.collectors.conda_spec import MatchSpec as Ours
+    from compatcheck.collectors.conda.spec import MatchSpec as Ours
 
 Packages = list[tuple[str, ...]]
 GRID = (

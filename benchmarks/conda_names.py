@@ -14,11 +14,11 @@ import json
 import sys
 from pathlib import Path
 
-from compatcheck.collectors.components import CONDA_COMPONENTS
-from compatcheck.collectors.conda_environment import read_file
-from compatcheck.collectors.conda_list import read_list
-from compatcheck.collectors.conda_lock import list_packages
-from compatcheck.collectors.pixi_lock import list_environments
+from compatcheck.collectors.conda.environment_yml import read_file
+from compatcheck.collectors.conda.listing import read_list
+from compatcheck.collectors.conda.lock import list_packages
+from compatcheck.collectors.conda.pixi_lock import list_environments
+from compatcheck.collectors.python.components import CONDA_COMPONENTS
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.yaml import read_yaml

@@ -12,7 +12,7 @@ import io
 import sys
 from pathlib import Path
 
-from compatcheck.collectors.dockerfile_text import read_instructions
+from compatcheck.collectors.dockerfile.text import read_instructions
 from compatcheck.collectors.recognise import recognise, walk
 
 

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cpu import run
 
-from compatcheck.collectors.distributions import canonical_name
 from compatcheck.collectors.image.archive import open_image
 from compatcheck.collectors.image.environments import read_image
+from compatcheck.collectors.python.distributions import canonical_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,16 +17,17 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from compatcheck.configs.launch import openrlhf, verl
-from compatcheck.configs.launch.flags import parse_flags
-from compatcheck.configs.launch.hydra import parse_overrides
-from compatcheck.configs.launch.read import read_commands
-from compatcheck.configs.shell import read_script
+from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.launch.hydra import parse_overrides
+from compatcheck.frameworks.launch.read import read_commands
+from compatcheck.frameworks.openrlhf import command as openrlhf
+from compatcheck.frameworks.verl import command as verl
+from compatcheck.shell import read_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compatcheck.configs.launch.launchers import Launch
+    from compatcheck.frameworks.launch.launchers import Launch
 
 UNSET = type("Unset", (), {})()
 """What a parser gives an option that is left out."""

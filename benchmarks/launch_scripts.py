@@ -22,8 +22,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.configs.shell import Script, read_script
 from compatcheck.core.errors import InputError
+from compatcheck.shell import Script, read_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

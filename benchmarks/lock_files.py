@@ -365,13 +365,13 @@ def read(path: Path, kind: str, python: str) -> tuple[Pins, int]:
 LOCAL = {"git", "directory", "url", "file", "path", "editable", "vcs"}
 CHECKOUT = {"editable", "directory", "virtual", "path", "file"}
 KINDS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
-    "poetry": ("poetry_lock", "read_poetry_lock", {}),
-    "pdm": ("pdm_lock", "read_pdm_lock", {}),
-    "pipfile": ("pipfile_lock", "read_pipfile_lock", {}),
-    "uv": ("uv_lock", "read_uv_lock", {}),
-    "pylock": ("pylock", "read_pylock", {}),
-    "compiled": ("requirements", "read_requirements", {}),
-    "freeze": ("requirements", "read_requirements", {}),
+    "poetry": ("locks.poetry_lock", "read_poetry_lock", {}),
+    "pdm": ("locks.pdm_lock", "read_pdm_lock", {}),
+    "pipfile": ("locks.pipfile_lock", "read_pipfile_lock", {}),
+    "uv": ("locks.uv_lock", "read_uv_lock", {}),
+    "pylock": ("locks.pylock", "read_pylock", {}),
+    "compiled": ("requirements.lines", "read_requirements", {}),
+    "freeze": ("requirements.lines", "read_requirements", {}),
 }
 FILES = {
     "poetry": "poetry.lock",

@@ -17,17 +17,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.cli.checks import Checks
-from compatcheck.cli.gather import gather
-from compatcheck.cli.inputs import Request
-from compatcheck.cli.run import build_report
+from compatcheck.checking.checks import Checks
+from compatcheck.checking.gather import gather
+from compatcheck.checking.report import build_report
+from compatcheck.checking.request import Request
 from compatcheck.collectors.recognise import walk
-from compatcheck.configs.keys import flatten
-from compatcheck.configs.other_frameworks import recognise
-from compatcheck.configs.recognise import SUFFIXES, read_configuration
-from compatcheck.configs.text import parse_json_or_yaml, read_text
 from compatcheck.core.errors import InputError
-from compatcheck.core.threshold import parse_threshold
+from compatcheck.core.fail_on import parse_threshold
+from compatcheck.frameworks.keys import flatten
+from compatcheck.frameworks.recognise import SUFFIXES, read_configuration
+from compatcheck.frameworks.text import parse_json_or_yaml, read_text
+from compatcheck.frameworks.unread import recognise
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:

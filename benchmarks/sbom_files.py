@@ -21,13 +21,13 @@ from xml.etree import ElementTree as ET
 
 from packageurl import PackageURL
 
-from compatcheck.collectors import cyclonedx, spdx
+from compatcheck.collectors.sbom import cyclonedx, spdx
 from compatcheck.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from compatcheck.collectors.sbom import Component
+    from compatcheck.collectors.sbom.components import Component
 
 Listed = Counter[tuple[str, ...]]
 

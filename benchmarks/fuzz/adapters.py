@@ -28,8 +28,8 @@ def read_rpm(data: bytes) -> None:
 
 def read_oom(data: bytes) -> None:
     """Read the messages of a log, with what it mentions."""
-    from compatcheck.memory.oom.mentions import read_mentions  # noqa: PLC0415 (one target)
-    from compatcheck.memory.oom.message import read_messages  # noqa: PLC0415 (one target)
+    from compatcheck.oom.mentions import read_mentions  # noqa: PLC0415 (one target)
+    from compatcheck.oom.message import read_messages  # noqa: PLC0415 (one target)
 
     log = data.decode("utf-8", "replace")
     read_messages(log)
@@ -62,6 +62,6 @@ def answer_osv(data: bytes) -> None:
 
 def read_configuration(path: str) -> None:
     """Read a configuration of any framework, a launch script or a training script, as one that a person named."""
-    from compatcheck.configs.recognise import read_configurations  # noqa: PLC0415 (one target)
+    from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (one target)
 
     read_configurations(path, named=True)

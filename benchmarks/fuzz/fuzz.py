@@ -61,48 +61,54 @@ def _collector(module: str, function: str, name: str, *seeds: str) -> Target:
 
 
 TARGETS: Mapping[str, Target] = {
-    "conda_environment": _collector("conda_environment", "read_conda_environment", "environment.yml"),
-    "conda_list": _collector("conda_list", "read_conda_list", "list.txt"),
-    "conda_lock": _collector("conda_lock", "read_conda_lock", "conda-lock.yml"),
+    "conda_environment": _collector("conda.environment_yml", "read_conda_environment", "environment.yml"),
+    "conda_list": _collector("conda.listing", "read_conda_list", "list.txt"),
+    "conda_lock": _collector("conda.lock", "read_conda_lock", "conda-lock.yml"),
     "configuration": Target("adapters:read_configuration", ("fixtures/configs/*.*",), "config.yaml"),
-    "cyclonedx_json": _collector("cyclonedx", "read_cyclonedx_json", "bom.json"),
-    "cyclonedx_xml": _collector("cyclonedx", "read_cyclonedx_xml", "bom.xml"),
-    "dockerfile": _collector("dockerfile", "read_dockerfile", "Dockerfile"),
+    "cyclonedx_json": _collector("sbom.cyclonedx", "read_cyclonedx_json", "bom.json"),
+    "cyclonedx_xml": _collector("sbom.cyclonedx", "read_cyclonedx_xml", "bom.xml"),
+    "dockerfile": _collector("dockerfile.read", "read_dockerfile", "Dockerfile"),
     "dpkg": Target("adapters:read_dpkg", takes_bytes=True),
     "launch_script": Target("adapters:read_configuration", name="train.sh"),
     "oom": Target("adapters:read_oom", takes_bytes=True),
     "osv_query": Target("adapters:answer_osv", takes_bytes=True, form="json"),
-    "pdm_lock": _collector("pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
+    "pdm_lock": _collector("locks.pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
     "pip_inspect": _collector(
-        "pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"
+        "requirements.pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"
     ),
-    "pip_list": _collector("pip_list", "read_pip_list", "pip-list.txt", "fixtures/environments/*/pip-list.*"),
-    "pipfile": _collector("pipfile", "read_pipfile", "Pipfile", "fixtures/environments/*/Pipfile"),
+    "pip_list": _collector(
+        "requirements.pip_list", "read_pip_list", "pip-list.txt", "fixtures/environments/*/pip-list.*"
+    ),
+    "pipfile": _collector("locks.pipfile", "read_pipfile", "Pipfile", "fixtures/environments/*/Pipfile"),
     "pipfile_lock": _collector(
-        "pipfile_lock", "read_pipfile_lock", "Pipfile.lock", "fixtures/environments/*/Pipfile.lock"
+        "locks.pipfile_lock", "read_pipfile_lock", "Pipfile.lock", "fixtures/environments/*/Pipfile.lock"
     ),
-    "pixi": _collector("pixi", "read_pixi", "pixi.toml"),
-    "pixi_lock": _collector("pixi_lock", "read_pixi_lock", "pixi-lock.yaml"),
-    "poetry_lock": _collector("poetry_lock", "read_poetry_lock", "poetry.lock", "fixtures/environments/*/poetry.lock"),
-    "policy": Target("core.policy:read_policy", (), "compatcheck.toml", form="toml"),
-    "pylock": _collector("pylock", "read_pylock", "pylock.toml", "fixtures/environments/*/pylock.toml"),
-    "pyproject": _collector("pyproject", "read_pyproject", "pyproject.toml", "fixtures/environments/*/pyproject.toml"),
+    "pixi": _collector("conda.pixi", "read_pixi", "pixi.toml"),
+    "pixi_lock": _collector("conda.pixi_lock", "read_pixi_lock", "pixi-lock.yaml"),
+    "poetry_lock": _collector(
+        "locks.poetry_lock", "read_poetry_lock", "poetry.lock", "fixtures/environments/*/poetry.lock"
+    ),
+    "policy": Target("checking.policy:read_policy", (), "compatcheck.toml", form="toml"),
+    "pylock": _collector("locks.pylock", "read_pylock", "pylock.toml", "fixtures/environments/*/pylock.toml"),
+    "pyproject": _collector(
+        "requirements.pyproject", "read_pyproject", "pyproject.toml", "fixtures/environments/*/pyproject.toml"
+    ),
     "recognise": Target("collectors.recognise:recognise_content", ("fixtures/environments/*/*",), takes_bytes=True),
     "reports": _collector("reports.find", "read_reports", "issue.txt"),
     "requirements": _collector(
-        "requirements",
+        "requirements.lines",
         "read_requirements",
         "requirements.txt",
         "fixtures/environments/*/*.txt",
         "fixtures/cases/*/*.txt",
     ),
     "rpm": Target("adapters:read_rpm", ("fixtures/images/rpm/*.gz",), takes_bytes=True),
-    "script": _collector("script", "read_script", "train.py", "fixtures/environments/*/*.py"),
-    "setup_py": _collector("setup_py", "read_setup_py", "setup.py"),
-    "spdx": _collector("spdx", "read_spdx", "sbom.spdx"),
-    "syft_json": _collector("syft", "read_syft_json", "syft.json"),
+    "script": _collector("requirements.inline_script", "read_script", "train.py", "fixtures/environments/*/*.py"),
+    "setup_py": _collector("requirements.setup_py", "read_setup_py", "setup.py"),
+    "spdx": _collector("sbom.spdx", "read_spdx", "sbom.spdx"),
+    "syft_json": _collector("sbom.syft", "read_syft_json", "syft.json"),
     "training_script": Target("adapters:read_configuration", name="train.py"),
-    "uv_lock": _collector("uv_lock", "read_uv_lock", "uv.lock", "fixtures/environments/*/uv.lock"),
+    "uv_lock": _collector("locks.uv_lock", "read_uv_lock", "uv.lock", "fixtures/environments/*/uv.lock"),
 }
 
 

@@ -20,7 +20,8 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["compatcheck.collectors.image"]):
-    from compatcheck.collectors.image import archive, cache, compression, interest, layers, stream
+    from compatcheck.collectors.image import archive, cache, compression, layers, stream
+    from compatcheck.collectors.image import wanted_files as interest
 
 from compatcheck.core.errors import InputError
 

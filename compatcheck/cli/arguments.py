@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.cli.checks import DEFAULT_FAIL_ON, Checks
+from compatcheck.checking.checks import DEFAULT_FAIL_ON, Checks
+from compatcheck.checking.runs import Plan, make_plan
 from compatcheck.cli.output import Output
-from compatcheck.cli.policy import Plan, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

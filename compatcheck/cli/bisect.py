@@ -14,9 +14,9 @@ from compatcheck.core.markers import canonical_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from compatcheck.core.bisection import Outcome
-    from compatcheck.probes.bisect import Search
-    from compatcheck.probes.probe import Probe
+    from compatcheck.lab.bisect import Search
+    from compatcheck.lab.bisection import Outcome
+    from compatcheck.lab.probes.probe import Probe
     from compatcheck.rules.database import RuleSet
 
 
@@ -62,10 +62,10 @@ def command(
 
     Exit code 1: a release in the range is bad. 0: none is. 3: none could be tested.
     """
-    from compatcheck.core.bisection import Bisection, Outcome  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.bisect import Search, find_intervals, minors  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.bisect import Search, find_intervals, minors  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.bisection import Bisection, Outcome  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.runner import make_task  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
     settings = probing.Settings(**given)
@@ -75,7 +75,7 @@ def command(
     rules = open_rules()
     releases = choose_releases(rules, package, specifier, good, bad)
     if dry_run:
-        from compatcheck.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
 
         firsts = dict.fromkeys((*(minor[0] for minor in minors(releases)), releases[-1]))
         text = f"releases of {package}: {len(releases)}; tested first: {', '.join(firsts)}"
@@ -108,8 +108,8 @@ def command(
         untested=search.untested(),
         older=search.older,
     )
-    from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters import bisection  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.script import make_script  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.reporters import bisection  # noqa: PLC0415 (beside its use)
 
     sides = list(dict.fromkeys(side for change in found.transitions for side in (change.before, change.after)))
     if report is not None or format_name == "markdown":

@@ -14,10 +14,10 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_C
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.core.confirmation import Confirmation
     from compatcheck.core.measurement import Measurement
-    from compatcheck.matching.trial import Request, Trial
-    from compatcheck.probes.laboratory import Laboratory
+    from compatcheck.lab.confirmation import Confirmation
+    from compatcheck.lab.measuring import Laboratory
+    from compatcheck.lab.pairs import Request, Trial
     from compatcheck.rules.database import CompiledRule, RuleSet
 
 
@@ -50,9 +50,9 @@ def command(
 
     Exit code 1: a rule was confirmed. 0: none was, and one was refuted. 3: nothing was decided.
     """
-    from compatcheck.matching.confirm import judge  # noqa: PLC0415 (beside its use)
-    from compatcheck.matching.trial import Request, Trial, plan  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters import confirmation as reporter  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.confirm import judge  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.pairs import Request, Trial, plan  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.reporters import confirmation as reporter  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
     settings = probing.Settings(**given)
@@ -120,7 +120,7 @@ def _on_installed_torch(
     """
     from packaging.version import Version  # noqa: PLC0415 (beside its use)
 
-    from compatcheck.matching.trial import Trial, plan  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.pairs import Trial, plan  # noqa: PLC0415 (beside its use)
 
     if trial.package != "torch" or request.suspect or trial.baseline not in {None, trial.suspect}:
         return trial
@@ -141,7 +141,7 @@ def _sees_cuda(choice: probing.EnvironmentChoice) -> bool:
 
 
 def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
-    from compatcheck.core.confirmation import Confirmation  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.confirmation import Confirmation  # noqa: PLC0415 (beside its use)
 
     sides = f"{trial.package} {trial.suspect}" + (
         f" against {trial.baseline}" if trial.baseline != trial.suspect else ""
@@ -158,6 +158,6 @@ def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
 def _measure(
     laboratory: Laboratory, trial: Trial, version: str, parameters: Mapping[str, Any], backend: str | None
 ) -> Measurement:
-    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.runner import make_task  # noqa: PLC0415 (beside its use)
 
     return laboratory.measure(version, [make_task(trial.probe, parameters, backend)])[0]

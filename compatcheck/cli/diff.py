@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from compatcheck.checking.checks import Checks, open_waivers, require_rules, require_selection
+from compatcheck.checking.gather import gather
+from compatcheck.checking.report import build_report
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
-from compatcheck.cli.checks import Checks, open_waivers, require_rules, require_selection
-from compatcheck.cli.gather import gather
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
-from compatcheck.cli.run import build_report
 from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.fail_on import Threshold, parse_threshold
 from compatcheck.core.source import Source
-from compatcheck.core.threshold import Threshold, parse_threshold
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from compatcheck.cli.inputs import Request
-    from compatcheck.cli.policy import Plan
+    from compatcheck.checking.request import Request
+    from compatcheck.checking.runs import Plan
+    from compatcheck.checking.waivers import Waivers
     from compatcheck.core.difference import Difference
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Report
-    from compatcheck.matching.waivers import Waivers
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -112,7 +112,7 @@ def read_side(
         InputError: it cannot be read.
         UsageError: it holds more than one environment.
     """
-    from compatcheck.collectors.revision import open_revision, parse_revision  # noqa: PLC0415 (beside its use)
+    from compatcheck.collectors.requirements.git_revision import open_revision, parse_revision  # noqa: PLC0415 (beside its use)
 
     def check(**side: Any) -> Side:  # noqa: ANN401 (fields of a request)
         asked = request._replace(**{"python": None, "prefix": None, "paths": (), "here": False, **side})
@@ -179,8 +179,8 @@ def _price_both(before: Subject, after: Subject, rules: RuleSet, *, trace: bool)
         any("training.sequence_length" in facts for facts in side.roles.values()) for side in (before, after)
     )
     if trace:
-        from compatcheck.cli.tracing import trace_subject  # noqa: PLC0415 (only when asked)
-        from compatcheck.memory.traced.request import Untraceable  # noqa: PLC0415 (only when asked)
+        from compatcheck.lab.traced.request import Untraceable  # noqa: PLC0415 (only when asked)
+        from compatcheck.lab.tracing import trace_subject  # noqa: PLC0415 (only when asked)
 
         traced = []
         for side in (before, after):

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from compatcheck.checking.report import execute
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.output import FORMATS
-from compatcheck.cli.run import execute
 
 
 @click.command("env", cls=options.GroupedCommand, short_help="Check an installed environment.")
@@ -33,8 +33,8 @@ def print_dump(given: dict[str, Any]) -> int:
     """Print everything known about an environment, as text or JSON."""
     import os  # noqa: PLC0415 (only for the dump)
 
-    from compatcheck.collectors.dump import collect_dump, format_dump  # noqa: PLC0415 (only for the dump)
-    from compatcheck.collectors.interpreter import locate  # noqa: PLC0415 (only for the dump)
+    from compatcheck.collectors.python.dump import collect_dump, format_dump  # noqa: PLC0415 (only for the dump)
+    from compatcheck.collectors.python.interpreter import locate  # noqa: PLC0415 (only for the dump)
 
     dump = collect_dump(locate(given["python"], given["prefix"], os.environ), os.environ)
     if given["format_name"] == "json":

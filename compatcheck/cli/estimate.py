@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from compatcheck.checking.report import place_skipped
+from compatcheck.checking.runs import gather_all, make_plan
 from compatcheck.cli import options
-from compatcheck.cli.policy import gather_all, make_plan
-from compatcheck.cli.run import place_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -157,8 +157,8 @@ def _place(message: str, subject: Subject) -> Source | None:
 
 
 def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
-    from compatcheck.cli.pricing import price as price_subject  # noqa: PLC0415 (beside its use)
-    from compatcheck.configs.lines import with_line  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.fit import price as price_subject  # noqa: PLC0415 (beside its use)
+    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (beside its use)
     from compatcheck.matching.engine import match  # noqa: PLC0415 (beside its use)
     from compatcheck.memory.job import describe_job, estimate_job  # noqa: PLC0415 (beside its use)
     from compatcheck.memory.regressions import lay_over  # noqa: PLC0415 (beside its use)
@@ -180,12 +180,12 @@ def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
         _trace(report, subject, rules, asked.python)
     report.regressed = lay_over(report.estimate, match(subject, rules).findings)
     if asked.suggest:
-        from compatcheck.memory.placement import place  # noqa: PLC0415 (only when asked)
+        from compatcheck.memory.smallest_hardware import place  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.suggest import suggest as rank  # noqa: PLC0415 (only when asked)
 
         report.suggestions, report.placements = rank(subject.roles, price), place(subject.roles, price, rules)
     if asked.axes:
-        from compatcheck.memory.walls import find_wall  # noqa: PLC0415 (only when asked)
+        from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)
 
         report.walls = tuple(find_wall(name, subject.roles, price) for name in asked.axes)
     return report
@@ -198,8 +198,8 @@ def _matters(fact: str) -> bool:
 
 def _trace(report: EstimateReport, subject: Subject, rules: RuleSet, python: str | None) -> None:
     """Put a traced estimate in the place of the other, or say why there is none."""
-    from compatcheck.cli.tracing import describe_peak, trace_subject  # noqa: PLC0415 (only when asked)
-    from compatcheck.memory.traced.request import Untraceable  # noqa: PLC0415 (only when asked)
+    from compatcheck.lab.traced.request import Untraceable  # noqa: PLC0415 (only when asked)
+    from compatcheck.lab.tracing import describe_peak, trace_subject  # noqa: PLC0415 (only when asked)
 
     found = trace_subject(subject, rules, python)
     if isinstance(found, Untraceable):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from compatcheck.core.measurement import Measurement
-    from compatcheck.evidence.store import EvidenceStore, Stored
+    from compatcheck.lab.evidence.store import EvidenceStore, Stored
 
 SHOWN = 20
 
@@ -83,7 +83,7 @@ def list_command(limit: int, format_name: str, **given: Any) -> int:  # noqa: AN
 
         click.echo(json.dumps([_describe(stored) for stored in shown], indent=2, ensure_ascii=False))
         return EXIT_CLEAN
-    from compatcheck.reporters.evidence import format_list  # noqa: PLC0415 (one format)
+    from compatcheck.lab.reporters.evidence import format_list  # noqa: PLC0415 (one format)
 
     click.echo(format_list(shown), nl=False)
     click.echo(f"{len(shown)} of {len(chosen)} chosen, {total} kept · {place}", err=True)
@@ -109,7 +109,7 @@ def show_command(name: str, format_name: str) -> int:
 
         click.echo(json.dumps(_describe(found[0]), indent=2, ensure_ascii=False))
         return EXIT_CLEAN
-    from compatcheck.reporters.evidence import format_measurement  # noqa: PLC0415 (one format)
+    from compatcheck.lab.reporters.evidence import format_measurement  # noqa: PLC0415 (one format)
 
     click.echo(format_measurement(*found[0]), nl=False)
     return EXIT_CLEAN
@@ -125,7 +125,7 @@ def export_command(target: str, name: str | None, overwrite: bool, **given: Any)
 
     Evidence of rules stands in fixtures/measurements.
     """
-    from compatcheck.evidence.files import SUFFIXES, export_measurements, write_measurements  # noqa: PLC0415
+    from compatcheck.lab.evidence.files import SUFFIXES, export_measurements, write_measurements  # noqa: PLC0415
 
     with _open() as store:
         chosen = [stored.measurement for stored in _choose(store, **given)]
@@ -152,8 +152,8 @@ def export_command(target: str, name: str | None, overwrite: bool, **given: Any)
 def import_command(paths: tuple[str, ...]) -> int:
     """Keep the measurements of files, or of all files below directories. What is there already is not kept twice."""
     from compatcheck.core.measurement_files import read_measurements  # noqa: PLC0415 (beside its use)
-    from compatcheck.evidence.files import measurement_files  # noqa: PLC0415 (beside its use)
-    from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
+    from compatcheck.lab.evidence.files import measurement_files  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
 
     read: list[Measurement] = []
     files = unread = 0
@@ -185,7 +185,7 @@ def import_command(paths: tuple[str, ...]) -> int:
 
 
 def _open() -> EvidenceStore:
-    from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
+    from compatcheck.lab.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
 
     return EvidenceStore(read_only=True, follows=False)
 

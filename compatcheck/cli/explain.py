@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compatcheck.checking.checks import require_rules
+from compatcheck.checking.report import place_skipped
+from compatcheck.checking.runs import gather_all, make_plan
 from compatcheck.cli import options
-from compatcheck.cli.checks import require_rules
-from compatcheck.cli.policy import gather_all, make_plan
-from compatcheck.cli.run import place_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -31,7 +31,7 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
 
     With PATHs the files are read as `check` does, without them the installed environment, as `env` does.
     """
-    from compatcheck.configs.lines import with_line  # noqa: PLC0415 (beside its use)
+    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (beside its use)
     from compatcheck.matching.explain import explain  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.explanation import format_explanation  # noqa: PLC0415 (beside its use)
 

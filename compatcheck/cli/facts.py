@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from compatcheck.checking.report import holds_something, place_skipped
+from compatcheck.checking.runs import gather_all, make_plan
 from compatcheck.cli import options
-from compatcheck.cli.policy import gather_all, make_plan
-from compatcheck.cli.run import holds_something, place_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
@@ -37,8 +37,8 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
         return EXIT_CLEAN
     plan = make_plan(given, files=bool(given["paths"] or given["run"]))
     gathered = gather_all(plan, open_rules(), os.environ)
-    from compatcheck.cli.run import describe_subject  # noqa: PLC0415 (beside its use)
-    from compatcheck.configs.lines import with_line  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.report import describe_subject  # noqa: PLC0415 (beside its use)
+    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (beside its use)
 
     subjects = []
     for subject in gathered.subjects:

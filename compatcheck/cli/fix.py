@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from compatcheck.checking.checks import Checks, open_waivers, require_rules, require_selection
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
-from compatcheck.cli.checks import Checks, open_waivers, require_rules, require_selection
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
-from compatcheck.core.threshold import parse_threshold
+from compatcheck.core.fail_on import parse_threshold
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from compatcheck.cli.fixing import Ways
-    from compatcheck.cli.policy import Plan
+    from compatcheck.checking.runs import Plan
     from compatcheck.core.fix import Fix
+    from compatcheck.fixing.find import Ways
 
 FORMATS = ("text", "json", "markdown", "diff")
 FIX = "Fix"
@@ -81,7 +81,7 @@ def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Wa
     Raises:
         CompatcheckError: nothing could be checked, or a file cannot be written.
     """
-    from compatcheck.cli.fixing import Judging, find_fix, find_ways  # noqa: PLC0415 (beside its use)
+    from compatcheck.fixing.find import Judging, find_fix, find_ways  # noqa: PLC0415 (beside its use)
 
     started = time.perf_counter()
     targets = parse_outputs(output.outputs, FORMATS)
@@ -100,7 +100,7 @@ def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Wa
     judging = Judging(rules, checks, threshold, waivers)
     fix = find_fix(plan, judging, ways or find_ways(offline=wanted.offline), unsafe=wanted.unsafe)
     if wanted.apply and fix.files:
-        from compatcheck.editing.text import write_changes  # noqa: PLC0415 (only when asked)
+        from compatcheck.fixing.edits.text import write_changes  # noqa: PLC0415 (only when asked)
 
         write_changes(fix.files)
     fix = fix._replace(
@@ -123,7 +123,7 @@ def judge(fix: Fix, *, applied: bool) -> int:
 
 def format_as(name: str, fix: Fix, output: Output, *, color: bool) -> str:
     """Format an outcome."""
-    from compatcheck.editing.text import unified_diff  # noqa: PLC0415 (beside its use)
+    from compatcheck.fixing.edits.text import unified_diff  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters import fix as reporter  # noqa: PLC0415 (beside its use)
 
     diff = "" if fix.applied else unified_diff(fix.files)

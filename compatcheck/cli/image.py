@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from compatcheck.checking.report import execute
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.output import FORMATS
-from compatcheck.cli.run import execute
 
 
 @click.command("image", cls=options.GroupedCommand, short_help="Check a container image.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from compatcheck.core.out_of_memory import Explained, OutOfMemoryReport, Reading
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
-    from compatcheck.memory.oom.mentions import Mentions
+    from compatcheck.oom.mentions import Mentions
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -69,9 +69,9 @@ def explain_log(log: str, given: dict[str, Any], rules: RuleSet) -> OutOfMemoryR
         CompatcheckError: another option makes no sense.
     """
     from compatcheck.core.out_of_memory import OutOfMemoryReport  # noqa: PLC0415 (beside its use)
-    from compatcheck.memory.oom.explain import explain  # noqa: PLC0415 (beside its use)
-    from compatcheck.memory.oom.mentions import read_mentions  # noqa: PLC0415 (beside its use)
-    from compatcheck.memory.oom.message import read_messages  # noqa: PLC0415 (beside its use)
+    from compatcheck.oom.explain import explain  # noqa: PLC0415 (beside its use)
+    from compatcheck.oom.mentions import read_mentions  # noqa: PLC0415 (beside its use)
+    from compatcheck.oom.message import read_messages  # noqa: PLC0415 (beside its use)
 
     path = STANDARD_INPUT if log == "-" else log
     text = _decode(read_bytes(path))
@@ -116,9 +116,9 @@ def _gather(
     given: dict[str, Any], rules: RuleSet, mentions: Mentions, path: str, text: str
 ) -> tuple[Subject, tuple[Skipped, ...], str | None]:
     """Resolve the run: what the person named, and what the log mentions where nothing else tells."""
-    from compatcheck.cli.inputs import build_subject, read_shared  # noqa: PLC0415 (beside its use)
-    from compatcheck.cli.policy import gather_all, make_plan  # noqa: PLC0415 (beside its use)
-    from compatcheck.cli.run import place_skipped  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.report import place_skipped  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.request import build_subject, read_shared  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.runs import gather_all, make_plan  # noqa: PLC0415 (beside its use)
     from compatcheck.resolution.subject import Subject  # noqa: PLC0415 (beside its use)
 
     subjects: Sequence[Subject] = ()
@@ -160,7 +160,7 @@ def _environment(mentions: Mentions, path: str, text: str) -> tuple[Environment 
         reported = reports[0].environment
         documents: tuple[Document, ...] = ()
         if reports[0].accelerate is not None:
-            from compatcheck.configs import accelerate  # noqa: PLC0415 (only for a report with one)
+            from compatcheck.frameworks.accelerate import configuration as accelerate  # noqa: PLC0415 (only for a report with one)
 
             documents = (accelerate.read_data(reports[0].accelerate, path),)
         return reported._replace(packages={**packages, **reported.packages}), documents
@@ -168,7 +168,7 @@ def _environment(mentions: Mentions, path: str, text: str) -> tuple[Environment 
 
 
 def _model_document(name: str, rules: RuleSet) -> Document:
-    from compatcheck.configs import model  # noqa: PLC0415 (only for a log that names one)
+    from compatcheck.frameworks.model import configuration as model  # noqa: PLC0415 (only for a log that names one)
 
     return model.read(name, rules, {})
 
@@ -245,7 +245,7 @@ def _concerns(finding: Finding, reading: Reading) -> bool:
 
 
 def _relate(finding: Finding, reading: Reading) -> str:
-    from compatcheck.memory.oom.sizes import UNINFORMATIVE, prints_as, segment_size  # noqa: PLC0415 (beside its use)
+    from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, segment_size  # noqa: PLC0415 (beside its use)
 
     impact, asked = finding.impact, reading.message.asked
     size = None if impact is None or impact.scope != "rank" else impact.expected_bytes

@@ -12,8 +12,8 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_C
 
 if TYPE_CHECKING:
     from compatcheck.core.measurement import Measurement
-    from compatcheck.probes.probe import Probe
-    from compatcheck.probes.runner import Task
+    from compatcheck.lab.probes.probe import Probe
+    from compatcheck.lab.probes.runner import Task
 
 _WILDCARDS = "*?["
 
@@ -32,9 +32,9 @@ def list_command(format_name: str) -> int:
     """
     import os  # noqa: PLC0415 (beside its use)
 
-    from compatcheck.evidence.last import describe_last, last_measured  # noqa: PLC0415 (beside its use)
-    from compatcheck.evidence.location import store_path  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.probe import find_probe, probe_names  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.evidence.last_measured import describe_last, last_measured  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.evidence.location import store_path  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.probe import find_probe, probe_names  # noqa: PLC0415 (beside its use)
 
     exported, store = probing.exported_evidence(), store_path(os.environ)
     probes = [
@@ -56,7 +56,7 @@ def list_command(format_name: str) -> int:
         ]
         click.echo(json.dumps(rows, indent=2))
         return EXIT_CLEAN
-    from compatcheck.reporters.probe import format_entry  # noqa: PLC0415 (one format)
+    from compatcheck.lab.reporters.probe import format_entry  # noqa: PLC0415 (one format)
 
     for probe, last in probes:
         click.echo(format_entry(probe.name, describe_last(probe.module.BACKENDS, last), probe.title), nl=False)
@@ -73,12 +73,12 @@ def list_command(format_name: str) -> int:
 @click.option("--backend", type=click.Choice(["fake", "cpu", "cuda"]), help="Back end of the script.")
 def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: str | None) -> int:
     """Show what a probe measures, why its prediction is what it is, and its parameters."""
-    from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
 
     probe = find_probe(name)
     if script:
-        from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
-        from compatcheck.probes.script import make_script  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.probes.script import make_script  # noqa: PLC0415 (beside its use)
 
         click.echo(make_script(make_task(probe, probing.parse_one_set(parameters), backend)), nl=False)
     else:
@@ -89,9 +89,9 @@ def show_command(name: str, script: bool, parameters: tuple[str, ...], backend: 
 def _show(probe: Probe) -> None:
     """Print the page of a probe."""
     from compatcheck.core.measurement import show_parameter  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.backends import BACKENDS  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.measurement import show_quantity, wrap_text  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.probe import Parameter, format_documentation, format_parameters  # noqa: PLC0415
+    from compatcheck.lab.probes.backends import BACKENDS  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.reporters.measurement import show_quantity, wrap_text  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.reporters.probe import Parameter, format_documentation, format_parameters  # noqa: PLC0415
 
     module = probe.module
     lines = [f"{probe.name} ({probe.hash})", "", format_documentation(probe.documentation)]
@@ -151,12 +151,12 @@ def run_command(
     Exit code 0: every probe is good. 1: one is bad. 3: none is bad, but one has no result.
     """
     from compatcheck.core.measurement import to_json  # noqa: PLC0415 (beside its use)
-    from compatcheck.evidence.files import append_measurement  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.environments.installer import UnbuildableError  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.laboratory import unbuildable  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.runner import Limits, run_tasks  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.measurement import format_measurement  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters.predictions import Judged, format_predictions  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.environments.installer import UnbuildableError  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.evidence.files import append_measurement  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.measuring import unbuildable  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.runner import Limits, run_tasks  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.reporters.measurement import format_measurement  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.reporters.predictions import Judged, format_predictions  # noqa: PLC0415 (beside its use)
 
     if output is not None and not output.endswith(".jsonl"):
         msg = f"--output {output} does not end in .jsonl"
@@ -218,8 +218,8 @@ def _choose(names: tuple[str, ...], backend: str | None, parameters: tuple[str, 
     Raises:
         UsageError: no name, an unknown one, or one that cannot be run so.
     """
-    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.sweep import vary  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.sweep import vary  # noqa: PLC0415 (beside its use)
 
     if not names:
         msg = "no probe is named"
@@ -237,7 +237,7 @@ def _choose_all(names: tuple[str, ...], backend: str | None, parameters: tuple[s
     Raises:
         UsageError: no back end, parameters, or names that leave nothing.
     """
-    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.runner import make_task  # noqa: PLC0415 (beside its use)
 
     if backend is None or parameters:
         msg = (
@@ -271,7 +271,7 @@ def _find(names: tuple[str, ...]) -> list[Probe]:
     """
     from fnmatch import fnmatchcase  # noqa: PLC0415 (beside its use)
 
-    from compatcheck.probes.probe import find_probe, probe_names  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.probe import find_probe, probe_names  # noqa: PLC0415 (beside its use)
 
     found: dict[str, Probe] = {}
     for name in names:

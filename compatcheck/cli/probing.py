@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from compatcheck.cli.progress import Progress
-    from compatcheck.probes.environments.overlay import Base, Overlays
-    from compatcheck.probes.laboratory import Laboratory, Store
-    from compatcheck.probes.probe import Probe
+    from compatcheck.lab.environments.overlay import Base, Overlays
+    from compatcheck.lab.measuring import Laboratory, Store
+    from compatcheck.lab.probes.probe import Probe
     from compatcheck.rules.database import RuleSet
 
 ENVIRONMENT = "Environment"
@@ -127,7 +127,7 @@ class EnvironmentChoice(NamedTuple):
             UsageError: there is none.
             UnbuildableError: it could not be built.
         """
-        from compatcheck.probes.environments.overlay import Base, build_base  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.environments.overlay import Base, build_base  # noqa: PLC0415 (beside its use)
 
         if self.torch is not None:
             return build_base(self.torch, python=self.python)
@@ -150,8 +150,8 @@ class EnvironmentChoice(NamedTuple):
         """
         from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 (beside its use)
 
-        from compatcheck.probes.environments.installer import find_installer  # noqa: PLC0415 (beside its use)
-        from compatcheck.probes.environments.overlay import Overlays  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.environments.installer import find_installer  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.environments.overlay import Overlays  # noqa: PLC0415 (beside its use)
 
         for text in self.beside:
             try:
@@ -208,7 +208,7 @@ def open_laboratory(
         UsageError: there is no interpreter with torch, or --exclude-newer makes no sense.
         UnbuildableError: the interpreter could not be built.
     """
-    from compatcheck.probes.laboratory import Laboratory  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.measuring import Laboratory  # noqa: PLC0415 (beside its use)
 
     overlays = overlays or settings.environment.overlays()
     with_uv = overlays.installer.name == "uv"
@@ -338,7 +338,7 @@ def open_store(*, wanted: bool) -> Store | None:
     """Open the person's store of measurements."""
     if not wanted:
         return None
-    from compatcheck.evidence.store import EvidenceStore  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.evidence.store import EvidenceStore  # noqa: PLC0415 (beside its use)
 
     return EvidenceStore()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from compatcheck.core.measurement import Measurement
-    from compatcheck.probes.runner import Task
+    from compatcheck.lab.probes.runner import Task
 
 
 def find_varying(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:

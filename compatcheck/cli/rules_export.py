@@ -77,7 +77,7 @@ def describe_selected(
     Raises:
         UsageError: a glob that no rule meets.
     """
-    from compatcheck.cli.checks import Checks, require_rules, require_selection  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.checks import Checks, require_rules, require_selection  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.osv import describe_rules  # noqa: PLC0415 (beside its use)
 

@@ -52,10 +52,10 @@ def command(
 
     Exit code 1: a number changed. 0: none did. 3: nothing could be measured.
     """
-    from compatcheck.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.runner import make_task  # noqa: PLC0415 (beside its use)
-    from compatcheck.probes.sweep import collect_series, find_changes, group_changes, vary  # noqa: PLC0415 (beside its use)
-    from compatcheck.reporters import sweep as reporter  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.probes.runner import make_task  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.reporters import sweep as reporter  # noqa: PLC0415 (beside its use)
+    from compatcheck.lab.sweep import collect_series, find_changes, group_changes, vary  # noqa: PLC0415 (beside its use)
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
 
     if export is not None and not export.endswith((".json", ".jsonl")):
@@ -69,7 +69,7 @@ def command(
     rules = open_rules()
     releases = choose_releases(rules, package, specifier)
     if dry_run:
-        from compatcheck.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
 
         counts = f"releases of {package}: {len(releases)}, measurements of each: {len(tasks)}"
         click.echo("\n".join([counts, *wrap_text(", ".join(releases), "  ")]))
@@ -79,13 +79,13 @@ def command(
     results: dict[str, list[Measurement]] = dict(laboratory.measure_all(releases, tasks))
     progress.close()
     if export is not None:
-        from compatcheck.evidence.files import write_measurements  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.evidence.files import write_measurements  # noqa: PLC0415 (beside its use)
 
         write_measurements(export, [one for measured in results.values() for one in measured if one.device != "none"])
     series = collect_series(tasks, results, every_metric=every_metric)
     groups = group_changes(find_changes(series))
     if drafts is not None:
-        from compatcheck.probes.drafts import write_drafts  # noqa: PLC0415 (beside its use)
+        from compatcheck.lab.drafts import write_drafts  # noqa: PLC0415 (beside its use)
 
         written = write_drafts(drafts, package, groups, results)
         for path in written or ["no draft was written: no number grew"]:

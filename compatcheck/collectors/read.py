@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.pinned_build import with_build
+from compatcheck.collectors.python.pinned_build import with_build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
 
 _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
-    "requirements": ("requirements", "read_requirements", {"constraints": False}),
-    "constraints": ("requirements", "read_requirements", {"constraints": True}),
-    "pylock": ("pylock", "read_pylock", {}),
-    "uv_lock": ("uv_lock", "read_uv_lock", {}),
-    "poetry_lock": ("poetry_lock", "read_poetry_lock", {}),
-    "pdm_lock": ("pdm_lock", "read_pdm_lock", {}),
-    "pipfile_lock": ("pipfile_lock", "read_pipfile_lock", {}),
-    "pip_list": ("pip_list", "read_pip_list", {}),
-    "pip_inspect": ("pip_list", "read_pip_inspect", {}),
-    "pipfile": ("pipfile", "read_pipfile", {}),
-    "script": ("script", "read_script", {}),
-    "pyproject": ("pyproject", "read_pyproject", {}),
-    "dockerfile": ("dockerfile", "read_dockerfile", {}),
-    "setup_py": ("setup_py", "read_setup_py", {}),
+    "requirements": ("requirements.lines", "read_requirements", {"constraints": False}),
+    "constraints": ("requirements.lines", "read_requirements", {"constraints": True}),
+    "pylock": ("locks.pylock", "read_pylock", {}),
+    "uv_lock": ("locks.uv_lock", "read_uv_lock", {}),
+    "poetry_lock": ("locks.poetry_lock", "read_poetry_lock", {}),
+    "pdm_lock": ("locks.pdm_lock", "read_pdm_lock", {}),
+    "pipfile_lock": ("locks.pipfile_lock", "read_pipfile_lock", {}),
+    "pip_list": ("requirements.pip_list", "read_pip_list", {}),
+    "pip_inspect": ("requirements.pip_list", "read_pip_inspect", {}),
+    "pipfile": ("locks.pipfile", "read_pipfile", {}),
+    "script": ("requirements.inline_script", "read_script", {}),
+    "pyproject": ("requirements.pyproject", "read_pyproject", {}),
+    "dockerfile": ("dockerfile.read", "read_dockerfile", {}),
+    "setup_py": ("requirements.setup_py", "read_setup_py", {}),
     "report": ("reports.find", "read_reports", {}),
-    "conda_environment": ("conda_environment", "read_conda_environment", {}),
-    "conda_list": ("conda_list", "read_conda_list", {}),
-    "conda_lock": ("conda_lock", "read_conda_lock", {}),
-    "pixi_lock": ("pixi_lock", "read_pixi_lock", {}),
-    "pixi": ("pixi", "read_pixi", {}),
-    "cyclonedx_json": ("cyclonedx", "read_cyclonedx_json", {}),
-    "cyclonedx_xml": ("cyclonedx", "read_cyclonedx_xml", {}),
-    "spdx": ("spdx", "read_spdx", {}),
-    "syft_json": ("syft", "read_syft_json", {}),
+    "conda_environment": ("conda.environment_yml", "read_conda_environment", {}),
+    "conda_list": ("conda.listing", "read_conda_list", {}),
+    "conda_lock": ("conda.lock", "read_conda_lock", {}),
+    "pixi_lock": ("conda.pixi_lock", "read_pixi_lock", {}),
+    "pixi": ("conda.pixi", "read_pixi", {}),
+    "cyclonedx_json": ("sbom.cyclonedx", "read_cyclonedx_json", {}),
+    "cyclonedx_xml": ("sbom.cyclonedx", "read_cyclonedx_xml", {}),
+    "spdx": ("sbom.spdx", "read_spdx", {}),
+    "syft_json": ("sbom.syft", "read_syft_json", {}),
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
 

@@ -7,7 +7,7 @@ import re
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors import sniffs
+from compatcheck.collectors import signatures as sniffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,7 @@
 
 A file of lines starts with ``{"compatcheck_measurements": 1, "common": {…}}``; every further line is a measurement without
 what is in ``common``, whose ``parameters`` and ``versions`` are laid under the line's own. Another such header may follow,
-so that files can be joined end to end. `compatcheck.evidence.files` writes them.
+so that files can be joined end to end. `compatcheck.lab.evidence.files` writes them.
 """
 
 from __future__ import annotations

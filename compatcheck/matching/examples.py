@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.configs import model, native
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
+from compatcheck.frameworks.model import configuration as model
+from compatcheck.frameworks.native import configuration as native
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, decide, size, truth
 from compatcheck.resolution.resolve import TRAIN, resolve
 from compatcheck.resolution.scope import FactScope
@@ -117,7 +118,7 @@ def check_rule(rule: Rule, rules: RuleSet, root: Path | None = None) -> list[Pro
         rules: tables, defaults, releases and models.
         root: folder that ``evidence`` is relative to.
     """
-    from compatcheck.matching.proof import make_proof  # noqa: PLC0415 (it builds on this module)
+    from compatcheck.lab.proof import make_proof  # noqa: PLC0415 (it builds on this module)
 
     try:
         problems = list(lint_rule(rule, rules.releases, example_truth(rules), root, make_proof(rules)))

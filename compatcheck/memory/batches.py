@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.memory.habits import FORKS
+from compatcheck.memory.waiting_models import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

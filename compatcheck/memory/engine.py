@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.facts import Fact, Value
-    from compatcheck.memory.habits import Habits
     from compatcheck.memory.run import Run
+    from compatcheck.memory.waiting_models import Habits
 
 GRAPHS = {"vllm": Size(0, 1_400_000_000, 2_800_000_000), "sglang": Size(1_400_000_000, 3_400_000_000, 6_200_000_000)}
 """CUDA graphs, which the budget of vLLM before 0.20 and that of SGLang leave out; they stay while the engine sleeps (rule

@@ -9,15 +9,15 @@ from compatcheck.memory.closed_form.context import context
 from compatcheck.memory.closed_form.kv_cache import kv_cache
 from compatcheck.memory.closed_form.parallel import held
 from compatcheck.memory.closed_form.reserve import not_itemised, reserve
-from compatcheck.memory.habits import VERL
+from compatcheck.memory.waiting_models import VERL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from compatcheck.memory.engine import Engine
-    from compatcheck.memory.habits import Habits
     from compatcheck.memory.role import Parts, Role
     from compatcheck.memory.run import Run
+    from compatcheck.memory.waiting_models import Habits
 
 _OUTSIDE = frozenset({"context", "other", "reserve"})
 _BUCKET = 2**31

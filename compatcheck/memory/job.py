@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import NOTHING, Assumption, Estimate, Phase, Size, Unmodelled, Verdict, total
 from compatcheck.core.units import format_bytes
-from compatcheck.memory.arrangement import find_contradiction
 from compatcheck.memory.batches import SCORING as SCORING_BATCH
 from compatcheck.memory.batches import UPDATE, read_batch
-from compatcheck.memory.causes import explain, rests_on
 from compatcheck.memory.closed_form.estimate import CHECKPOINTING, estimate, leave_out_models
 from compatcheck.memory.closed_form.policy_logits import POLICY_TRAINERS
 from compatcheck.memory.closed_form.reference import count_references
 from compatcheck.memory.closed_form.verdict import judge
+from compatcheck.memory.deciding_component import explain, rests_on
 from compatcheck.memory.engine import price_engine
 from compatcheck.memory.generation import context_of, generate, generate_in_trainer
-from compatcheck.memory.habits import VERL, habits
+from compatcheck.memory.rank_layout import find_contradiction
 from compatcheck.memory.role import POLICY, SCORING, SCORING_PHASE, TRAINED, Role, read_role
 from compatcheck.memory.run import read_numbers
 from compatcheck.memory.suggest import overlay
+from compatcheck.memory.waiting_models import VERL, habits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Facts, Value
     from compatcheck.memory.engine import Engine
-    from compatcheck.memory.habits import Habits
     from compatcheck.memory.role import Parts
     from compatcheck.memory.run import Run
+    from compatcheck.memory.waiting_models import Habits
 
 
 def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = None) -> Estimate:

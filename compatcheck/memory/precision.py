@@ -9,7 +9,7 @@ from compatcheck.memory.closed_form.adapters import LOW_RANK
 from compatcheck.memory.run import Precision
 
 if TYPE_CHECKING:
-    from compatcheck.memory.given import Given
+    from compatcheck.memory.asked_facts import Given
     from compatcheck.memory.run import Model, Parallelism
 
 BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})

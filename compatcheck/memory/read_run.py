@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Assumption
+from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
 from compatcheck.memory.closed_form.reference import WITHOUT
-from compatcheck.memory.given import Given
 from compatcheck.memory.precision import adapter_bytes, read_precision
 from compatcheck.memory.run import Model, Parallelism, Precision, Reading, Run, read_numbers
 

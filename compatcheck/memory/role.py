@@ -15,10 +15,10 @@ from compatcheck.memory.closed_form.parameters import parameters
 from compatcheck.memory.closed_form.policy_logits import HEADLESS
 from compatcheck.memory.closed_form.reference import reference_parameters
 from compatcheck.memory.closed_form.verdict import judge
-from compatcheck.memory.habits import habits
 from compatcheck.memory.read_run import read_run
 from compatcheck.memory.run import read_numbers
 from compatcheck.memory.suggest import overlay
+from compatcheck.memory.waiting_models import habits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from compatcheck.core.environment import Environment
     from compatcheck.core.facts import Facts, Value
     from compatcheck.memory.batches import Batch
-    from compatcheck.memory.habits import Habits
     from compatcheck.memory.run import Run
+    from compatcheck.memory.waiting_models import Habits
 
 Parts = tuple[Component, ...]
 

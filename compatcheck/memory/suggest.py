@@ -6,10 +6,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact, Facts
-from compatcheck.core.suggestion import CHANGES_TRAINING, EFFECTS, SAME_RESULT, SLOWER, Change, Suggestion
-from compatcheck.memory.habits import FORKS, VERL
+from compatcheck.core.suggestions import CHANGES_TRAINING, EFFECTS, SAME_RESULT, SLOWER, Change, Suggestion
 from compatcheck.memory.suggest_roles import change_role
 from compatcheck.memory.suggest_roles import propose as propose_for_roles
+from compatcheck.memory.waiting_models import FORKS, VERL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.suggestion import CHANGES_TRAINING, SAME_RESULT, SLOWER, Change
+from compatcheck.core.suggestions import CHANGES_TRAINING, SAME_RESULT, SLOWER, Change
 from compatcheck.memory.batches import SCORING, UPDATE, read_batch
-from compatcheck.memory.habits import FORKS, VERL, habits
+from compatcheck.memory.waiting_models import FORKS, VERL, habits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compatcheck.core.estimate import Component, Estimate, Phase, Regressed
     from compatcheck.core.facts import Value
     from compatcheck.core.source import Source
-    from compatcheck.core.suggestion import Placement, Suggestion, Wall
+    from compatcheck.core.suggestions import Placement, Suggestion, Wall
 
 _WIDTH = 80
 _BAR = 22

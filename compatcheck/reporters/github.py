@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.core.checkout import find_root, path_in_checkout
 from compatcheck.core.summary import closing_line, needs_text, size_text, worst_first
+from compatcheck.reporters.checkout import find_root, path_in_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ def _lines(report: Report, root: str) -> Iterator[str]:
 def _audit_lines(audit: Audit, root: str, room: int) -> Iterator[str]:
     """Annotate as many advisories as there is room for; list the others, and what was not audited."""
     from compatcheck.core.advisory import audit_text, fix_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (with --security)
-    from compatcheck.core.folding import shorten  # noqa: PLC0415 (with --security)
+    from compatcheck.reporters.folding import shorten  # noqa: PLC0415 (with --security)
 
     for advisory, subjects in fold_advisories(audit.advisories):
         about = f"{advisory.id} {advisory.package} {advisory.version}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from compatcheck.core.fingerprint import fingerprint
 from compatcheck.core.summary import summarise
+from compatcheck.reporters.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from compatcheck.core.advisory import Advisory, Audit

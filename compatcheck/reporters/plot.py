@@ -12,7 +12,7 @@ from compatcheck.core.units import GIB
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from compatcheck.core.suggestion import Wall
+    from compatcheck.core.suggestions import Wall
     from compatcheck.reporters.estimate import EstimateReport
 
 _COLOURS = {

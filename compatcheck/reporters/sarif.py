@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from compatcheck.core.advisory import audit_text, fix_text, fold_unaudited
-from compatcheck.core.checkout import find_root, path_in_checkout
-from compatcheck.core.fingerprint import fingerprint, fingerprint_advisory
 from compatcheck.core.report import severity_rank
 from compatcheck.core.summary import closing_line, needs_text, size_text, summarise
+from compatcheck.reporters.checkout import find_root, path_in_checkout
+from compatcheck.reporters.fingerprint import fingerprint, fingerprint_advisory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

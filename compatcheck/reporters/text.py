@@ -208,7 +208,7 @@ class _Writer:
 
     def folded(self, report: Report) -> Iterator[str]:
         """Report many subjects together, rule by rule."""
-        from compatcheck.core.folding import fold_findings, fold_unknown_versions, shorten  # noqa: PLC0415 (many subjects)
+        from compatcheck.reporters.folding import fold_findings, fold_unknown_versions, shorten  # noqa: PLC0415 (many subjects)
 
         total = len(report.subjects)
         folded = fold_findings(report.findings)
@@ -269,7 +269,7 @@ class _Writer:
     def audit(self, report: Report) -> Iterator[str]:
         """Report security advisories, and apart from them what could not be audited."""
         from compatcheck.core.advisory import audit_text, fold_advisories, fold_unaudited  # noqa: PLC0415 (with --security)
-        from compatcheck.core.folding import shorten  # noqa: PLC0415 (with --security)
+        from compatcheck.reporters.folding import shorten  # noqa: PLC0415 (with --security)
 
         audit = report.audit
         assert audit is not None  # noqa: S101 (the caller looked)
@@ -325,7 +325,7 @@ class _Writer:
         """List what was not read; many inputs with one reason are said once."""
         if not report.skipped:
             return
-        from compatcheck.core.folding import fold_skips, shorten  # noqa: PLC0415 (only when something was not read)
+        from compatcheck.reporters.folding import fold_skips, shorten  # noqa: PLC0415 (only when something was not read)
 
         for entry in fold_skips(report.skipped):
             alone = self.verbose or len(entry.others) < MAX_SUBJECTS

@@ -264,7 +264,7 @@ def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]
     gpu = facts.get("hardware.gpu")
     if gpu is None or gpu.origin in {"measured", "reported"} or "hardware.memory_bytes" in facts:
         return ()
-    from compatcheck.collectors.gpu import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
+    from compatcheck.collectors.machine.catalogue import build_catalogue, find_gpus, suggest  # noqa: PLC0415 (only with a named device)
 
     catalogue = build_catalogue(rules.section("gpus") or {})
     found = find_gpus(str(gpu.value), catalogue)

@@ -108,7 +108,7 @@ class FactScope:
         found = environment.packages.get(package) if environment is not None and environment.complete else None
         if found is None:
             return None
-        from compatcheck.collectors.own_requirements import read_own_requirements  # noqa: PLC0415 (few rules ask)
+        from compatcheck.collectors.python.requires_dist import read_own_requirements  # noqa: PLC0415 (few rules ask)
 
         requirements = read_own_requirements(found, dependency)
         if requirements is None:

@@ -83,7 +83,7 @@ class ProbeUse:
     """The probe that confirms a rule, and how it is run for that."""
 
     name: str
-    """A file of ``compatcheck/probes/catalog`` without its suffix."""
+    """A file of ``compatcheck/lab/probes/catalog`` without its suffix."""
     parameters: Mapping[str, Any]
     """What differs from the probe's defaults."""
     metric: str | None = None

@@ -8,8 +8,9 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from compatcheck.cli.group import group
+from tests import ROOT
 
-CASES = Path(__file__).parents[2] / "fixtures" / "cases"
+CASES = ROOT / "fixtures" / "cases"
 
 
 def check(*arguments: str) -> dict[str, object]:

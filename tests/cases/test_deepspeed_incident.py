@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from compatcheck.cli.checks import Checks
-from compatcheck.cli.gather import gather
-from compatcheck.cli.inputs import Request
-from compatcheck.cli.run import build_report
+from compatcheck.checking.checks import Checks
+from compatcheck.checking.gather import gather
+from compatcheck.checking.report import build_report
+from compatcheck.checking.request import Request
+from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.report import Finding
-from compatcheck.core.threshold import parse_threshold
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 RULE = "deepspeed/zero3-params-kept-in-backward"
 BLOCKS = 68_452_352_000
 """Parameters in the blocks of Llama-3-70B."""

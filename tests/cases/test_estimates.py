@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from compatcheck.cli.gather import gather
-from compatcheck.cli.inputs import Request
+from compatcheck.checking.gather import gather
+from compatcheck.checking.request import Request
 from compatcheck.core.estimate import Estimate
 from compatcheck.memory.job import estimate_job
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+from tests import ROOT
 
-CASES = Path(__file__).resolve().parents[2] / "fixtures/cases"
+CASES = ROOT / "fixtures/cases"
 ROWS = [
     (path.parent, number, row)
     for path in sorted(CASES.glob("*/expected.yaml"))

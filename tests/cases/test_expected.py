@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compatcheck.cli.checks import Checks
-from compatcheck.cli.gather import gather
-from compatcheck.cli.inputs import Request
-from compatcheck.cli.run import build_report
-from compatcheck.core.threshold import parse_threshold
+from compatcheck.checking.checks import Checks
+from compatcheck.checking.gather import gather
+from compatcheck.checking.report import build_report
+from compatcheck.checking.request import Request
+from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.units import GIB
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+from tests import ROOT
 
-CASES = sorted(path.parent for path in (Path(__file__).resolve().parents[2] / "fixtures/cases").glob("*/expected.yaml"))
+CASES = sorted(path.parent for path in (ROOT / "fixtures/cases").glob("*/expected.yaml"))
 
 
 @pytest.fixture(scope="module")

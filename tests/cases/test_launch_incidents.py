@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compatcheck.cli.gather import gather
-from compatcheck.cli.inputs import Request
+from compatcheck.checking.gather import gather
+from compatcheck.checking.request import Request
 from compatcheck.core.facts import Fact
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet

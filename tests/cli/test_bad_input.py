@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from compatcheck.cli.__main__ import main
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 REQUIREMENTS = "deepspeed==0.16.4\ntransformers==4.48.3\ntorch==2.5.1\n"
 DEEPSPEED = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
 ARGUMENTS = "per_device_train_batch_size: 1\nlearning_rate: 1.0e-5\noutput_dir: out\n"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 RULE = "deepspeed/zero3-params-kept-in-backward"
 FACTS = """\

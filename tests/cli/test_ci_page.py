@@ -8,15 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
+from compatcheck.checking.policy import read_policy
 from compatcheck.core import errors
-from compatcheck.core.policy import read_policy
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?:<!-- exit (\d+) -->\n)?```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 OLD = "deepspeed==0.15.4\ntransformers==4.45.2\naccelerate==1.0.0\ntorch==2.5.1\n"
 NEW = "deepspeed==0.16.4\ntransformers==5.1.0\naccelerate==1.0.0\ntorch==2.5.1\nnumpy==2.0.0\n"

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 RULE = "deepspeed/zero3-params-kept-in-backward"
 

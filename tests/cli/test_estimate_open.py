@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from compatcheck.cli import pricing
+from compatcheck.checking import fit as pricing
 from compatcheck.core.errors import UsageError
+from tests import ROOT
 from tests.cli.run_cli import run
 
 SFT = (
@@ -208,7 +209,7 @@ def test_a_plot_that_cannot_be_written_is_a_usage_error() -> None:
     assert "nope" in ran.err
 
 
-CASE = Path(__file__).parents[2] / "fixtures/cases/openrlhf-llama3-70b"
+CASE = ROOT / "fixtures/cases/openrlhf-llama3-70b"
 
 
 def test_a_regression_that_the_run_meets_is_named_and_decides() -> None:

@@ -6,7 +6,8 @@ import json
 import os
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 pytestmark = [pytest.mark.versions]
 PYTHON = os.environ.get("COMPATCHECK_TEST_PYTHON", "")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from run_cli import run
 
 from compatcheck.core.measurement import Measurement
-from compatcheck.evidence.store import open_store
-from compatcheck.probes.probe import find_probe
+from compatcheck.lab.evidence.store import open_store
+from compatcheck.lab.probes.probe import find_probe
+from tests import ROOT
+from tests.cli.run_cli import run
 
-ROOT = Path(__file__).resolve().parents[2]
 RULE = "deepspeed/zero3-params-kept-in-backward"
 SCHEMA = json.loads((ROOT / "compatcheck/reporters/report.schema.json").read_text(encoding="utf-8"))
 

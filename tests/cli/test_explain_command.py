@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 RULE = "deepspeed/zero3-params-kept-in-backward"
 

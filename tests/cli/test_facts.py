@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 FILES = {
     "requirements.txt": "deepspeed==0.16.4\ntransformers==4.48.0\ntorch==2.6.0\n",

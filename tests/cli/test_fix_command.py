@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from run_cli import Ran, run
 
-from compatcheck.cli import fixing
-from compatcheck.cli.fixing import Ways
-from compatcheck.probes.environments.resolver import UvResolver
+from compatcheck.fixing import find as fixing
+from compatcheck.fixing.find import Ways
+from compatcheck.fixing.resolver import UvResolver
+from tests import ROOT
+from tests.cli.run_cli import Ran, run
 
 REQUIREMENTS = "# pins\ndeepspeed==0.16.4  # the one we tested\ntorch==2.5.1\n"
 FACTS = """\
@@ -74,7 +75,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
                 make_wheel(directory, name, version, requires)
         for name in [name for name in os.environ if name.startswith("UV_")]:
             monkeypatch.delenv(name)
-        monkeypatch.setattr("compatcheck.probes.environments.resolver.uv_variables", dict)
+        monkeypatch.setattr("compatcheck.fixing.resolver.uv_variables", dict)
         program = shutil.which("uv") or "uv"
         resolver = UvResolver(program, offline=True, find_links=(str(directory),))
         monkeypatch.setattr(fixing, "find_ways", lambda *, offline: Ways(None if offline else resolver))
@@ -446,7 +447,7 @@ def test_advisories_are_not_its_business() -> None:
     assert run("fix", *PAIR, "--security").code == 2
 
 
-CASES = Path(__file__).parents[2] / "fixtures" / "cases"
+CASES = ROOT / "fixtures" / "cases"
 
 
 def test_the_incident_of_openrlhf_is_cleared_by_two_patch_releases() -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from compatcheck import __version__
 from compatcheck.cli.group import COMMANDS
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(sys.executable).with_name("compatcheck")
 RULE_COMMANDS = ["list", "show", "lint", "new", "export", "serve"]
 EVIDENCE_COMMANDS = ["list", "show", "export", "import"]

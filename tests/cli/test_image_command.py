@@ -12,9 +12,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from run_cli import Ran, run
 
 from compatcheck.cli.output import FORMATS
+from tests import ROOT
+from tests.cli.run_cli import Ran, run
 
 DEEPSPEED = "deepspeed/zero3-params-kept-in-backward"
 RUN = ("--training", "train.yaml", "--model", "llama-3-70b", "--gpu", "2xp4de.24xlarge")
@@ -247,7 +248,7 @@ def test_later_layers_delete_and_overwrite() -> None:
 def test_archive_on_standard_input() -> None:
     path = save("image.tar", BASE, BAD_VENV, cmd=("/opt/venv/bin/python", "train.py"))
     command = [sys.executable, "-m", "compatcheck", "image", "-", "--format", "json"]
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(ROOT)
     done = subprocess.run(
         command,
         input=Path(path).read_bytes(),

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from run_cli import run
 
 from compatcheck.cli import probing
 from compatcheck.cli.progress import Progress, find_varying
 from compatcheck.core.measurement import Measurement
 from compatcheck.core.process import Completed
-from compatcheck.probes.environments.installer import UnbuildableError, explain_failure
-from compatcheck.probes.probe import find_probe, probe_names
-from compatcheck.probes.runner import Task, make_task
+from compatcheck.lab.environments.installer import UnbuildableError, explain_failure
+from compatcheck.lab.probes.probe import find_probe, probe_names
+from compatcheck.lab.probes.runner import Task, make_task
+from tests.cli.run_cli import run
 
 WIDTH = 80
 

@@ -14,8 +14,8 @@ import pytest
 
 from compatcheck.cli.__main__ import main
 from compatcheck.rules.compile import compile_directory
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 RULE = "deepspeed/zero3-params-kept-in-backward"
 TRAINER = {"per_device_train_batch_size": 1, "gradient_checkpointing": True, "bf16": True, "output_dir": "out"}
 

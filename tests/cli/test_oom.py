@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from run_cli import run
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+from tests.cli.run_cli import run
+
 PAGE = ROOT / "docs/oom.md"
 MESSAGE = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {asked}. GPU 0 has a total capacity of 79.10 GiB of which "
@@ -188,7 +189,7 @@ def test_the_page_documents_every_key_of_the_json(log) -> None:
 
 
 def test_the_page_names_every_form_and_every_case() -> None:
-    from compatcheck.memory.oom.forms import FORMS
+    from compatcheck.oom.forms import FORMS
 
     text = PAGE.read_text(encoding="utf-8")
     assert [form.name for form in FORMS if f"`{form.name}`" not in text] == []

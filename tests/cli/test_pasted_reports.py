@@ -6,7 +6,8 @@ import io
 from pathlib import Path
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 REPORT = """\
 PyTorch version: 2.5.1+cu124

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.checking.runs import find_policy
 from compatcheck.cli.__main__ import main
-from compatcheck.cli.policy import find_policy
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 RULE = "deepspeed/zero3-params-kept-in-backward"
 FACTS = (
     "compatcheck: 1\nmodel: llama-3-70b\n"
@@ -308,8 +308,8 @@ def test_without_a_policy_none_of_its_modules_is_imported(project) -> None:
     script = (
         "import sys\nfrom compatcheck.cli.__main__ import main\n"
         "try:\n    main(['env'])\nexcept SystemExit:\n"
-        "    print(sorted(set(sys.modules) & {'tomllib', 'tomli', 'datetime', 'compatcheck.core.policy', "
-        "'compatcheck.core.toml', 'compatcheck.matching.waivers', 'compatcheck.core.fingerprint'}))"
+        "    print(sorted(set(sys.modules) & {'tomllib', 'tomli', 'datetime', 'compatcheck.checking.policy', "
+        "'compatcheck.core.toml', 'compatcheck.checking.waivers', 'compatcheck.reporters.fingerprint'}))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
+
 pytest.importorskip("pre_commit")
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
+
 HOOKS = ("compatcheck", "compatcheck-env", "compatcheck-rules")
 
 FILES = {

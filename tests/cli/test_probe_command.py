@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from run_cli import run
 
 from compatcheck.core.measurement import Measurement
 from compatcheck.core.measurement_files import read_measurements
-from compatcheck.evidence.store import EvidenceStore
-from compatcheck.probes.probe import find_probe
+from compatcheck.lab.evidence.store import EvidenceStore
+from compatcheck.lab.probes.probe import find_probe
+from tests.cli.run_cli import run
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def measured(monkeypatch):
                 ),
             )
 
-    monkeypatch.setattr("compatcheck.probes.runner.run_tasks", run_tasks)
+    monkeypatch.setattr("compatcheck.lab.probes.runner.run_tasks", run_tasks)
     monkeypatch.setattr("compatcheck.cli.probing.EnvironmentChoice.overlays", lambda _: Overlays())
     return tasks, told
 

@@ -7,11 +7,11 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+
 README = ROOT / "README.md"
 BLOCKS = re.findall(r"```console\n\$ (compatcheck [^\n]*)\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 

@@ -6,9 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
-from run_cli import run
+from tests import ROOT
+from tests.cli.run_cli import run
 
-ROOT = Path(__file__).resolve().parents[2]
 RULE = "deepspeed/zero3-params-kept-in-backward"
 
 

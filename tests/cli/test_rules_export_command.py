@@ -7,7 +7,8 @@ import os
 import zipfile
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 RULE = "deepspeed/zero3-params-kept-in-backward"
 NAME = "x_COMPATCHECK-deepspeed.zero3-params-kept-in-backward"

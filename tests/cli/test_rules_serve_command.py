@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from run_cli import run
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+from tests.cli.run_cli import run
+
 RULE = "deepspeed/zero3-params-kept-in-backward"
 NAME = "x_COMPATCHECK-deepspeed.zero3-params-kept-in-backward"
 PLAIN = """

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from run_cli import run
 
 from compatcheck.services import pip_audit
+from tests import ROOT
+from tests.cli.run_cli import run
 
-SCHEMA = json.loads(
-    (Path(__file__).parents[2] / "compatcheck" / "reporters" / "report.schema.json").read_text(encoding="utf-8")
-)
+SCHEMA = json.loads((ROOT / "compatcheck" / "reporters" / "report.schema.json").read_text(encoding="utf-8"))
 PROGRAM = """
 import json, sys
 output = sys.argv[sys.argv.index("--output") + 1]

@@ -6,9 +6,9 @@ import io
 import json
 
 import pytest
-from run_cli import Ran, run
 
-from compatcheck.configs import lines
+from compatcheck.frameworks import lines
+from tests.cli.run_cli import Ran, run
 
 DEEPSPEED = '{\n  "zero_optimization": {"stage": 3},\n  "bf16": {"enabled": true}\n}\n'
 PYLOCK = 'lock-version = "1.0"\ncreated-by = "t"\n[[packages]]\nname = "deepspeed"\nversion = "0.16.4"\n'

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_cli import run
+
+from tests.cli.run_cli import run
 
 FLEET = """\
 [targets.old]
@@ -120,7 +121,7 @@ def test_diff_asks_which_of_several_targets_is_meant(project: Path) -> None:
 
 
 def test_what_is_read_is_read_once_for_all_targets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from compatcheck.collectors import requirements
+    from compatcheck.collectors.requirements import lines as requirements
 
     (project / "compatcheck.toml").write_text(FLEET)
     (project / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')

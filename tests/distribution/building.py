@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 """Runs compatcheck with these arguments."""
 

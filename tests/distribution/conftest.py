@@ -9,7 +9,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from building import ROOT, Run, build
+
+from tests import ROOT
+from tests.distribution.building import Run, build
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from building import ROOT
+
+from tests import ROOT
 
 pytestmark = [pytest.mark.versions, pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")]
 

@@ -10,16 +10,17 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from building import ROOT, Run, build
 
 from compatcheck import __version__
 from compatcheck.rules.compile import compile_directory
+from tests import ROOT
+from tests.distribution.building import Run, build
 
 DATA = {
     "compatcheck/_database.jsonl",
     "compatcheck/architectures/data/class_defaults.jsonl",
-    "compatcheck/collectors/data/conda_names.json",
-    "compatcheck/probes/worker/memshim.c",
+    "compatcheck/collectors/conda/data/conda_names.json",
+    "compatcheck/lab/probes/worker/memshim.c",
     "compatcheck/py.typed",
     "compatcheck/reporters/difference.schema.json",
     "compatcheck/reporters/report.schema.json",

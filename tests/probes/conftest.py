@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from compatcheck.core.errors import CompatcheckError
-from compatcheck.probes.environments.overlay import Base, Overlays, build_base
+from compatcheck.lab.environments.overlay import Base, Overlays, build_base
 
 TORCH = "2.13.0+cpu"
 

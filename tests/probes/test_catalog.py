@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from datetime import date, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,19 +12,20 @@ from packaging.version import Version
 
 from compatcheck.core.measurement import UNKNOWN, Measurement
 from compatcheck.core.measurement_files import read_measurements
-from compatcheck.evidence.files import measurement_files
-from compatcheck.probes.backends import BACKENDS
-from compatcheck.probes.probe import find_probe, probe_names
-from compatcheck.probes.runner import make_task, run_tasks
-from compatcheck.probes.script import make_script
+from compatcheck.lab.evidence.files import measurement_files
+from compatcheck.lab.probes.backends import BACKENDS
+from compatcheck.lab.probes.probe import find_probe, probe_names
+from compatcheck.lab.probes.runner import make_task, run_tasks
+from compatcheck.lab.probes.script import make_script
 from compatcheck.rules.load import load_rules
 from compatcheck.rules.locate import open_rules
 from compatcheck.rules.vocabulary import vocabulary
+from tests import ROOT
 
 if TYPE_CHECKING:
-    from compatcheck.probes.environments.overlay import Overlays
+    from compatcheck.lab.environments.overlay import Overlays
 
-ROOT = Path(__file__).resolve().parents[2]
+
 FIXTURES = ROOT / "fixtures" / "measurements"
 NAMES = probe_names()
 AGAIN = 3
@@ -65,7 +65,7 @@ def test_predictions_facts_and_sizes_fit_together(name: str) -> None:
 def test_a_probe_can_be_taken_out_as_one_file(name: str) -> None:
     text = make_script(make_task(find_probe(name), {}))
     compile(text, name, "exec")
-    assert "import compatcheck" not in text.replace("from compatcheck.probes.worker.recorder import Recorder", "")
+    assert "import compatcheck" not in text.replace("from compatcheck.lab.probes.worker.recorder import Recorder", "")
 
 
 def stored() -> list[Measurement]:

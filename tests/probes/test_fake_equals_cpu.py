@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compatcheck.core.errors import CompatcheckError, UsageError
-from compatcheck.probes.environments.overlay import Base, Overlays, build_base
-from compatcheck.probes.probe import find_probe
-from compatcheck.probes.runner import make_task, run_tasks
-from compatcheck.probes.script import make_script
+from compatcheck.lab.environments.overlay import Base, Overlays, build_base
+from compatcheck.lab.probes.probe import find_probe
+from compatcheck.lab.probes.runner import make_task, run_tasks
+from compatcheck.lab.probes.script import make_script
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compatcheck.probes.probe import find_probe
-from compatcheck.probes.runner import make_task, run_tasks
+from compatcheck.lab.probes.probe import find_probe
+from compatcheck.lab.probes.runner import make_task, run_tasks
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
     from compatcheck.core.measurement import Measurement
-    from compatcheck.probes.environments.interpreter import Interpreter
-    from compatcheck.probes.environments.overlay import Overlays
+    from compatcheck.lab.environments.interpreter import Interpreter
+    from compatcheck.lab.environments.overlay import Overlays
 
 OF_TORCH = (
     "autocast_cache",

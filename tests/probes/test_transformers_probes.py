@@ -5,9 +5,9 @@ import shutil
 import pytest
 from packaging.version import Version
 
-from compatcheck.probes.catalog import _tiny_models
-from compatcheck.probes.probe import find_probe
-from compatcheck.probes.runner import make_task, run_tasks
+from compatcheck.lab.probes.catalog import _tiny_models
+from compatcheck.lab.probes.probe import find_probe
+from compatcheck.lab.probes.runner import make_task, run_tasks
 from compatcheck.rules.vocabulary import vocabulary
 
 PROBES = (

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compatcheck.probes.environments.overlay import Overlays, build_base
-from compatcheck.probes.probe import find_probe
-from compatcheck.probes.runner import make_task, run_tasks
+from compatcheck.lab.environments.overlay import Overlays, build_base
+from compatcheck.lab.probes.probe import find_probe
+from compatcheck.lab.probes.runner import make_task, run_tasks
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:

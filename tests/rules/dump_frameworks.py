@@ -15,14 +15,13 @@ import sys
 import tarfile
 import urllib.request
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from compatcheck.services.releases import list_files, open_wheel, release_of
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 READERS = {
     "llamafactory": "llamafactory",
     "axolotl": "axolotl",

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compatcheck.core.confirmation import Confirmation
 from compatcheck.core.errors import UsageError
 from compatcheck.core.measurement_files import read_measurements
-from compatcheck.matching.confirm import judge, predicted_sizes
+from compatcheck.lab.confirm import judge, predicted_sizes
+from compatcheck.lab.confirmation import Confirmation
+from compatcheck.lab.measured_here import concerns
+from compatcheck.lab.pairs import Request, Trial, plan
+from compatcheck.lab.probes.metric_facts import metric_facts
+from compatcheck.lab.proof import as_example
 from compatcheck.matching.decision import AFFECTED, SILENT, decide
 from compatcheck.matching.examples import example_scope
-from compatcheck.matching.measured import concerns
-from compatcheck.matching.proof import as_example
-from compatcheck.matching.trial import Request, Trial, plan
-from compatcheck.probes.metric_facts import metric_facts
 from compatcheck.rules.compile import compile_directory, open_compiled
 from compatcheck.rules.database import CompiledRule, RuleSet
 from compatcheck.rules.lint_evidence import selects
 from compatcheck.rules.load import load_rules
+from tests import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from compatcheck.core.measurement import Measurement
     from compatcheck.rules.rule import Comparison, Rule, Selection
 
-ROOT = Path(__file__).resolve().parents[2]
+
 RULES = {rule.id: rule for rule in load_rules(ROOT / "rules") if rule.probe is not None}
 WITH_PAIRS = sorted(name for name, rule in RULES.items() if rule.comparisons)
 LOSS_SHIFT = "transformers/loss-shift-copies-logits"

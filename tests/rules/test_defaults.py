@@ -21,8 +21,8 @@ from packaging.version import Version
 
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.vocabulary import vocabulary
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DUMPS = sorted((ROOT / "fixtures/measurements/defaults").glob("*-[0-9]*.json"))
 DUMPS = [path for path in DUMPS if not path.stem.startswith("transformers-auto")]
 FILES = sorted((ROOT / "rules/_defaults").glob("*.yaml"))

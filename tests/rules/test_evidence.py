@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from compatcheck.rules.load import load_rules
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MEASURED = {rule.id: rule for rule in load_rules(ROOT / "rules") if rule.confidence == "measured"}
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from dump_frameworks import ALIASES, CODE, READERS, ROOT, dump
 from packaging.specifiers import SpecifierSet
 
 from compatcheck.rules.expression import fact_names
+from tests.rules.dump_frameworks import ALIASES, CODE, READERS, ROOT, dump
 
 DUMPS = sorted((ROOT / "fixtures/measurements/defaults/frameworks").glob("*.json"))
 REREAD = {

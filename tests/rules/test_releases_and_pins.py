@@ -11,9 +11,11 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-ROOT = Path(__file__).resolve().parents[2] / "rules"
-RELEASES = sorted((ROOT / "_releases").glob("*.yaml"))
-PINS = sorted((ROOT / "_pins").glob("*.yaml"))
+from tests import ROOT
+
+RULES = ROOT / "rules"
+RELEASES = sorted((RULES / "_releases").glob("*.yaml"))
+PINS = sorted((RULES / "_pins").glob("*.yaml"))
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def test_releases_are_ordered_dated_and_named_after_their_file(path: Path) -> No
 @pytest.mark.parametrize("path", PINS, ids=lambda path: path.stem)
 def test_pins_are_about_released_versions_and_valid_specifiers(path: Path) -> None:
     document = load(path)
-    released = load(ROOT / f"_releases/{path.stem}.yaml")["releases"]
+    released = load(RULES / f"_releases/{path.stem}.yaml")["releases"]
     for row in document["rows"]:
         assert row["version"] in released
         for wanted in (row["requires"], *row.get("extras", {}).values()):
@@ -57,7 +59,7 @@ def test_pins_are_about_released_versions_and_valid_specifiers(path: Path) -> No
     ],
 )
 def test_pins_that_rules_lean_on(framework: str, version: str, package: str, specifier: str) -> None:
-    (row,) = [row for row in load(ROOT / f"_pins/{framework}.yaml")["rows"] if row["version"] == version]
+    (row,) = [row for row in load(RULES / f"_pins/{framework}.yaml")["rows"] if row["version"] == version]
     assert row["requires"][package] == specifier
 
 
@@ -76,7 +78,7 @@ def test_binaries_pin_what_the_index_says(package: str, version: str) -> None:
         pytest.skip(f"no package index: {error.message}")
     pins = [line for line in lines if re.match(r"torch\s*\(?==", line)]
     rows = {
-        (name, release): minor for name, release, minor in load(ROOT / "_tables/torch-minor-of-binaries.yaml")["rows"]
+        (name, release): minor for name, release, minor in load(RULES / "_tables/torch-minor-of-binaries.yaml")["rows"]
     }
     minor = rows.get((package, version))
     assert (minor is not None) is bool(pins)

@@ -10,8 +10,8 @@ from compatcheck.matching.examples import check_rule
 from compatcheck.rules.compile import compile_directory, open_compiled
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.load import load_rule, rule_files
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "rules"
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from compatcheck.core.measurement import Measurement
-from compatcheck.matching.measured import concerns
-from compatcheck.matching.trial import Trial, plan
-from compatcheck.probes.probe import find_probe
+from compatcheck.lab.measured_here import concerns
+from compatcheck.lab.pairs import Trial, plan
+from compatcheck.lab.probes.probe import find_probe
 from compatcheck.rules.compile import compile_directory, open_compiled
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.load import load_rule, rule_files
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 RULES = [load_rule(path, ROOT / "rules") for path in rule_files(ROOT / "rules")]
 NEEDING_CUDA = [rule for rule in RULES if rule.probe and find_probe(rule.probe.name).module.BACKENDS == ("cuda",)]
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.measurement import from_json
-from compatcheck.evidence.index import index_path
-from compatcheck.evidence.store import EvidenceStore
+from compatcheck.lab.evidence.index import index_path
+from compatcheck.lab.evidence.store import EvidenceStore
 from compatcheck.rules.compile import compile_directory
+from tests import ROOT
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = ROOT
 
 COSTLY = {
     "asyncio",

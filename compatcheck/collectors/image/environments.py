@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.driver_requirement import read_compat_package
 from compatcheck.collectors.image.entrypoint import Start, find_start
 from compatcheck.collectors.image.layouts import Place, find_place, find_places, read_environ
 from compatcheck.collectors.image.system_packages import lay_under, read_system
-from compatcheck.collectors.installed import ASK_OWNER, collect_installed
-from compatcheck.collectors.records import check_records
-from compatcheck.collectors.variables import attach, collect_variables
+from compatcheck.collectors.machine.driver_requirement import read_compat_package
+from compatcheck.collectors.machine.variables import attach, collect_variables
+from compatcheck.collectors.python.installed import ASK_OWNER, collect_installed
+from compatcheck.collectors.python.metadata_check import check_records
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.terminal import escape_name
 

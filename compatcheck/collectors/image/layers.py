@@ -10,15 +10,15 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from compatcheck.collectors.image.interest import judge_directory, judge_file, judge_link
 from compatcheck.collectors.image.tar import DIRECTORY, FILE, HARD_LINK, LINK, TarError, TarReader
+from compatcheck.collectors.image.wanted_files import judge_directory, judge_file, judge_link
 from compatcheck.core.textfile import echo
 from compatcheck.core.units import MIB, format_bytes
 
 if TYPE_CHECKING:
-    from compatcheck.collectors.image.interest import Interest
     from compatcheck.collectors.image.stream import Stream
     from compatcheck.collectors.image.tar import Entry
+    from compatcheck.collectors.image.wanted_files import Interest
 
 MAX_ENTRIES = 2_000_000
 """Entries that are looked at in one image (NVIDIA's largest training images have some 400,000)."""

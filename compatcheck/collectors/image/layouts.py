@@ -12,7 +12,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.interpreter import Layout, layout_of_executable, layout_of_prefix
+from compatcheck.collectors.python.interpreter import Layout, layout_of_executable, layout_of_prefix
 from compatcheck.core.errors import InputError
 
 if TYPE_CHECKING:

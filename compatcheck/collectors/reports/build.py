@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.components import TorchBuild, read_torch_build
+from compatcheck.collectors.python.components import TorchBuild, read_torch_build
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.collectors.conda import CondaPackage
+    from compatcheck.collectors.conda.records import CondaPackage
     from compatcheck.core.environment import Package
     from compatcheck.core.source import Source
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.gpu import Gpu, find_cut_name, find_gpus, load_catalogue
+from compatcheck.collectors.machine.catalogue import Gpu, find_cut_name, find_gpus, load_catalogue
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from compatcheck.collectors.reports.report import Device, Report
 
 _TOLERANCE = 0.12
-"""As in `compatcheck.collectors.gpu`: ECC takes a sixteenth, torch's own total is a little smaller."""
+"""As in `compatcheck.collectors.machine.catalogue`: ECC takes a sixteenth, torch's own total is a little smaller."""
 _HINT = "declare the devices: --gpu 8xH100-80GB"
 
 

@@ -259,9 +259,9 @@ def _builds_differ(first: Report, second: Report) -> bool:
 
 def _describe(group: list[Report], path: str, *, several: bool) -> Environment:
     """Make an environment of the reports of one."""
-    from compatcheck.collectors.components import find_components  # noqa: PLC0415 (beside its use)
+    from compatcheck.collectors.machine.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
+    from compatcheck.collectors.python.components import find_components  # noqa: PLC0415 (beside its use)
     from compatcheck.collectors.reports.build import read_build  # noqa: PLC0415 (beside its use)
-    from compatcheck.collectors.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
 
     packages, values, conda = _merge(group)
     build = read_build(packages.get("torch"), values, conda)

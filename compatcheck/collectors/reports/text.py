@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-from compatcheck.core.pasted import remove_colours, strip_prefixes
+from compatcheck.core.pasted_text import remove_colours, strip_prefixes
 
 _PREFIX = 400
 """Characters at the start of a line in which its prefixes are looked for."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, RECIPES
 from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, casts, per_policy_logit
-from compatcheck.memory.habits import VERL
+from compatcheck.memory.waiting_models import VERL
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parents[3] / "compatcheck" / "architectures" / "data" / "class_defaults.jsonl"
+from tests import ROOT
+
+DATA = ROOT / "compatcheck" / "architectures" / "data" / "class_defaults.jsonl"
 
 SIZES: dict[str, list[Any]] = {
     "hidden_size": [96, 144, 192],

@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any
 
-from measure_counts import choose_class  # beside this script
+from tests.unit.architectures.measure_counts import choose_class  # beside this script
 
 IRRELEVANT = re.compile(
     r"drop|token_id|token_index|eps(ilon)?$|init|coef|^transformers_version$|problem_type|label|return_dict|chunk_size_feed|^rope_|^(embedding|residual|attention|logits?|routed)_(multiplier|scaling)|"

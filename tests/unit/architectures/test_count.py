@@ -19,8 +19,8 @@ from compatcheck.architectures.count import (
 )
 from compatcheck.architectures.keys import DATA, class_defaults
 from compatcheck.core.errors import InputError
+from tests import ROOT
 
-ROOT = Path(__file__).parents[3]
 MEASURED = json.loads((ROOT / "fixtures" / "measurements" / "parameter-counts.json").read_text("utf-8"))
 RECORDS = MEASURED["records"]
 BY_TYPE: dict[str, list[dict]] = {}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
 
 from compatcheck.collectors.recognise import ONLY_NAMED, RECOGNISERS
+from tests import ROOT
 
-HOOKS = Path(__file__).resolve().parents[3] / ".pre-commit-hooks.yaml"
+HOOKS = ROOT / ".pre-commit-hooks.yaml"
 NAMES = (
     "pixi.lock",
     "pixi.toml",

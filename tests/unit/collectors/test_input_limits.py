@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.collectors import requirements, spdx
-from compatcheck.collectors.conda_list import read_conda_list
-from compatcheck.collectors.cyclonedx import read_cyclonedx_json
-from compatcheck.collectors.pip_list import read_pip_list
-from compatcheck.collectors.poetry_lock import read_poetry_lock
+from compatcheck.collectors.conda.listing import read_conda_list
+from compatcheck.collectors.locks.poetry_lock import read_poetry_lock
+from compatcheck.collectors.requirements import lines as requirements
+from compatcheck.collectors.requirements.pip_list import read_pip_list
+from compatcheck.collectors.sbom import spdx
+from compatcheck.collectors.sbom.cyclonedx import read_cyclonedx_json
 from compatcheck.core.errors import InputError
 from compatcheck.core.toml import MAX_TOML_BYTES, read_toml
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.collectors.recognise import SNIFFED_BYTES, recognise, recognise_content, recognise_named, walk
+from tests import ROOT
 
 TEXT = "# x\ntorch==2.6.0\n-r base.txt\n"
 
@@ -138,7 +139,7 @@ def test_content_tells_a_report_from_other_inputs(content: bytes, kind: str | No
     assert recognise_content(content) == kind
 
 
-ENVIRONMENTS = Path(__file__).parents[3] / "fixtures" / "environments"
+ENVIRONMENTS = ROOT / "fixtures" / "environments"
 KINDS = {
     "poetry-project/poetry.lock": "poetry_lock",
     "poetry-project/pyproject.toml": "pyproject",

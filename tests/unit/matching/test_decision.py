@@ -6,8 +6,6 @@ import itertools
 from typing import Any
 
 import pytest
-from drawn_rules import rule, rule_set
-from drawn_subjects import scope, stack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +13,8 @@ from compatcheck.core.errors import RuleError
 from compatcheck.matching.decision import Decision, decide, size
 from compatcheck.rules.rule import Clause, Rule
 from compatcheck.rules.syntax import parse
+from tests.unit.matching.drawn_subjects import scope, stack
+from tests.unit.rules.drawn_rules import rule, rule_set
 
 ZERO, CHECKPOINTING, REENTRANT = "training.zero_stage", "training.gradient_checkpointing", "training.use_reentrant"
 

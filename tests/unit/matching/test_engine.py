@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from drawn_rules import rule, rule_set
-from drawn_subjects import stack, subject
 
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
 from compatcheck.matching.engine import match
 from compatcheck.rules.rule import Clause, Impact
+from tests.unit.matching.drawn_subjects import stack, subject
+from tests.unit.rules.drawn_rules import rule, rule_set
 
 KNOWN = {
     "training.zero_stage": 3,

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from drawn_rules import rule, rule_set
 
 from compatcheck.matching.examples import check_rule, run_examples
 from compatcheck.rules.rule import Clause, Examples, Impact, Remedy, Rule
+from tests.unit.rules.drawn_rules import rule, rule_set
 
 FACTS = {"zero_stage": 3, "gradient_checkpointing": True, "param_dtype": "bfloat16"}
 MODEL = {"parameters": 2**30}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from drawn_rules import rule, rule_set
-from drawn_subjects import stack, subject
-
 from compatcheck.matching.explain import explain
 from compatcheck.rules.rule import Clause
+from tests.unit.matching.drawn_subjects import stack, subject
+from tests.unit.rules.drawn_rules import rule, rule_set
 
 RANGE = {"deepspeed": ">=0.16.0,<0.16.8"}
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from drawn_rules import rule, rule_set
-from drawn_subjects import facts_of, stack
-
 from compatcheck.core.report import Finding
 from compatcheck.matching.engine import match
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.rule import Impact
+from tests.unit.matching.drawn_subjects import facts_of, stack
+from tests.unit.rules.drawn_rules import rule, rule_set
 
 KNOWN: dict[str, Any] = {
     "training.zero_stage": 3,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from drawn_rules import RELEASES, rule, rule_set
-from drawn_subjects import facts_of, scope, stack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +15,8 @@ from compatcheck.matching.remedies import write_remedies
 from compatcheck.resolution.scope import FactScope
 from compatcheck.rules.locate import open_rules
 from compatcheck.rules.rule import Clause, Remedy, Rule
+from tests.unit.matching.drawn_subjects import facts_of, scope, stack
+from tests.unit.rules.drawn_rules import RELEASES, rule, rule_set
 
 KNOWN = RELEASES["releases/deepspeed"]
 

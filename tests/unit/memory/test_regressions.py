@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
 from compatcheck.core.report import Finding, FindingImpact
 from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, include, lay_over
+from tests import ROOT
 
 GIB = 2**30
-RULES = Path(__file__).parents[3] / "rules"
+RULES = ROOT / "rules"
 PHASES = tuple(
     Phase(name, "train", (Component("x", "activations", exactly(size * GIB), "", ""),))
     for name, size in (("forward", 10), ("backward", 20))

@@ -7,9 +7,9 @@ import pytest
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
 from compatcheck.core.facts import Fact, Facts, Value
-from compatcheck.core.suggestion import CHANGES_TRAINING
+from compatcheck.core.suggestions import CHANGES_TRAINING
+from compatcheck.memory.largest_settings import find_wall
 from compatcheck.memory.suggest import candidates, overlay, suggest
-from compatcheck.memory.walls import find_wall
 
 GIB = 2**30
 LIMIT = 80 * GIB

@@ -4,11 +4,11 @@ import pytest
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.facts import Fact, Facts, Value
-from compatcheck.core.suggestion import CHANGES_TRAINING
+from compatcheck.core.suggestions import CHANGES_TRAINING
 from compatcheck.memory.job import estimate_job
+from compatcheck.memory.largest_settings import find_wall
 from compatcheck.memory.suggest import candidates, change_roles, suggest
 from compatcheck.memory.suggest_roles import propose
-from compatcheck.memory.walls import find_wall
 
 GIB = 2**30
 ACTOR: dict[str, Value] = {

@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
-from drawn_reports import CASES, ROOT
 
-from compatcheck.cli.checks import Checks
-from compatcheck.cli.inputs import Request
-from compatcheck.cli.policy import Plan, gather_all
-from compatcheck.cli.run import build_report
+from compatcheck.checking.checks import Checks
+from compatcheck.checking.report import build_report
+from compatcheck.checking.request import Request
+from compatcheck.checking.runs import Plan, gather_all
+from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.report import Report
-from compatcheck.core.threshold import parse_threshold
 from compatcheck.rules.locate import open_rules
+from tests.unit.reporters.drawn_reports import CASES, ROOT
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hypothesis import strategies as st
 
 from compatcheck.core.advisory import Advisory, Audit, Unaudited
@@ -19,8 +17,8 @@ from compatcheck.core.report import (
     Suppression,
 )
 from compatcheck.core.source import Skipped, Source
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CASES = sorted(path for path in (ROOT / "fixtures" / "cases").iterdir() if path.is_dir())
 
 

@@ -8,13 +8,13 @@ import xml.etree.ElementTree as ET
 from html import unescape
 
 import pytest
-from drawn_reports import CASES, reports
 from hypothesis import HealthCheck, given, settings
 
 from compatcheck.core.report import Report
 from compatcheck.core.summary import closing_line, closing_lines, summarise
 from compatcheck.reporters import github, junit, markdown, sarif, text
 from compatcheck.reporters import json as json_reporter
+from tests.unit.reporters.drawn_reports import CASES, reports
 
 
 def outcome(finding) -> tuple[str, str, str]:

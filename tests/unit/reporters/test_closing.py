@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from drawn_reports import reports
 from hypothesis import given, settings
 
 from compatcheck.core.report import Report, SubjectReport
 from compatcheck.core.summary import closing_line, closing_lines
 from compatcheck.reporters import text
+from tests.unit.reporters.drawn_reports import reports
 
 EMPTY = Report(
     version="1",

@@ -7,10 +7,8 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
-from drawn_reports import reports
 from hypothesis import given, settings
 from referencing import Registry, Resource
-from strict_schemas import require_strict
 
 from compatcheck.core.difference import Difference
 from compatcheck.core.estimate import Component, Estimate, Phase, Size, Verdict
@@ -18,6 +16,8 @@ from compatcheck.core.report import Report
 from compatcheck.core.units import GIB
 from compatcheck.matching.difference import compare
 from compatcheck.reporters.difference import format_json, format_markdown, format_text
+from tests.unit.reporters.drawn_reports import reports
+from tests.unit.reporters.strict_schemas import require_strict
 
 
 def load(name: str):

@@ -7,7 +7,7 @@ import pytest
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly
-from compatcheck.core.suggestion import SLOWER, Change, Placement, Suggestion, Wall
+from compatcheck.core.suggestions import SLOWER, Change, Placement, Suggestion, Wall
 from compatcheck.reporters.estimate import EstimateReport, format_json, format_markdown, format_text
 from compatcheck.reporters.plot import write_plot
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from drawn_reports import reports
 from hypothesis import given, settings
 
 from compatcheck.core.source import Source
 from compatcheck.reporters.github import MAX_ANNOTATIONS, format_report
+from tests.unit.reporters.drawn_reports import reports
 
 COMMAND = re.compile(r"^::(error|warning|notice) ((?:\w+=[^,:]*)(?:,\w+=[^,:]*)*)::(.*)$")
 

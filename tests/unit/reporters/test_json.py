@@ -7,14 +7,14 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
-from drawn_reports import CASES, reports
 from hypothesis import given, settings
-from strict_schemas import require_strict
 
 from compatcheck.core.facts import ORIGINS
 from compatcheck.core.report import SEVERITIES
 from compatcheck.reporters.json import format_report
 from compatcheck.rules import rule
+from tests.unit.reporters.drawn_reports import CASES, reports
+from tests.unit.reporters.strict_schemas import require_strict
 
 SCHEMA = json.loads((files("compatcheck.reporters") / "report.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())

@@ -6,10 +6,10 @@ import os
 import xml.etree.ElementTree as ET
 
 import pytest
-from drawn_reports import CASES, reports
 from hypothesis import given, settings
 
 from compatcheck.reporters.junit import format_report
+from tests.unit.reporters.drawn_reports import CASES, reports
 
 SCHEMA_VARIABLE = "JUNIT_XSD"
 """Path of junit-10.xsd of the Jenkins xUnit plugin."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from drawn_reports import reports
 from hypothesis import given, settings
 
 from compatcheck.core.summary import closing_line
 from compatcheck.reporters import markdown
 from compatcheck.reporters.markdown import LIMIT_BYTES, format_report
+from tests.unit.reporters.drawn_reports import reports
 
 
 def test_texts_are_shown_as_they_are(case_reports) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from drawn_reports import CASES, REFERENCES, reports
 from hypothesis import given, settings
 
 from compatcheck.core.report import Finding, Suppression
 from compatcheck.core.source import Source
 from compatcheck.reporters.sarif import best_reference, describe_log, format_report, physical_location
+from tests import ROOT
+from tests.unit.reporters.drawn_reports import CASES, REFERENCES, reports
 
 SCHEMA_VARIABLE = "SARIF_SCHEMA"
 """Path of sarif-schema-2.1.0.json as OASIS publishes it; it may not be copied into this repository."""
@@ -130,7 +131,7 @@ def test_places_outside_the_checkout_are_absolute(tmp_path) -> None:
 
 
 def test_log_says_nothing_about_the_machine(case_reports, monkeypatch) -> None:
-    root = Path(__file__).resolve().parents[3]
+    root = ROOT
     monkeypatch.chdir(root)
     assert str(root) not in format_report(case_reports["openrlhf-llama3-70b"])
 

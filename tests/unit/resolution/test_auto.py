@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compatcheck.configs import deepspeed, hf_trainer
 from compatcheck.core.document import AUTO, Document, Statement
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
+from compatcheck.frameworks.deepspeed import configuration as deepspeed
+from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 RECORDED = sorted((ROOT / "fixtures/measurements/defaults").glob("transformers-auto-*.json"))
 PREFETCH = "zero_optimization.stage3_prefetch_bucket_size"
 PERSISTENCE = "zero_optimization.stage3_param_persistence_threshold"

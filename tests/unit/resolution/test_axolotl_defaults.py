@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compatcheck.configs import axolotl
-from compatcheck.configs.recognise import follow_references
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
+from compatcheck.frameworks.axolotl import configuration as axolotl
+from compatcheck.frameworks.recognise import follow_references
 from compatcheck.matching.engine import match
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+from tests import ROOT
 
-CONFIGS = Path(__file__).resolve().parents[3] / "fixtures/configs/axolotl"
+CONFIGS = ROOT / "fixtures/configs/axolotl"
 RULE = "deepspeed/zero3-params-kept-in-backward"
 PLAIN = {"base_model": "llama-3-8b", "datasets": [], "num_epochs": 1}
 CHECKPOINTS = {**PLAIN, "gradient_checkpointing": True}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.collectors.installed import collect_installed
-from compatcheck.collectors.interpreter import locate
+from compatcheck.collectors.python.installed import collect_installed
+from compatcheck.collectors.python.interpreter import locate
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.matching.engine import match

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.configs import llama_factory
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
+from compatcheck.frameworks.llamafactory import configuration as llama_factory
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet

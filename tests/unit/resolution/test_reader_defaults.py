@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from compatcheck.configs import accelerate, hf_trainer, llama_factory, model, ms_swift, native
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import Facts
 from compatcheck.core.source import Source
+from compatcheck.frameworks.accelerate import configuration as accelerate
+from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
+from compatcheck.frameworks.llamafactory import configuration as llama_factory
+from compatcheck.frameworks.model import configuration as model
+from compatcheck.frameworks.ms_swift import configuration as ms_swift
+from compatcheck.frameworks.native import configuration as native
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules

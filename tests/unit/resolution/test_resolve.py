@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
-from compatcheck.configs import native
-from compatcheck.configs.recognise import follow_references, read_configuration
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.errors import CompatcheckError, InputError
 from compatcheck.core.facts import ORIGINS
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Source
+from compatcheck.frameworks.native import configuration as native
+from compatcheck.frameworks.recognise import follow_references, read_configuration
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +182,7 @@ CASES = sorted((ROOT / "fixtures/cases").iterdir())
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_facts_written_as_a_facts_file_read_back_the_same(case: Path, rules: RuleSet, tmp_path: Path) -> None:
-    from compatcheck.cli.run import describe_subject
+    from compatcheck.checking.report import describe_subject
     from compatcheck.reporters.facts import format_yaml
 
     documents: list[Document] = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from drawn_rules import rule
 
 from compatcheck.core.errors import RuleError
 from compatcheck.rules.compile import compile_database, compile_directory, open_compiled
 from compatcheck.rules.rule import Clause, Impact
+from tests.unit.rules.drawn_rules import rule
 
 
 def directory(root: Path, **files: str) -> Path:

@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 
 import pytest
-from drawn_rules import PACKAGES, drawn_rules, rule, rule_set
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from compatcheck.rules.compile import compile_database, open_compiled
 from compatcheck.rules.database import Database, RuleSet, cell_key
 from compatcheck.rules.rule import Clause, Rule
 from compatcheck.rules.syntax import parse
+from tests.unit.rules.drawn_rules import PACKAGES, drawn_rules, rule, rule_set
 
 
 def compiled_range(text: str) -> object:

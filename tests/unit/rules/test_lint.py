@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drawn_rules import RELEASES, rule
-
 from compatcheck.rules.lint import lint_rule
 from compatcheck.rules.rule import Clause, Examples, Rule
+from tests.unit.rules.drawn_rules import RELEASES, rule
 
 PACKAGES = ("deepspeed",)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drawn_rules import rule
 
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.measurement import Measurement, PhaseMemory
 from compatcheck.rules.lint_evidence import Proof, check_evidence
 from compatcheck.rules.rule import Clause, Comparison, Impact, ProbeUse, Selection
+from tests.unit.rules.drawn_rules import rule
 
 ROOT = Path("/checkout")
 

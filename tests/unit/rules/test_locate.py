@@ -7,13 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from drawn_rules import rule
 
 from compatcheck.core.errors import RuleError
 from compatcheck.rules import locate
 from compatcheck.rules.compile import compile_database
+from tests import ROOT
+from tests.unit.rules.drawn_rules import rule
 
-RULE = Path(__file__).resolve().parents[3] / "rules/deepspeed/zero3-params-kept-in-backward.yaml"
+RULE = ROOT / "rules/deepspeed/zero3-params-kept-in-backward.yaml"
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compatcheck.collectors.installed import collect_installed
-from compatcheck.collectors.interpreter import locate
+from compatcheck.collectors.python.installed import collect_installed
+from compatcheck.collectors.python.interpreter import locate
 from compatcheck.core.advisory import advisory_url, audit_text
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError

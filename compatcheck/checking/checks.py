@@ -1,0 +1,125 @@
+"""Which rules take part in a run, what is waived, and what makes the run fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.errors import RuleError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from compatcheck.checking.policy import Policy
+    from compatcheck.checking.runs import Plan
+    from compatcheck.checking.waivers import Waivers
+    from compatcheck.core.advisory import Audit
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+DEFAULT_FAIL_ON = "medium"
+
+
+class Checks(NamedTuple):
+    """Which rules take part, what is waived and what makes the run fail."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    rule_directories: tuple[str, ...] = ()
+    fail_on: str = DEFAULT_FAIL_ON
+    strict: bool = False
+    security: bool = False
+    """Whether pip-audit looks up the same packages."""
+    security_service: str | None = None
+    """Whom it asks: ``pypi``, ``osv`` or the URL of an OSV endpoint; None is its own setting."""
+
+    def selects(self, rule_id: str) -> bool:
+        """Tell whether a rule takes part."""
+        if not (self.select or self.ignore):
+            return True
+        from fnmatch import fnmatchcase  # noqa: PLC0415 (only with a selection)
+
+        if any(fnmatchcase(rule_id, pattern) for pattern in self.ignore):
+            return False
+        return not self.select or any(fnmatchcase(rule_id, pattern) for pattern in self.select)
+
+
+def require_rules(rules: RuleSet) -> None:
+    """Refuse an empty database: it would find nothing anywhere.
+
+    Raises:
+        RuleError: no active rule, altogether or in one of the person's own directories.
+    """
+    for database in rules.databases[1:]:
+        if not database.count:
+            msg = f"{database.name} holds no active rule"
+            raise RuleError(msg, hint="name the directory that holds PACKAGE/SLUG.yaml, with status: active")
+    if not rules.count:
+        msg = "the rule database holds no active rule"
+        raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
+
+
+def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = None) -> None:
+    """Refuse a selection that no rule meets: it would find nothing anywhere.
+
+    Raises:
+        UsageError: a misspelt glob, or everything is ignored.
+    """
+    if not (checks.select or checks.ignore):
+        return
+    from fnmatch import fnmatchcase  # noqa: PLC0415 (only with a selection)
+
+    ids = [rule.id for rule in rules.all_rules() if rule.status == "active"]
+    for pattern in checks.select:
+        if not any(fnmatchcase(rule_id, pattern) for rule_id in ids):
+            from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+            from compatcheck.core.source import Source  # noqa: PLC0415 (only on the way to an error)
+
+            near = get_close_matches(pattern, [*ids, *{f"{name.partition('/')[0]}/*" for name in ids}], n=1)
+            msg = f"no rule matches {pattern!r}"
+            source = Source(policy.path, "select") if policy is not None and checks.select is policy.select else None
+            raise UsageError(
+                msg, source=source, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`"
+            )
+    if not any(map(checks.selects, ids)):
+        msg = "no rule is left to check"
+        raise UsageError(msg, hint="narrow --ignore, or widen --select")
+
+
+def open_waivers(plan: Plan, checks: Checks, rules: RuleSet) -> Waivers | None:
+    """Return the waivers of the policy, None when there are none.
+
+    Raises:
+        UsageError: one without an end under ``--strict``.
+    """
+    if plan.policy is None or not plan.policy.waivers:
+        return None
+    from datetime import date  # noqa: PLC0415 (only with waivers)
+
+    from compatcheck.checking.waivers import Waivers  # noqa: PLC0415 (only with waivers)
+
+    for waiver in plan.policy.waivers:
+        if checks.strict and waiver.expires is None and waiver.until is None:
+            msg = f"the waiver of {waiver.rule} has no end, which --strict asks for"
+            hint = 'add expires = 2027-01-31, or until = "deepspeed>=0.16.8"'
+            raise UsageError(msg, source=waiver.source, hint=hint)
+    return Waivers(plan.policy.waivers, rules, date.today())  # noqa: DTZ011 (a day as the project's people have it)
+
+
+def find_auditor(checks: Checks) -> Callable[[Sequence[Subject]], Audit] | None:
+    """Return what audits subjects; None without ``--security``.
+
+    Raises:
+        UsageError: there is no pip-audit, or the service makes no sense; before anything is read.
+    """
+    if not checks.security:
+        return None
+    from compatcheck.services import pip_audit  # noqa: PLC0415 (only with --security)
+
+    pip_audit.check_service(checks.security_service)
+    command = pip_audit.find_command()
+    return lambda subjects: pip_audit.audit(
+        [(subject.id, subject.environment) for subject in subjects if subject.environment is not None],
+        command,
+        checks.security_service,
+    )

@@ -1,0 +1,261 @@
+"""Find the policy of the project and lay the command line over it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.checking.gather import gather, move
+from compatcheck.checking.request import Gathered, Request
+from compatcheck.core.errors import CompatcheckError, InputError, NothingToCheckError, UsageError
+from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.checking.policy import NamedRun, Policy, Target
+    from compatcheck.rules.database import RuleSet
+
+POLICY_FILE = "compatcheck.toml"
+PROJECT_FILE = "pyproject.toml"
+
+
+class Plan(NamedTuple):
+    """What one command does: its inputs, one request per run, and the policy behind it."""
+
+    requests: tuple[Request, ...]
+    policy: Policy | None = None
+    complete: bool = True
+    """Whether everything the policy is about takes part, so that an unused waiver is worth a word."""
+
+
+def find_policy(directory: str, home: str | None) -> str | None:
+    """Return the nearest policy file at or above a directory, or None.
+
+    Looks no higher than the root of the git checkout or the home directory. A ``pyproject.toml`` without the
+    table is passed over without being parsed.
+    """
+    here = os.path.abspath(directory)
+    while True:
+        path = os.path.join(here, POLICY_FILE)
+        if os.path.isfile(path):
+            return path
+        path = os.path.join(here, PROJECT_FILE)
+        if os.path.isfile(path) and _has_table(path):
+            return path
+        above = os.path.dirname(here)
+        if here in {above, home} or os.path.exists(os.path.join(here, ".git")):
+            return None
+        here = above
+
+
+def _has_table(path: str) -> bool:
+    """Tell whether a file may hold the table, in any way TOML can open it: its header, a dotted key, a header of ``tool``."""
+    import re  # noqa: PLC0415 (only beside a project file)
+
+    table = rb"^[ \t]*(?:\[*[ \t]*tool[ \t]*\.[ \t]*[\"']?compatcheck\b|\[[ \t]*tool[ \t]*\])"
+    try:
+        with open(path, "rb") as file:
+            return re.search(table, file.read(), re.MULTILINE) is not None
+    except OSError:
+        return False
+
+
+def load_policy(path: str | None, *, disabled: bool) -> Policy | None:
+    """Read the policy that ``--policy`` names, else the nearest one.
+
+    Raises:
+        UsageError: it cannot be read or makes no sense.
+    """
+    if disabled:
+        if path is not None:
+            msg = "--policy and --no-policy exclude each other"
+            raise UsageError(msg)
+        return None
+    found = path
+    if found is None:
+        home = os.path.expanduser("~")
+        found = find_policy(os.getcwd(), home)
+        if found is None:
+            return None
+        found = _shortest(found)
+    from compatcheck.checking.policy import read_policy  # noqa: PLC0415 (only with a policy)
+
+    policy = read_policy(found)
+    if policy is None and path is not None:
+        msg = "holds no [tool.compatcheck]"
+        raise UsageError(msg, source=Source(path), hint="name a compatcheck.toml, or add the table")
+    return policy
+
+
+def _shortest(path: str) -> str:
+    relative = os.path.relpath(path)
+    return relative if len(relative) <= len(path) else path
+
+
+def make_plan(given: Mapping[str, Any], *, files: bool, on_targets: bool = True) -> Plan:
+    """Turn click's parameters and the policy into requests.
+
+    Args:
+        given: parameters by name; ``run``, ``policy`` and ``no_policy`` among them.
+        files: whether the command is about files; then a run's paths are read, else the installed environment is.
+        on_targets: whether the command is about the machines of the policy, and not about one where something has run.
+
+    Raises:
+        UsageError: a policy that makes no sense, an unknown run, or nothing to read.
+    """
+    request = Request(
+        **{name: given[name] for name in Request._fields if name in given and name not in {"run", "target"}}
+    )
+    policy = load_policy(given.get("policy"), disabled=bool(given.get("no_policy")))
+    names: Sequence[str] = given.get("run") or ()
+    runs = {run.name: run for run in policy.runs} if policy is not None else {}
+    for name in names:
+        if name not in runs:
+            raise _unknown_run(name, runs, policy)
+    chosen = [runs[name] for name in names]
+    if files and not names and not request.paths:
+        chosen = list(runs.values())
+        if not chosen and request.training and not request.hook:
+            request = request._replace(paths=request.training, training=())
+        elif not chosen and not request.hook:
+            msg = "nothing to check"
+            raise UsageError(msg, hint="name files or directories, or write runs into the policy")
+    wanted = given.get("target") or ()
+    targets = choose_targets(wanted, policy) if on_targets or wanted else ()
+    narrowed = bool(given.get("select") or given.get("ignore") or request.hook)
+    complete = not narrowed and not wanted and len(chosen) == len(runs)
+    requests: list[Request] = []
+    for run in chosen or (None,):
+        laid = request if run is None else lay_over(request, run, files=files)
+        own = [target for target in targets if run is None or not run.targets or wanted or target.name in run.targets]
+        requests += lay_targets(laid, own)
+    return Plan(tuple(requests), policy, complete)
+
+
+def choose_targets(names: Sequence[str], policy: Policy | None) -> tuple[Target, ...]:
+    """Return the targets of the policy, or those of them that ``--target`` names.
+
+    Raises:
+        UsageError: a name that no target has.
+    """
+    targets = () if policy is None else policy.targets
+    if not names:
+        return targets
+    known = {target.name: target for target in targets if target.name is not None}
+    for name in names:
+        if name not in known:
+            msg = f"--target {name}: no such target"
+            place = None if policy is None else Source(policy.path)
+            hint = f"targets: {', '.join(known)}" if known else f"write [targets.{name}] into {POLICY_FILE}"
+            raise UsageError(msg, source=place, hint=hint)
+    return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def lay_targets(request: Request, targets: Sequence[Target]) -> list[Request]:
+    """Fill what the command line and the run leave open about the machine, once per target.
+
+    Devices and their number of nodes belong together: a target's nodes are none of a device that was named otherwise.
+    Targets that then say the same are one.
+    """
+    laid: list[Request] = []
+    for target in targets:
+        fields = ["driver"] if request.driver is None else []
+        if request.gpu is None:
+            fields += ["gpu", "nodes"] if request.nodes is None else ["gpu"]
+        given = {key: getattr(target, key) for key in fields if getattr(target, key) is not None}
+        sources = {key: target.sources[key] for key in given}
+        name = target.name if given else None
+        entry = request._replace(**given, target=name, sources={**request.sources, **sources})
+        if not any(_machine(entry) == _machine(other) for other in laid):
+            laid.append(entry)
+    if len(laid) == 1 and len(targets) > 1:
+        laid = [laid[0]._replace(target=None)]
+    return laid or [request]
+
+
+def _machine(request: Request) -> tuple[str | None, int | None, str | None]:
+    return request.gpu, request.nodes, request.driver
+
+
+def _unknown_run(name: str, runs: Mapping[str, NamedRun], policy: Policy | None) -> UsageError:
+    if policy is None:
+        return UsageError(f"--run {name}: there is no policy", hint=f"write [runs.{name}] into {POLICY_FILE}")
+    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+    near = get_close_matches(name, runs, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"runs: {', '.join(runs) or 'none'}"
+    return UsageError(f"--run {name}: no such run", source=Source(policy.path), hint=hint)
+
+
+def lay_over(request: Request, run: NamedRun, *, files: bool) -> Request:
+    """Fill what the command line leaves open from a named run; settings are joined, the command line's come last and win."""
+    return request._replace(
+        run=run.name,
+        sources={key: place for key, place in run.sources.items() if getattr(request, key, None) is None},
+        paths=request.paths or (run.paths if files else ()),
+        hook=request.hook and bool(request.paths),
+        python=request.python or (run.python if request.prefix is None else None),
+        prefix=request.prefix or (run.prefix if request.python is None else None),
+        model=request.model or run.model,
+        training=request.training or run.training,
+        gpu=request.gpu or run.gpu,
+        nodes=request.nodes or run.nodes,
+        driver=request.driver or run.driver,
+        settings=request.settings,
+        run_settings=run.settings,
+        env_file=request.env_file or run.env_file,
+    )
+
+
+def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
+    """Read the inputs of every run, once for all its targets; one that cannot be read does not lose the others.
+
+    Raises:
+        CompatcheckError: an option or policy makes no sense, or there is but one request and nothing in it.
+    """
+    if len(plan.requests) == 1 and plan.requests[0].run is None and plan.requests[0].target is None:
+        return gather(plan.requests[0], rules, environ)
+    gathered: list[Gathered] = []
+    done: list[tuple[Request, Gathered]] = []
+    skipped: list[Skipped] = []
+    for request in plan.requests:
+        try:
+            inputs = request._replace(gpu=None, nodes=None, driver=None, target=None, sources={})
+            measures = request.gpu is None and request.here and not request.paths and request.image is None
+            read = None if measures else next((part for known, part in done if known == inputs), None)
+            part = gather(request, rules, environ) if read is None else move(read, request, rules)
+            done.append((inputs, part))
+        except (InputError, NothingToCheckError) as error:
+            if len(plan.requests) == 1:
+                raise
+            skipped.append(_skipped_run(error, request, plan))
+            continue
+        renamed = tuple(
+            subject._replace(id=_name_subject(request, subject.id), target=request.target) for subject in part.subjects
+        )
+        aside = frozenset(_name_subject(request, name) for name in part.aside)
+        reasons = {_name_subject(request, name): reason for name, reason in part.reasons.items()}
+        gathered.append(part._replace(subjects=renamed, aside=aside, reasons=reasons))
+    unread = dict.fromkeys(entry for part in gathered for entry in part.skipped)
+    return Gathered(
+        tuple(subject for part in gathered for subject in part.subjects),
+        (*skipped, *unread),
+        next((part.chosen for part in gathered if part.chosen), None),
+        frozenset().union(*(part.aside for part in gathered)),
+        {name: reason for part in gathered for name, reason in part.reasons.items()},
+    )
+
+
+def _name_subject(request: Request, subject: str) -> str:
+    """Say which run and which machine a subject is of."""
+    named = subject if request.target is None else f"{subject} (on {request.target})"
+    return named if request.run is None else f"{request.run}: {named}"
+
+
+def _skipped_run(error: CompatcheckError, request: Request, plan: Plan) -> Skipped:
+    path = plan.policy.path if plan.policy is not None else "policy"
+    kind, name = ("target", request.target) if request.run is None else ("run", request.run)
+    return Skipped(
+        error.source or Source(path, f"{kind}s.{name}"), f"{kind} {name}: {error.message}", error.hint, named=True
+    )

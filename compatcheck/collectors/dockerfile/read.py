@@ -1,0 +1,403 @@
+"""A Dockerfile: what the image it builds will hold, by the names of its base images and the installs it pins.
+
+Nothing is built, run or fetched. What an image's name promises, what a command installs and what a requirement file
+beside the Dockerfile asks for become packages; what cannot be told (a variable that is not known, a condition, a file that is
+not there) is listed. The result is that of the last stage, or of the one that is named.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from compatcheck.collectors.dockerfile.base_images import read_image_name
+from compatcheck.collectors.dockerfile.install_commands import Install, read_commands, read_install
+from compatcheck.collectors.dockerfile.stage import Stage
+from compatcheck.collectors.dockerfile.text import (
+    MAX_VALUE,
+    MAX_VARIABLES,
+    Instruction,
+    Text,
+    read_assignments,
+    read_instructions,
+    substitute,
+    unquote,
+)
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.errors import InputError
+from compatcheck.core.markers import canonical_name
+from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, decode_utf8, echo, read_bytes
+
+if TYPE_CHECKING:
+    from compatcheck.collectors.dockerfile.install_commands import Word
+
+LIMIT_BYTES = min(4 << 20, MAX_BYTES)
+_HINT = "check the built image: docker save IMAGE | compatcheck image -"
+_PREDEFINED = {
+    "TARGETPLATFORM": "linux/amd64",
+    "TARGETOS": "linux",
+    "TARGETARCH": "amd64",
+    "BUILDPLATFORM": "linux/amd64",
+}
+_LOCAL_ARCHIVE = re.compile(r"(?:^\.{0,2}/|^\.$|^\.\[|^/).*|.*\.(?:whl|tar\.gz|zip)$")
+_ENVIRONMENTS = re.compile(
+    r"(?:^|/)(?:\.?venv|[\w.-]*[-_]?env|virtualenv|site-packages|dist-packages|\w*conda\d?|install|\.local|python[\d.]*)/?$"
+    r"|^(?:/usr/local|/opt|/app|/workspace|/usr/local/lib|/)/?$"
+)
+"""Paths that hold a Python environment, copied as a whole."""
+
+MAX_STAGES = 500
+_PARENTS = 3
+"""How many directories above the Dockerfile are tried as the build context."""
+
+
+def read_dockerfile(path: str, *, stage: str | None = None) -> Environment:
+    """Read a Dockerfile.
+
+    Args:
+        path: the file; its directory and those above it are looked in for the requirement files it installs.
+        stage: name of the stage the image is built from; the last one by default.
+
+    Raises:
+        InputError: it cannot be read, or holds no ``FROM``.
+    """
+    text = decode_utf8(read_bytes(path, limit=LIMIT_BYTES), path)
+    reader = _Reader(path)
+    for instruction in read_instructions(text):
+        if len(reader.stages) >= MAX_STAGES and instruction.name == "FROM":
+            message = f"has more than {MAX_STAGES} stages"
+            raise InputError(message, source=Source(path, "FROM", instruction.line), hint="name a Dockerfile")
+        reader.read(instruction)
+    if not reader.stages:
+        message = "has no FROM: it is not a Dockerfile"
+        raise InputError(message, source=Source(path), hint="name a Dockerfile")
+    chosen = next((entry for entry in reader.stages if stage is not None and entry.name == stage), reader.stages[-1])
+    from compatcheck.collectors.machine.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
+
+    named = [entry.name for entry in reader.stages if entry.name and entry is not chosen]
+    notes = [*chosen.notes, "read from a Dockerfile: releases are by the names of images and the commands in it"]
+    if named:
+        notes.append(f"other stages, which are left out where nothing is taken from them: {', '.join(named)}")
+    environment = Environment(
+        path,
+        chosen.packages,
+        complete=False,
+        python=chosen.python,
+        facts=chosen.facts,
+        skipped=tuple(chosen.skipped),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    collected = collect_variables(chosen.variables, Source(path, "ENV"))
+    environment = attach(environment, collected, complete=False)
+    return environment._replace(facts={**collected.facts, **chosen.facts})
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.directory = os.path.dirname(path) if path != STANDARD_INPUT else ""
+        self.globals: dict[str, str | None] = {**_PREDEFINED}
+        self.stages: list[Stage] = []
+
+    def read(self, instruction: Instruction) -> None:
+        """Take one instruction."""
+        name = instruction.name
+        if name == "FROM":
+            self.begin(instruction)
+        elif not self.stages:
+            if name == "ARG":
+                self.argue(instruction, self.globals, self.globals.get)
+        elif name == "ARG":
+            self.argue(instruction, self.stages[-1].arguments, self.stages[-1].value)
+        elif name == "ENV":
+            self.set_variables(instruction)
+        elif name == "WORKDIR":
+            self.enter(instruction)
+        elif name in {"COPY", "ADD"}:
+            self.copy(instruction)
+        elif name == "RUN":
+            self.run(instruction)
+
+    def argue(self, instruction: Instruction, into: dict[str, str | None], value: object) -> None:
+        """Read ``ARG``: a default, or in a stage the global one of this name."""
+        look_up = value if callable(value) else self.globals.get
+        for part in re.findall(r"[A-Za-z_]\w*(?:=(?:\"[^\"]*\"|'[^']*'|\S)*)?", instruction.text.content):
+            name, equals, default = part.partition("=")
+            if equals:
+                into[name] = substitute(unquote(default), look_up)
+            else:
+                into[name] = self.globals.get(name)
+
+    def begin(self, instruction: Instruction) -> None:
+        """Read ``FROM [--platform=…] IMAGE [AS NAME]``."""
+        words = [word for word in instruction.text.content.split() if not word.startswith("--")]
+        alias = words[2] if len(words) > 2 and words[1].lower() == "as" else None
+        stage = Stage(alias)
+        written = unquote(words[0]) if words else ""
+        image = substitute(written, self.globals.get)
+        earlier = next(
+            (entry for entry in reversed(self.stages) if entry.name and image and entry.name.lower() == image.lower()),
+            None,
+        )
+        self.stages.append(stage)
+        if earlier is not None:
+            for field in ("packages", "facts", "variables"):
+                setattr(stage, field, dict(getattr(earlier, field)))
+            stage.python, stage.directory = earlier.python, earlier.directory
+            stage.copies, stage.skipped, stage.notes = list(earlier.copies), list(earlier.skipped), list(earlier.notes)
+            return
+        source = Source(self.path, "FROM", instruction.line)
+        if image is None:
+            stage.skipped.append(Skipped(source, f"the base image {echo(written)} depends on a build argument", _HINT))
+            return
+        found = read_image_name(image)
+        if found is None:
+            if image != "scratch":
+                stage.notes.append(f"what the base image {image} holds is not known")
+            return
+        if not found.packages and not found.bare:
+            stage.notes.append(f"what this release of the base image {image} holds is not known")
+        place = Source(self.path, f"by the tag {image}", instruction.line)
+        for package, version in found.packages.items():
+            stage.packages[package] = Package(package, version, place, details={"base_image": image})
+        if found.build == "rocm" or (found.build is not None and "torch" in found.packages):
+            stage.facts["runtime.torch_build"] = (found.build, place)
+            stage.facts["runtime.torch_cuda"] = (found.cuda, place)
+        if found.compat is not None:
+            stage.facts["runtime.cuda_compat"] = (found.compat, place)
+        stage.python = found.python
+
+    def set_variables(self, instruction: Instruction) -> None:
+        stage = self.stages[-1]
+        for name, raw in read_assignments(instruction.text.content):
+            known = substitute(raw, stage.value) if len(stage.variables) < MAX_VARIABLES else None
+            if known is None:
+                stage.variables.pop(name, None)
+                stage.arguments[name] = None
+            else:
+                stage.variables[name] = known
+
+    def enter(self, instruction: Instruction) -> None:
+        stage = self.stages[-1]
+        known = substitute(unquote(instruction.text.content), stage.value)
+        if known is not None:
+            stage.directory = os.path.normpath(os.path.join(stage.directory, known))
+
+    def copy(self, instruction: Instruction) -> None:
+        """Note where files of the context go, and take what another stage has installed along with its files."""
+        stage = self.stages[-1]
+        words = instruction.text.content.split()
+        origin = next((word.partition("=")[2] for word in words if word.startswith("--from=")), None)
+        words = [word.strip("[],\"'") for word in words if not word.startswith("--")]
+        if len(words) < 2:
+            return
+        *sources, target = [substitute(word, stage.value) or word for word in words]
+        if origin is not None:
+            self.take_over(origin, sources)
+            return
+        folder = target.endswith("/") or target in {".", ".."} or len(sources) > 1
+        destination = os.path.normpath(os.path.join(stage.directory, target))
+        for entry in sources:
+            is_folder = entry in {".", "./"} or entry.endswith("/") or self.is_directory(entry)
+            inside = folder and not is_folder
+            stage.copies.append((entry, os.path.join(destination, os.path.basename(entry)) if inside else destination))
+
+    def take_over(self, origin: str, sources: list[str]) -> None:
+        stage = self.stages[-1]
+        other = next((entry for entry in self.stages[:-1] if entry.name and entry.name.lower() == origin.lower()), None)
+        if other is None and origin.isdigit() and int(origin) < len(self.stages) - 1:
+            other = self.stages[int(origin)]
+        if (
+            other is None
+            or not other.packages
+            or not any(len(entry) < MAX_VALUE and _ENVIRONMENTS.search(entry) for entry in sources)
+        ):
+            return
+        stage.packages = {**stage.packages, **other.packages}
+        stage.facts = {**stage.facts, **{k: v for k, v in other.facts.items() if k != "runtime.cuda_compat"}}
+        stage.python = stage.python or other.python
+        stage.skipped += [entry for entry in other.skipped if entry not in stage.skipped]
+        stage.notes.append(f"packages of the stage {origin} are taken to come along with {', '.join(sources)}")
+
+    def is_directory(self, entry: str) -> bool:
+        return any(os.path.isdir(os.path.join(context, entry)) for context in self.contexts())
+
+    def contexts(self) -> list[str]:
+        """List the directories that may be the build context: the Dockerfile's own, and those above it."""
+        if self.path == STANDARD_INPUT:
+            return []
+        found = [self.directory or os.curdir]
+        for _ in range(_PARENTS):
+            if os.path.exists(os.path.join(found[-1], ".git")):
+                break
+            found.append(os.path.join(found[-1], os.pardir))
+        return found
+
+    def run(self, instruction: Instruction) -> None:
+        """Read the commands of ``RUN``: shell form, the list form, and a shell here-document."""
+        stage = self.stages[-1]
+        text = instruction.text
+        mounts = re.match(r"(?:--\w+=\S+\s+)*", text.content)
+        options = mounts[0] if mounts else ""
+        for mount in re.findall(r"--mount=(\S+)", options):
+            fields = dict(part.partition("=")[::2] for part in mount.split(","))
+            target = fields.get("target") or fields.get("dst") or fields.get("destination")
+            source = fields.get("source") or fields.get("src") or ""
+            if target and fields.get("type", "bind") == "bind" and "from" not in fields:
+                stage.copies.append((source or ".", os.path.normpath(os.path.join(stage.directory, target))))
+        body = text.content[len(options) :]
+        if instruction.documents and re.match(r"\s*<<", body):
+            texts = list(instruction.documents)
+        elif instruction.documents and not re.match(r"\s*(?:ba|z|da)?sh\b", body):
+            texts = [text]
+        else:
+            texts = [text, *instruction.documents]
+        for part in texts:
+            content = part.content
+            if part is text:
+                content = " " * len(options) + content[len(options) :]
+                if content.lstrip().startswith("["):
+                    content = _shell_of_list(content)
+            for command in read_commands(content, stage.value):
+                install = read_install(command)
+                if install is not None and install.kind == "uninstall":
+                    stage.uninstall(install)
+                elif install is not None:
+                    self.install(install, part)
+                elif (other := _other_installer(command.words)) is not None:
+                    stage.notes.append(
+                        f"{other} installs what a lock or manifest beside the Dockerfile says: check that too"
+                    )
+
+    def install(self, install: Install, text: Text) -> None:
+        """Read what a command installs, and apply it to the stage."""
+        wanted: list[Requirement] = []
+        for word in install.requirements:
+            wanted += self.requirement(word, install, text)
+        for word in install.files:
+            wanted += self.file(word, text)
+        self.stages[-1].install(wanted, install)
+
+    def requirement(self, word: Word, install: Install, text: Text) -> list[Requirement]:
+        stage = self.stages[-1]
+        source = Source(self.path, "RUN", text.line(word.offset))
+        if word.text is None:
+            stage.skipped.append(Skipped(source, f"{echo(word.raw)} holds something that only the build knows", _HINT))
+            return []
+        location = word.text.partition("[")[0]
+        by_name = re.match(r"[\w.-]+\s*(?:\[[^\]]*\])?\s*@\s", word.text)
+        if by_name is None and "://" in word.text and "@" not in word.text.partition("://")[0]:
+            name, version, details = read_url(word.text)
+            if name is None:
+                stage.skipped.append(
+                    Skipped(source, f"{echo(word.text)} does not name its package", "write it as 'name @ URL'")
+                )
+                return []
+            return [Requirement(canonical_name(name), "", source, version, None, details)]
+        if by_name is None and word.text.endswith(".whl"):
+            name, version, details = read_url(word.text)
+            return [] if name is None else [Requirement(canonical_name(name), "", source, version, None, details)]
+        if by_name is None and (_LOCAL_ARCHIVE.fullmatch(word.text) or os.sep in location):
+            if location.rstrip("/") in {".", "./", ""} or not location.endswith((".whl", ".gz", ".zip")):
+                stage.notes.append(f"{word.text} is installed from the build context: check its pyproject.toml too")
+            return []
+        if install.kind == "conda":
+            cuda = re.fullmatch(r"(?:pytorch-cuda|cudatoolkit|cuda-version)==([\d]+\.[\d]+)(?:\..*)?", word.text)
+            if cuda is not None:
+                stage.facts["runtime.torch_build"] = ("cuda", source)
+                stage.facts["runtime.torch_cuda"] = (cuda[1], source)
+                return []
+            if re.fullmatch(r"python==([\d.]+?)(?:\.\*)?", word.text):
+                stage.python = word.text.partition("==")[2].removesuffix(".*")
+                return []
+        try:
+            return [parse_requirement(word.text, source)]
+        except InvalidRequirementError as error:
+            stage.skipped.append(Skipped(source, str(error), "write it as 'name' or 'name==1.2.3'"))
+            return []
+
+    def file(self, word: Word, text: Text) -> list[Requirement]:
+        """Read a requirement file that lies in the build context."""
+        stage = self.stages[-1]
+        source = Source(self.path, "RUN", text.line(word.offset))
+        if word.text is None:
+            stage.skipped.append(Skipped(source, f"which file {echo(word.raw)} is, only the build knows", _HINT))
+            return []
+        found = self.find(word.text)
+        if found is None:
+            reason = f"installs {echo(word.text)}, which does not lie beside the Dockerfile"
+            stage.skipped.append(Skipped(source, reason, "check the requirement file by its own path"))
+            return []
+        from compatcheck.collectors.requirements.lines import read_requirements  # noqa: PLC0415 (only with such a file)
+
+        try:
+            environment = read_requirements(found)
+        except InputError as error:
+            stage.skipped.append(Skipped(error.source or source, error.message, error.hint))
+            return []
+        stage.skipped += [entry._replace(named=False) for entry in environment.skipped]
+        return [
+            Requirement(name, package.specifier or "", package.source, package.version, None, package.details)
+            for name, package in environment.packages.items()
+        ]
+
+    def find(self, name: str) -> str | None:
+        """Find a file of the image in the build context: by the ``COPY`` that put it there, else beside the Dockerfile."""
+        stage = self.stages[-1]
+        wanted = os.path.normpath(os.path.join(stage.directory, name))
+        candidates = []
+        for source, destination in reversed(stage.copies):
+            if wanted == destination:
+                candidates.append(source)
+            elif wanted.startswith(destination.rstrip("/") + "/"):
+                candidates.append(os.path.join(source, wanted[len(destination.rstrip("/")) + 1 :]))
+        if not candidates and not os.path.isabs(name):
+            candidates.append(name)
+        for context in self.contexts():
+            for candidate in candidates:
+                path = os.path.normpath(os.path.join(context, candidate.lstrip("/")))
+                if os.path.isfile(path):
+                    return path
+        return None
+
+
+def _shell_of_list(content: str) -> str:
+    """Write ``["pip", "install", "torch"]`` as a shell would read it, every word quoted, at the same length or longer."""
+    import json  # noqa: PLC0415 (few commands are written as lists)
+    import shlex  # noqa: PLC0415 (as above)
+
+    try:
+        words = json.loads(content)
+    except (ValueError, RecursionError):
+        return content
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return content
+    if len(words) == 3 and words[0].rpartition("/")[2] in {"sh", "bash"} and words[1].startswith("-"):
+        return str(words[2])
+    return " ".join(map(shlex.quote, words))
+
+
+_OTHER = {
+    ("uv", "sync"),
+    ("poetry", "install"),
+    ("pdm", "install"),
+    ("pdm", "sync"),
+    ("pipenv", "install"),
+    ("pipenv", "sync"),
+    ("pixi", "install"),
+    ("conda", "env"),
+    ("mamba", "env"),
+}
+
+
+def _other_installer(words: tuple[Word, ...]) -> str | None:
+    """Return a command that installs from a lock or manifest: ``uv sync``."""
+    plain = [word.raw for word in words]
+    for first, second in pairwise(plain):
+        if (first.rpartition("/")[2], second) in _OTHER:
+            return f"{first} {second}"
+    return None

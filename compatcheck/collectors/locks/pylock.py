@@ -1,0 +1,170 @@
+"""``pylock.toml`` (PEP 751): the packages a lock installs on one interpreter.
+
+https://packaging.python.org/en/latest/specifications/pylock-toml/
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.environment import Environment
+from compatcheck.core.errors import InputError
+from compatcheck.core.expected_shapes import as_texts
+from compatcheck.core.markers import (
+    InvalidMarkerError,
+    MarkerEnvironment,
+    canonical_name,
+    describe_machine,
+    evaluate,
+)
+from compatcheck.core.redaction import redact
+from compatcheck.core.requirement import Requirement, combine, read_url
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import echo
+from compatcheck.core.toml import locate_entries, read_toml
+from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_REMEDY = "make the lock anew with the tool that wrote it"
+
+
+def read_pylock(
+    path: str,
+    *,
+    marker_environment: Mapping[str, str] | None = None,
+    extras: Iterable[str] = (),
+    groups: Iterable[str] | None = None,
+) -> Environment:
+    """Read a lock file and select what it installs on Linux.
+
+    Args:
+        path: the file.
+        marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
+            differ between Pythons are joined with ``||``.
+        extras: selected extras.
+        groups: selected dependency groups; None selects the lock's ``default-groups``.
+
+    Raises:
+        InputError: it cannot be read, is not TOML or not a lock of version 1.
+    """
+    file = read_toml(path)
+    notes = _check_version(path, file.data)
+    packages = file.data.get("packages")
+    if not isinstance(packages, list):
+        message = "has no [[packages]]"
+        raise InputError(message, source=Source(path), hint=_REMEDY)
+    selected = as_texts(file.data.get("default-groups")) if groups is None else tuple(groups)
+    requires = file.data.get("requires-python")
+    requires = requires if isinstance(requires, str) else None
+    environment = describe_machine(marker_environment, requires_python=requires, extras=extras, groups=selected)
+    notes += _check_python(path, environment, requires)
+    notes += _check_environments(path, environment, as_texts(file.data.get("environments")))
+    lines = locate_entries(file.text, "packages")
+    requirements: list[Requirement] = []
+    skipped: list[Skipped] = []
+    left_out: list[str] = []
+    for index, entry in enumerate(packages):
+        source = Source(path, f"packages[{index}]")
+        requirement = _read_package(entry, source, lines)
+        if isinstance(requirement, Skipped):
+            skipped.append(requirement)
+        elif _selected(requirement, environment):
+            requirements.append(requirement)
+        elif requirement.marker and ("extras" in requirement.marker or "dependency_groups" in requirement.marker):
+            left_out.append(requirement.name)
+    combined = combine(requirements, environment)
+    if left_out:
+        notes.append(f"left out, because their extra or group is not selected: {', '.join(sorted(set(left_out)))}")
+    python = environment.pythons[0] if len(environment.pythons) == 1 else None
+    return Environment(
+        path,
+        combined.packages,
+        complete=not skipped,
+        python=python,
+        damage=combined.damage,
+        skipped=tuple(skipped),
+        notes=(*notes, *combined.notes),
+    )
+
+
+def _check_version(path: str, data: Mapping[str, Any]) -> list[str]:
+    version = data.get("lock-version")
+    if not isinstance(version, str):
+        message = "has no lock-version: it is not a pylock file"
+        raise InputError(message, source=Source(path, "lock-version"), hint=_REMEDY)
+    parsed = parse_version(version)
+    if parsed is None or parsed.major != 1:
+        message = f"is of lock-version {echo(version)}; version 1 is understood"
+        raise InputError(message, source=Source(path, "lock-version"), hint="upgrade compatcheck, or write version 1.0")
+    return [f"{path} is of lock-version {version}, newer than the 1.0 that is understood"] if parsed.minor else []
+
+
+def _check_python(path: str, environment: MarkerEnvironment, requires: str | None) -> list[str]:
+    if requires is None:
+        return []
+    try:
+        bounds = compile_specifier(requires)
+    except InvalidSpecifierError as error:
+        return [f"{path}: requires-python: {error}"]
+    pythons = [version for text in environment.pythons if (version := parse_version(text))]
+    if any(all_ordered(bounds, version) for version in pythons):
+        return []
+    return [f"{path} is for Python {requires}, not for {environment.pythons[0]}"]
+
+
+def _check_environments(path: str, environment: MarkerEnvironment, markers: tuple[str, ...]) -> list[str]:
+    """Note where the lock is for other machines only, as an installer would refuse it."""
+    for marker in markers:
+        try:
+            if any(evaluate(marker, environment, python) is not False for python in environment.pythons):
+                return []
+        except InvalidMarkerError as error:
+            return [f"{path}: environments: {error}"]
+    return [f"{path} is for other machines than Linux on x86-64: {' | '.join(map(echo, markers))}"] if markers else []
+
+
+def _read_package(entry: object, source: Source, lines: Mapping[tuple[str, str | None], int]) -> Requirement | Skipped:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(name, str):
+        return Skipped(source, "an entry of packages has no name", _REMEDY, named=True)
+    version = entry.get("version")
+    line = lines.get((name, version if isinstance(version, str) else None), lines.get((name, None)))
+    source = Source(source.path, source.key, line)
+    if version is not None and not isinstance(version, str):
+        return Skipped(source, f"the version of {echo(name)} is not a string", _REMEDY, named=True)
+    if version is not None and parse_version(version) is None:
+        return Skipped(source, f"{echo(version)}, the version of {name}, is no version", _REMEDY, named=True)
+    marker = entry.get("marker")
+    if marker is not None and not isinstance(marker, str):
+        return Skipped(source, f"the marker of {echo(name)} is not a string", _REMEDY, named=True)
+    requires = entry.get("requires-python")
+    details: dict[str, str] = {}
+    for kind in ("vcs", "directory", "archive"):
+        origin = entry.get(kind)
+        if isinstance(origin, dict):
+            location = str(origin.get("url") or origin.get("path") or "")
+            _, named, more = read_url(location, name)
+            version = version or (named if kind == "archive" else None)
+            details.update(more)
+            details["source"] = kind
+            if kind == "vcs":
+                details["vcs"] = str(origin.get("type", ""))
+                details["revision"] = str(origin.get("requested-revision") or origin.get("commit-id") or "")
+            if origin.get("editable") is True:
+                details["editable"] = "true"
+    if isinstance(entry.get("index"), str):
+        details["index"] = redact(entry["index"])
+    if isinstance(requires, str):
+        details["requires_python"] = requires
+    return Requirement(canonical_name(name), "", source, version, marker, details)
+
+
+def _selected(requirement: Requirement, environment: MarkerEnvironment) -> bool:
+    if requirement.marker is None:
+        return True
+    try:
+        return any(evaluate(requirement.marker, environment, python) is not False for python in environment.pythons)
+    except InvalidMarkerError:
+        return True

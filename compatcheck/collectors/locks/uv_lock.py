@@ -1,0 +1,291 @@
+"""``uv.lock``: walk its graph from the project to what is installed on one interpreter.
+
+A uv lock is universal: one distribution can stand in it several times, once per fork of the resolution, and only the
+markers on the way from the root tell which one an interpreter gets.
+https://docs.astral.sh/uv/concepts/resolution/#universal-resolution
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.collectors.locks.graph import MOST_ENTRIES, say_absent, say_unselected
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.errors import InputError
+from compatcheck.core.expected_shapes import as_tables, as_texts
+from compatcheck.core.markers import (
+    InvalidMarkerError,
+    MarkerEnvironment,
+    canonical_name,
+    describe_machine,
+    evaluate,
+)
+from compatcheck.core.redaction import redact
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import echo
+from compatcheck.core.toml import locate_entries, read_toml
+from compatcheck.core.versions import parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_VERSION = 1
+_REMEDY = "make the lock anew with `uv lock`"
+_LOCAL = ("editable", "virtual", "directory")
+
+
+def read_uv_lock(
+    path: str,
+    *,
+    marker_environment: Mapping[str, str] | None = None,
+    extras: Iterable[str] = (),
+    groups: Iterable[str] = (),
+) -> Environment:
+    """Read a lock file and select what it installs on Linux.
+
+    Args:
+        path: the file.
+        marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
+            differ between Pythons are joined with ``||``.
+        extras: selected extras of the workspace members.
+        groups: selected dependency groups; the ``dev`` group is left out unless it is named.
+
+    Raises:
+        InputError: it cannot be read, is not TOML or not a lock of version 1.
+    """
+    file = read_toml(path)
+    version = file.data.get("version")
+    if version != _VERSION or isinstance(version, bool):
+        message = f"is of version {version!r}; version {_VERSION} is understood"
+        raise InputError(message, source=Source(path, "version"), hint=f"upgrade compatcheck, or {_REMEDY}")
+    entries = file.data.get("package", [])
+    if not isinstance(entries, list):
+        message = "has no [[package]]"
+        raise InputError(message, source=Source(path, "package"), hint=_REMEDY)
+    requires = file.data.get("requires-python")
+    requires = requires if isinstance(requires, str) else None
+    graph = _Graph(path, entries, locate_entries(file.text, "package"))
+    manifest = file.data.get("manifest")
+    manifest = manifest if isinstance(manifest, dict) else {}
+    stated = as_tables(manifest.get("requirements"))
+    roots = graph.roots(as_texts(manifest.get("members")), is_script=bool(stated))
+    selection = graph.selection(roots, extras, groups)
+    environment = describe_machine(marker_environment, requires_python=requires, extras=selection)
+    notes: list[str] = []
+    reached: dict[str, dict[int, set[str]]] = {}
+    wanted_extras, wanted_groups = frozenset(map(canonical_name, extras)), frozenset(map(canonical_name, groups))
+    for python in environment.pythons:
+        walk = _Walk(graph, environment, python)
+        for requirement in stated:
+            walk.follow(requirement)
+        for root in roots:
+            walk.enter(root, wanted_extras, wanted_groups)
+        for index in walk.reached:
+            name = canonical_name(graph.packages[index]["name"])
+            reached.setdefault(name, {}).setdefault(index, set()).add(python)
+        notes += walk.notes
+    packages = {
+        name: package
+        for name, found in sorted(reached.items())
+        if (package := graph.package(name, found, environment, notes)) is not None
+    }
+    absent = set(graph.by_name) - set(reached)
+    if absent:
+        notes += say_absent(absent)
+        notes += graph.unselected(roots, wanted_extras, wanted_groups)
+    known = environment.pythons[0] if len(environment.pythons) == 1 else None
+    return Environment(
+        path,
+        packages,
+        complete=not graph.skipped,
+        python=known,
+        skipped=tuple(graph.skipped),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+class _Graph:
+    """The packages of a lock by index and by name."""
+
+    def __init__(self, path: str, entries: list[Any], lines: Mapping[tuple[str, str | None], int]) -> None:
+        self.path = path
+        self.lines = lines
+        self.skipped: list[Skipped] = []
+        self.packages: list[Mapping[str, Any]] = []
+        self.by_name: dict[str, list[int]] = {}
+        for position, entry in enumerate(entries):
+            if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+                source = Source(path, f"package[{position}]")
+                self.skipped.append(Skipped(source, "an entry of package has no name", _REMEDY, named=True))
+                continue
+            known = self.by_name.setdefault(canonical_name(entry["name"]), [])
+            if len(known) >= MOST_ENTRIES:
+                source = Source(path, f"package[{position}]")
+                reason = f"{entry['name']} stands in the lock more than {MOST_ENTRIES} times"
+                self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
+                continue
+            known.append(len(self.packages))
+            self.packages.append(entry)
+
+    def roots(self, members: Iterable[str], *, is_script: bool) -> list[int]:
+        """Find what ``uv sync`` starts from: the project itself, else every member of the workspace, else all packages.
+
+        The lock of a script has no project: it starts from the requirements in the manifest.
+        """
+        project = [index for index, entry in enumerate(self.packages) if "." in _origin(entry, *_LOCAL)]
+        named = [index for member in members for index in self.by_name.get(canonical_name(member), ())]
+        local = [index for index, entry in enumerate(self.packages) if _origin(entry, "editable", "virtual")]
+        found = project or sorted(set(named)) or local
+        return found if found or is_script else list(range(len(self.packages)))
+
+    def selection(self, roots: Iterable[int], extras: Iterable[str], groups: Iterable[str]) -> set[str]:
+        """Name the selected extras and groups as uv encodes them in conflict markers: ``extra-4-demo-cpu``."""
+        names = [canonical_name(self.packages[index]["name"]) for index in roots]
+        plain = {canonical_name(extra) for extra in extras}
+        encoded = {f"extra-{len(name)}-{name}-{extra}" for name in names for extra in plain}
+        chosen = {f"group-{len(name)}-{name}-{canonical_name(group)}" for name in names for group in groups}
+        return plain | encoded | chosen
+
+    def unselected(self, roots: Iterable[int], extras: frozenset[str], groups: frozenset[str]) -> list[str]:
+        """Name the extras and groups of the roots that could be selected and are not."""
+        notes = []
+        for kind, table, chosen in (
+            ("extras", "optional-dependencies", extras),
+            ("groups", "dev-dependencies", groups),
+        ):
+            offered = {name for root in roots for name in _by_name(self.packages[root].get(table))}
+            notes += say_unselected(kind, offered - chosen)
+        return notes
+
+    def package(
+        self, name: str, found: Mapping[int, set[str]], environment: MarkerEnvironment, notes: list[str]
+    ) -> Package | None:
+        """Describe the entries of one distribution that were reached."""
+        entries = [self.packages[index] for index in found]
+        if all(_origin(entry, "virtual") for entry in entries):
+            return None  # a virtual project is not installed
+        versions = sorted({entry["version"] for entry in entries if isinstance(entry.get("version"), str)})
+        entry = entries[0]
+        line = self.lines.get((entry["name"], versions[0] if versions else None), self.lines.get((entry["name"], None)))
+        details = _details(entry)
+        covered = set().union(*found.values())
+        if len(versions) > 1:
+            notes.append(f"{name}: {' or '.join(versions)}, depending on the Python version, which is not known")
+        elif covered != set(environment.pythons):
+            details["marker"] = "some Python versions only"
+            notes.append(f"{name}: kept without knowing the Python version; some have no need of it")
+        source = Source(self.path, f"package.{entry['name']}", line)
+        for version in versions:
+            if parse_version(version) is None:
+                reason = f"{echo(version)}, the version of {name}, is no version"
+                self.skipped.append(Skipped(source, reason, _REMEDY, named=True))
+                return Package(name, None, source, "", details)
+        if len(versions) == 1:
+            return Package(name, versions[0], source, None, details)
+        return Package(name, None, source, " || ".join(f"=={version}" for version in versions), details)
+
+
+class _Walk:
+    """What one Python reaches from the roots."""
+
+    def __init__(self, graph: _Graph, environment: MarkerEnvironment, python: str) -> None:
+        self.graph = graph
+        self.environment = environment
+        self.python = python
+        self.reached: dict[int, set[str]] = {}
+        self.notes: list[str] = []
+        self._queue: list[tuple[int, str | None]] = []
+
+    def enter(self, index: int, extras: frozenset[str], groups: frozenset[str]) -> None:
+        """Start at a root, with the selected extras and dependency groups."""
+        entry = self.graph.packages[index]
+        self._want(index, None)
+        for extra in _by_name(entry.get("optional-dependencies")).keys() & extras:
+            self._want(index, extra)
+        self._drain()
+        for group, dependencies in _by_name(entry.get("dev-dependencies")).items():
+            if group in groups:
+                for dependency in as_tables(dependencies):
+                    self.follow(dependency)
+
+    def follow(self, dependency: Mapping[str, Any]) -> None:
+        """Follow one dependency, when its marker holds, and everything behind it."""
+        self._reach(dependency)
+        self._drain()
+
+    def _drain(self) -> None:
+        while self._queue:
+            index, extra = self._queue.pop()
+            entry = self.graph.packages[index]
+            dependencies = (
+                entry.get("dependencies") if extra is None else _by_name(entry.get("optional-dependencies")).get(extra)
+            )
+            for dependency in as_tables(dependencies):
+                self._reach(dependency)
+
+    def _want(self, index: int, extra: str | None) -> None:
+        known = self.reached.setdefault(index, set())
+        key = extra or ""
+        if key not in known:
+            known.add(key)
+            self._queue.append((index, extra))
+
+    def _reach(self, dependency: Mapping[str, Any]) -> None:
+        name = dependency.get("name")
+        if not isinstance(name, str) or not self._holds(dependency.get("marker"), name):
+            return
+        candidates = self.graph.by_name.get(canonical_name(name), [])
+        for key in ("version", "source"):
+            if dependency.get(key) is not None:
+                stated = [index for index in candidates if self.graph.packages[index].get(key) == dependency[key]]
+                candidates = stated or candidates
+        if len(candidates) > 1:
+            candidates = [index for index in candidates if self._fits(self.graph.packages[index])] or candidates
+        if not candidates:
+            self.notes.append(f"{name} is required in the lock, but not locked in it")
+        for index in candidates:
+            self._want(index, None)
+            for extra in as_texts(dependency.get("extra") or dependency.get("extras")):
+                self._want(index, canonical_name(extra))
+
+    def _fits(self, entry: Mapping[str, Any]) -> bool:
+        markers = as_texts(entry.get("resolution-markers"))
+        return not markers or any(self._holds(marker, entry["name"]) for marker in markers)
+
+    def _holds(self, marker: object, name: str) -> bool:
+        if not isinstance(marker, str):
+            return True
+        try:
+            return evaluate(marker, self.environment, self.python) is not False
+        except InvalidMarkerError as error:
+            self.notes.append(f"{name}: {error}; kept")
+            return True
+
+
+def _origin(entry: Mapping[str, Any], *kinds: str) -> list[str]:
+    source = entry.get("source")
+    return [str(source[kind]) for kind in kinds if kind in source] if isinstance(source, dict) else []
+
+
+def _details(entry: Mapping[str, Any]) -> dict[str, str]:
+    source = entry.get("source")
+    details: dict[str, str] = {}
+    for kind, location in source.items() if isinstance(source, dict) else ():
+        details["source"] = str(kind)
+        if kind == "editable":
+            details["editable"] = "true"
+        if kind == "git":
+            address, _, commit = str(location).partition("#")
+            base, _, query = address.partition("?")
+            revision = dict(part.partition("=")[::2] for part in query.split("&"))
+            named = revision.get("rev") or revision.get("tag") or revision.get("branch") or commit
+            details.update(vcs="git", direct_url=redact(base), revision=named)
+        elif kind == "registry":
+            details["index"] = redact(str(location))
+        elif kind == "url":
+            details["direct_url"] = redact(str(location))
+    return details
+
+
+def _by_name(value: object) -> dict[str, Any]:
+    return {canonical_name(str(name)): item for name, item in value.items()} if isinstance(value, dict) else {}

@@ -1,0 +1,94 @@
+"""What METADATA itself says, held against the name of its directory: for the few packages that decide something.
+
+Names and versions come from the names of directories, because reading a hundred METADATA files costs more than the whole
+check. A directory whose METADATA says otherwise was written by hand, by a broken image layer or by a patched wheel.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatcheck.collectors.files import LOCAL
+from compatcheck.collectors.python.distributions import canonical_name, read_name_and_version, same_version
+from compatcheck.core.environment import Damage, Environment
+from compatcheck.core.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.collectors.files import Files
+    from compatcheck.core.environment import Package
+
+_HEAD_CHARACTERS = 512
+"""The first three headers are Metadata-Version, Name and Version in what every build back end writes."""
+
+
+def check_records(environment: Environment, names: Iterable[str], files: Files = LOCAL) -> Environment:
+    """Compare METADATA with the directory's name for some packages and for every component.
+
+    Args:
+        environment: what is installed.
+        names: packages to look at, canonical; those that are not installed cost nothing.
+        files: the tree they lie in.
+
+    Returns:
+        The environment with what disagrees as damage; METADATA's version is taken, as pip and ``importlib.metadata`` do.
+    """
+    chosen = {package.source.path: package for package in environment.components.values()}
+    packages = environment.packages
+    chosen.update((packages[name].source.path, packages[name]) for name in names if name in packages)
+    damage: list[Damage] = []
+    corrected: dict[str, str] = {}
+    for path, package in chosen.items():
+        if path.endswith(".dist-info") and package.version is not None and not _agrees(path, files):
+            found = _compare(path, package, files)
+            if found is not None:
+                damage.append(found[0])
+                corrected[path] = found[1]
+    if not damage:
+        return environment
+    return environment._replace(
+        packages=_correct(packages, corrected),
+        components=_correct(environment.components, corrected),
+        damage=(*environment.damage, *damage),
+    )
+
+
+def _agrees(path: str, files: Files) -> bool:
+    """Tell whether the first headers are those of the directory's name, written alike; False when that needs a closer look."""
+    name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
+    try:
+        head = files.read_text(f"{path}{os.sep}METADATA", _HEAD_CHARACTERS)
+    except OSError:
+        return True  # said already, while the directories were read
+    start = head.find("\nName: ") + len("\nName: ")
+    stated = head[start : head.find("\n", start)].strip()
+    return f"\nVersion: {version}\n" in head and canonical_name(stated) == canonical_name(name)
+
+
+def _compare(path: str, package: Package, files: Files) -> tuple[Damage, str] | None:
+    """Describe how METADATA differs from its directory's name, with the version to go by."""
+    metadata = f"{path}{os.sep}METADATA"
+    try:
+        stated = read_name_and_version(metadata, files)
+    except OSError:
+        return None
+    folder = canonical_name(os.path.basename(path).partition("-")[0])
+    if stated is None or package.version is None:
+        return None
+    places = (package.source, Source(metadata))
+    if canonical_name(stated[0]) != folder:
+        detail = f"its directory is that of {folder}, its METADATA that of {canonical_name(stated[0])}"
+        return Damage("mismatched", folder, detail, places), package.version
+    if same_version(stated[1], package.version):
+        return None
+    detail = f"its directory says {package.version}, its METADATA {stated[1]}, which pip reports and is taken"
+    return Damage("mismatched", folder, detail, places), stated[1]
+
+
+def _correct(packages: Mapping[str, Package], corrected: Mapping[str, str]) -> dict[str, Package]:
+    return {
+        name: package._replace(version=corrected.get(package.source.path, package.version))
+        for name, package in packages.items()
+    }

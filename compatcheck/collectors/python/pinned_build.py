@@ -1,0 +1,113 @@
+"""What torch is built for where only its release is known: from a lock, a requirement file, an image's build file.
+
+The label of the release (``+cu128``) tells it, the index it comes from does, and so do CUDA's own wheels beside it. A
+release that is pinned without any of these is the public wheel of that release.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
+from compatcheck.core.versions import parse_version
+
+if TYPE_CHECKING:
+    from compatcheck.core.environment import Environment, Package
+
+_INDEX = r"/whl/(?:\w+/)?(cpu|xpu|cu(\d+)(\d)|rocm[\d.]*)(?:/|$)"
+"""Builds have an index of their own each: https://download.pytorch.org/whl/cu128."""
+
+SEVERAL_BUILDS = "several indexes"
+"""Stands for the index of a torch that extras or platforms choose between builds for."""
+
+_CUDA_WHEELS = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
+"""Distributions that follow CUDA's own numbers and that torch requires exactly."""
+
+_OTHER_DEVICES = ("torch-npu", "torch-mlu", "torch-musa", "torch-xla", "habana-torch-plugin")
+"""Distributions that bring another kind of device to torch: which torch they run on is then another matter."""
+
+_PUBLIC = "public wheel of torch "
+"""Begins the key of what only the release of torch told."""
+
+PUBLIC_WHEELS = "torch-public-cuda"
+"""The table of what the public wheel of each release is built for."""
+
+
+def with_build(environment: Environment) -> Environment:
+    """Add what torch is built for and the components it loads, as far as releases and their origins tell.
+
+    What a collector has already read stands; a torch of any release tells only by the index it comes from.
+    """
+    torch = environment.packages.get("torch")
+    if torch is None or "runtime.torch_build" in environment.facts:
+        return environment
+    if torch.version is None and read_index(torch.details.get("index", "")) is None:
+        return environment
+    build = _read_build(torch, environment)
+    if build.build is None:
+        return environment
+    facts = {
+        "runtime.torch_build": (build.build, build.source),
+        "runtime.torch_cuda": (build.cuda, build.source),
+        **environment.facts,
+    }
+    components, notes = find_components(environment.packages, {}, build)
+    return environment._replace(
+        facts=facts,
+        components={**components, **environment.components},
+        notes=(*environment.notes, *notes),
+    )
+
+
+def rebuild(environment: Environment) -> Environment:
+    """Read the build anew for another release of torch, where its release alone had told it; a range tells none."""
+    found = environment.facts.get("runtime.torch_build")
+    if found is None or not (found[1].key or "").startswith(_PUBLIC):
+        return environment
+    names = ("runtime.torch_build", "runtime.torch_cuda")
+    facts = {name: fact for name, fact in environment.facts.items() if name not in names}
+    return with_build(environment._replace(facts=facts))
+
+
+def _read_build(torch: Package, environment: Environment) -> TorchBuild:
+    labelled = read_torch_build(torch, None, {})
+    if labelled.build is not None:
+        return labelled
+    index = read_index(torch.details.get("index", ""))
+    if index is not None:
+        return TorchBuild(*index, torch.source)
+    for name in _CUDA_WHEELS:
+        wheel = environment.packages.get(name)
+        parts = (wheel.version or "").split(".") if wheel is not None else []
+        if wheel is not None and len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
+            return TorchBuild("cuda", f"{parts[0]}.{parts[1]}", wheel.source)
+    if any(name in environment.packages for name in _OTHER_DEVICES):
+        return TorchBuild(None, None, torch.source)
+    if environment.complete or torch.details.get("direct_url") or torch.details.get("index") == SEVERAL_BUILDS:
+        return TorchBuild(None, None, torch.source)  # a lock without CUDA's wheels is not one of the public wheel
+    cuda = public_cuda(torch.version or "")
+    source = torch.source._replace(key=f"{_PUBLIC}{torch.version}")
+    return TorchBuild(None if cuda is None else "cuda", cuda, source)
+
+
+def read_index(address: str) -> tuple[str, str | None] | None:
+    """Return the build and the CUDA version of the wheels that an index or a page of links offers; None for any other."""
+    match = re.search(_INDEX, address)
+    if match is None:
+        return None
+    if match[2]:
+        return "cuda", f"{match[2]}.{match[3]}"
+    return ("rocm" if match[1].startswith("rocm") else match[1]), None
+
+
+def public_cuda(release: str) -> str | None:
+    """Return the CUDA that the public wheel of a release is built for; None of a labelled release and where it is not known."""
+    version = parse_version(release)
+    if version is None or version.local or version.is_prerelease:
+        return None
+    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only where nothing else tells)
+
+    table = open_builtin().section(f"tables/{PUBLIC_WHEELS}") or {}
+    cuda = table.get(".".join(map(str, version.release[:2])))
+    return cuda if isinstance(cuda, str) else None

@@ -1,0 +1,165 @@
+"""Change one value of a JSON, Hjson or YAML file, or of a command line, and nothing else in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.hjson import locate_values
+from compatcheck.core.source import Source
+from compatcheck.fixing.edits.text import TextEdit
+
+if TYPE_CHECKING:
+    from compatcheck.core.facts import Value
+
+_YAML_SUFFIXES = (".yaml", ".yml")
+_JSON_SUFFIXES = (".json", ".jsonc", ".hjson")
+_SCRIPT_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
+_MARK = "\ufeff"
+
+
+def change_value(path: str, text: str, key: str, value: Value, line: int | None = None) -> TextEdit | None:
+    """Return the edit that gives a key another value.
+
+    Args:
+        path: the file; its suffix tells how it is read.
+        text: of the file.
+        key: dotted, as the file's reader names it.
+        value: the new one.
+        line: where the key stands, for a command line.
+
+    Returns:
+        None where the key cannot be found, or stands for something that is no plain value.
+    """
+    if path.endswith(_SCRIPT_SUFFIXES):
+        return _change_argument(path, text, key, value, line or 1)
+    skip = text.startswith(_MARK)
+    spans = _spans(path, text[skip:])
+    span = spans.get(key)
+    if span is None or text[span[1] + skip : span[1] + skip + 1] in {"{", "[", "&", "*", "|", ">"}:
+        return None
+    start, end = span[1] + skip, span[2] + skip
+    return TextEdit(path, start, end, _write(value, path, text[start:end]))
+
+
+def add_value(path: str, text: str, key: str, value: Value) -> TextEdit | None:
+    """Return the edit that adds a key behind the last one of the mapping it belongs to, indented as that is.
+
+    Returns:
+        None where the mapping is not there or is written on one line, or the key is.
+    """
+    if not path.endswith((*_YAML_SUFFIXES, *_JSON_SUFFIXES)):
+        return None
+    skip = int(text.startswith(_MARK))
+    spans = _spans(path, text[skip:])
+    outer, _, name = key.rpartition(".")
+    inside = [
+        other for other in spans if other.rpartition(".")[0] == outer and "." not in other[len(outer) + bool(outer) :]
+    ]
+    if key in spans or not inside or (outer and outer not in spans):
+        return None
+    last = max(inside, key=lambda other: spans[other][0])
+    at, start, end = (place + skip for place in spans[last])
+    newline = "\r\n" if "\r\n" in text else "\n"
+    indent = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(_MARK)
+    if indent.strip():
+        return None  # the mapping is written on one line
+    if path.endswith(_YAML_SUFFIXES):
+        return _add_to_yaml(path, text, max(start, end), indent, f"{name}: {_write(value, path, '')}", newline)
+    if text[at] not in "\"'":
+        return None
+    return TextEdit(path, end, end, f",{newline}{indent}{json.dumps(name)}: {_write(value, path, '')}")
+
+
+def _add_to_yaml(path: str, text: str, end: int, indent: str, line: str, newline: str) -> TextEdit:
+    while end and text[end - 1] in " \t\r\n":  # the end of a block is where the next key begins
+        end -= 1
+    stop = text.find("\n", end)
+    if stop < 0:
+        return TextEdit(path, len(text), len(text), f"{newline}{indent}{line}")
+    return TextEdit(path, stop + 1, stop + 1, f"{indent}{line}{newline}")
+
+
+def _spans(path: str, text: str) -> dict[str, tuple[int, int, int]]:
+    if path.endswith(_YAML_SUFFIXES):
+        return _yaml_spans(text)
+    if path.endswith(_JSON_SUFFIXES):
+        try:
+            return locate_values(text, path)
+        except InputError:
+            return {}
+    return {}
+
+
+def _yaml_spans(text: str) -> dict[str, tuple[int, int, int]]:
+    import yaml  # noqa: PLC0415 (30 ms; only for YAML files)
+
+    spans: dict[str, tuple[int, int, int]] = {}
+    try:
+        # The C loader counts bytes of its own encoding; this one counts characters.
+        node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        return spans
+    pending: list[tuple[str, Any, int]] = [("", node, 0)]
+    while pending:
+        prefix, node, depth = pending.pop()
+        if node is None or node.id != "mapping" or depth > 64:
+            continue
+        for key, value in node.value:
+            if key.id != "scalar":
+                continue
+            dotted = f"{prefix}{key.value}"
+            spans.setdefault(dotted, (key.start_mark.index, value.start_mark.index, value.end_mark.index))
+            pending.append((f"{dotted}.", value, depth + 1))
+    return spans
+
+
+def _write(value: Value, path: str, written: str) -> str:
+    """Write a value as the file writes such values, a string in the quotes it had."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        if isinstance(value, bool) and written in {"True", "False"}:
+            return str(value)
+        return json.dumps(value)
+    text = str(value)
+    if path.endswith(_YAML_SUFFIXES):
+        quote = written[:1] if written[:1] in {"'", '"'} else ""
+        plain = re.fullmatch(r"[A-Za-z_][\w./-]*", text) and text.lower() not in {
+            "yes",
+            "no",
+            "on",
+            "off",
+            "true",
+            "false",
+            "null",
+            "y",
+            "n",
+        }
+        return f"{quote}{text}{quote}" if quote else text if plain else json.dumps(text)
+    return json.dumps(text)
+
+
+def _change_argument(path: str, text: str, key: str, value: Value, line: int) -> TextEdit | None:
+    """Change ``--key value``, ``--key=value`` or ``key=value`` of a command that begins at or above a line."""
+    name = re.escape(key.lstrip("-")).replace("_", "[-_]")
+    start = 0
+    for _ in range(line - 1):
+        start = text.find("\n", start) + 1
+    found = re.compile(rf"(?<![\w.-])(?:--)?\+{{0,2}}{name}(?:=|[ \t]+)(?P<value>[^\s\\;|&]+)").search(text, start)
+    if found is None or found["value"].startswith(("-", "$", "`", '"$')):
+        return None
+    word = found["value"]
+    quote = word[0] if word[0] in {"'", '"'} and word[-1] == word[0] else ""
+    bare = word.strip("'\"")
+    new = "None" if value is None else str(value)
+    if isinstance(value, bool) and bare in {"true", "false"}:
+        new = new.lower()
+    return TextEdit(path, *found.span("value"), f"{quote}{new}{quote}")
+
+
+def place_of(path: str, key: str, line: int | None) -> str:
+    """Return where a setting is, as ``path:line (key)``."""
+    return str(Source(path, key, line))

@@ -1,0 +1,263 @@
+"""The files of a group of subjects: what in them can change, what their text becomes, and what only a command can do."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.fix import RESOLVED, FileChange
+from compatcheck.core.requirement import Requirement, is_ruled_out
+from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+from compatcheck.fixing.edits.configuration_text import change_value
+from compatcheck.fixing.edits.project import MANIFEST, is_lock, lock_command, read_project, roots_of
+from compatcheck.fixing.edits.requirement_text import Statement, find_statement, find_statements
+from compatcheck.fixing.edits.text import apply_edits, line_of, read_exact
+from compatcheck.fixing.moves import rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.environment import Package
+    from compatcheck.fixing.edits.project import Project
+    from compatcheck.fixing.edits.text import TextEdit
+    from compatcheck.fixing.problem import Axis
+    from compatcheck.fixing.resolver import UvResolver
+    from compatcheck.resolution.subject import Subject
+
+
+class Files:
+    """What a group's files state, and how they are changed."""
+
+    def __init__(self, subjects: Sequence[Subject]) -> None:
+        """Read the requirements of every root of these subjects one by one."""
+        self.texts: dict[str, str] = {}
+        self.projects: dict[str, Project] = {}
+        self.locks: list[str] = []
+        self.statements: dict[str, list[Statement]] = {}
+        self.installed = False
+        for subject in subjects:
+            if subject.environment is None:
+                continue
+            roots = roots_of(subject.environment)
+            self.installed = self.installed or not roots
+            for path, kind in roots:
+                self._add(path, kind)
+        self._drop_included()
+
+    @staticmethod
+    def paths_of(subject: Subject) -> list[str]:
+        """Return every file that states packages or settings of a subject."""
+        environment = subject.environment
+        roots = [] if environment is None else [path for path, _ in roots_of(environment)]
+        return [
+            os.path.realpath(path)
+            for path in (*roots, *(document.source.path for document in subject.documents))
+            if os.path.isfile(path)
+        ]
+
+    @staticmethod
+    def manifests_of(subject: Subject, *, locked: bool = False) -> set[str]:
+        """Return the ``pyproject.toml`` that a subject is read from, or with ``locked`` those beside its locks."""
+        roots = [] if subject.environment is None else [path for path, _ in roots_of(subject.environment)]
+        locks = [path for path in roots if is_lock(path)]
+        if locked or locks:
+            roots = [os.path.join(os.path.dirname(path), MANIFEST) for path in locks if locked]
+        return {os.path.realpath(path) for path in roots if os.path.basename(path) == MANIFEST}
+
+    def _add(self, path: str, kind: str) -> None:
+        if path in self.projects or path in self.locks:
+            return
+        try:
+            project = read_project(path, kind)
+        except InputError:
+            return
+        if project is None:
+            return
+        if project.lock is not None:
+            self.locks.append(project.lock)
+        self.projects[path] = project
+        for item in project.statements:
+            text = None if is_ruled_out(item) else self.text(item.source.path)
+            found = None if text is None else find_statement(text, item)
+            known = self.statements.setdefault(item.name, [])
+            if found is not None and found not in known:
+                known.append(found)
+
+    def _drop_included(self) -> None:
+        """Leave out files that another root includes: they are resolved as part of it."""
+        included = {
+            os.path.realpath(item.source.path)
+            for path, project in self.projects.items()
+            for item in project.statements
+            if os.path.realpath(item.source.path) != os.path.realpath(path) and project.lock is None
+        }
+        self.projects = {
+            path: project for path, project in self.projects.items() if os.path.realpath(path) not in included
+        } or self.projects
+
+    def text(self, path: str) -> str | None:
+        """Return a file's text, None when it is not one that can be edited."""
+        if path not in self.texts:
+            try:
+                self.texts[path] = read_exact(path)
+            except InputError:
+                return None
+        return self.texts[path]
+
+    def can_move(self, package: Package) -> bool:
+        """Tell whether there is a place, or a command, that gives a package another version."""
+        name = package.name
+        if self.locks or self.installed or any(not found.hashed for found in self.statements.get(name, ())):
+            return True
+        return bool(self.statements.get(name)) or bool(self._edit_elsewhere(package, package.version or "", "0"))
+
+    def _elsewhere(self, package: Package) -> list[Statement]:
+        """Find a package in a file whose requirements are not read one by one: a Dockerfile, a conda environment."""
+        wanted = package.specifier if package.version is None else f"=={package.version}"
+        if package.source.line is None or not wanted:
+            return []
+        text = self.text(package.source.path)
+        if text is None or is_lock(package.source.path):
+            return []
+        found = list(find_statements(text, Requirement(package.name, wanted, package.source)))
+        return [one for one in found if one.specifier == found[0].specifier]
+
+    def edits(self, name: str, axis: Axis, value: str, release: str) -> list[tuple[str, TextEdit]]:
+        """Return the edits that move a package, each with its place.
+
+        Args:
+            name: the package.
+            axis: as it stands.
+            value: the version or range it gets.
+            release: the version, or the lowest one of the range.
+        """
+        found = self.statements.get(name, [])
+        if not found:
+            return self._edit_elsewhere(axis.package, value, release)
+        excluding = [one for one in found if not _allows(one, release)]
+        if not excluding and axis.package.version is None:
+            excluding = [one for one in found if one.specifier == axis.written] or found[:1]
+        edits = []
+        for one in excluding:
+            text = self.text(one.path)
+            if text is not None and not one.hashed:
+                new = rewrite(one.specifier, release) if one.specifier else f">={release}"
+                edits.append((one.place, one.edit(new, text)))
+        return edits
+
+    def _edit_elsewhere(self, package: Package, value: str, release: str) -> list[tuple[str, TextEdit]]:
+        statements = self._elsewhere(package)
+        text = self.text(package.source.path) if os.path.isfile(package.source.path) else None
+        if statements and text is not None:
+            return [
+                (one.place, one.edit(f"=={release if one.form == 'conda' or package.version is None else value}", text))
+                for one in statements
+            ]
+        if text is None or package.source.key is None or package.version is None:
+            return []
+        edit = change_value(package.source.path, text, package.source.key, value)
+        return [] if edit is None else [(f"{package.source.path}:{line_of(text, edit.start)}", edit)]
+
+    def place_of_setting(self, change: tuple[object, ...]) -> tuple[str, str | None]:
+        """Return where a setting is written and what stands there; None where the key is new."""
+        edit: TextEdit = change[0]  # type: ignore[assignment]
+        text = self.texts[edit.path]
+        old = text[edit.start : edit.end]
+        added = len(edit.new) - len(edit.new.lstrip("\r\n,"))
+        return f"{edit.path}:{line_of(text, edit.start) + edit.new[:added].count(chr(10))}", old or None
+
+    def change(self, edits: Iterable[TextEdit]) -> tuple[FileChange, ...]:
+        """Return the files with the edits made."""
+        edits = list(edits)
+        paths = list(dict.fromkeys(edit.path for edit in edits))
+        after = apply_edits({path: self.texts[path] for path in paths}, edits)
+        return tuple(
+            FileChange(_shown(path), self.texts[path], after[path]) for path in paths if after[path] != self.texts[path]
+        )
+
+    def command(self, targets: Mapping[str, str]) -> str | None:
+        """Return the command that moves packages where no text edit does."""
+        pins = " ".join(f"'{name}=={version}'" for name, version in targets.items())
+        upgrades = " ".join(f"--upgrade-package {name}=={version}" for name, version in targets.items())
+        for lock in self.locks:
+            return lock_command(lock, targets)
+        hashed = next((one for name in targets for one in self.statements.get(name, ()) if one.hashed), None)
+        if hashed is not None:
+            return compile_command(self.text(hashed.path) or "", hashed.path, upgrades)
+        return f"uv pip install {pins}" if self.installed else None
+
+    def change_lock(
+        self, changes: tuple[FileChange, ...], targets: Mapping[str, str], resolver: UvResolver | None
+    ) -> tuple[tuple[FileChange, ...], dict[str, str], tuple[tuple[str, str | None, str | None], ...], tuple[str, ...]]:
+        """Let uv renew its lock in a copy of the project; any other lock, or one uv cannot renew here, needs a command."""
+        command = self.command(targets) or ""
+        by_hand = dict.fromkeys(targets, command)
+        lock = next((path for path in self.locks if os.path.basename(path) == "uv.lock"), None)
+        if lock is None or resolver is None:
+            return changes, by_hand, (), ()
+        from compatcheck.fixing.resolver import LOCK, locked_versions  # noqa: PLC0415 (only for uv.lock)
+
+        edited = {os.path.realpath(change.path): change.after for change in changes}
+        directory = os.path.dirname(lock)
+        copied = {}
+        for relative in (LOCK, *_manifests(self.text(lock) or "")):
+            path = os.path.join(directory, relative)
+            if os.path.isfile(path) and not relative.startswith(".."):
+                copied[relative] = edited.get(os.path.realpath(path), read_exact(path))
+        answer = resolver.lock(copied, [f"{name}=={version}" for name, version in targets.items()])
+        if answer.verdict != RESOLVED:
+            return changes, by_hand, (), (f"uv could not renew {_shown(lock)}: {answer.detail}",)
+        if LOCK not in answer.files:
+            names = ", ".join(answer.unbuilt)
+            return (
+                changes,
+                by_hand,
+                (),
+                (f"{_shown(lock)} is left to its own command: {names} would have to be built to lock it",),
+            )
+        before, after = locked_versions(copied[LOCK]), locked_versions(answer.files[LOCK])
+        moved = tuple(
+            (name, before.get(name), after.get(name))
+            for name in sorted({*before, *after})
+            if before.get(name) != after.get(name) and name not in targets
+        )
+        renewed = FileChange(_shown(lock), copied[LOCK], answer.files[LOCK], "uv lock")
+        return (*changes, renewed), {}, moved, ()
+
+
+def _allows(statement: Statement, release: str) -> bool:
+    version = parse_version(release)
+    try:
+        return version is not None and all_ordered(compile_specifier(statement.specifier), version)
+    except InvalidSpecifierError:
+        return False
+
+
+def _manifests(lock: str) -> list[str]:
+    """Return the ``pyproject.toml`` of every local project a lock names, relative to it."""
+    import re  # noqa: PLC0415 (only for uv.lock)
+
+    places = re.findall(r'source = \{ (?:editable|virtual|directory) = "([^"]+)" \}', lock)
+    return list(dict.fromkeys([MANIFEST, *(os.path.normpath(os.path.join(place, MANIFEST)) for place in places)]))
+
+
+def compile_command(text: str, path: str, upgrades: str) -> str:
+    """Return the command that made a requirement file with hashes, as its header has it, with the upgrades."""
+    for line in text.splitlines()[:12]:
+        words = line.lstrip("# \t")
+        if line.startswith("#") and words.startswith(("pip-compile", "uv pip compile")):
+            return f"{words} {upgrades}"
+    name = os.path.basename(path)
+    return f"uv pip compile {name.removesuffix('.txt')}.in --generate-hashes -o {name} {upgrades}"
+
+
+def _shown(path: str) -> str:
+    relative = os.path.relpath(path)
+    return (
+        os.path.normpath(path)
+        if relative.startswith("..") and not os.path.isabs(path)
+        else relative
+        if not relative.startswith("..")
+        else path
+    )

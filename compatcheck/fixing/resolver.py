@@ -1,0 +1,306 @@
+"""Asking uv whether releases exist that fit together: it resolves and never builds, installs or runs anything of a project.
+
+Distributions without a wheel would have to be built to tell what they need (flash-attn, deepspeed, apex). They are not built:
+uv is told their requirements, as their source archive records them, through ``dependency-metadata``, and that their source
+archives count (``--no-binary-package`` takes a package out of ``--no-build``). An entry without a version stands behind the one
+with it, so that no release of such a package is left that uv would have to build.
+https://docs.astral.sh/uv/concepts/resolution/#dependency-metadata
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED
+from compatcheck.core.process import run
+from compatcheck.core.redaction import redact
+from compatcheck.services.pip_index import uv_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.core.process import Completed
+
+TIMEOUT_SECONDS = 120.0
+MOST_OVERRIDES = 16
+"""Distributions without a wheel after which the resolver is not asked again."""
+PLATFORM = "linux"
+LOCK = "uv.lock"
+_FRAME = " │×╰─▶├\t"
+_WITHOUT_WHEEL = re.compile(
+    r"Wheels are required for `([^`]+)`|because ([\w.-]+)==\S+ has no usable wheels", re.IGNORECASE
+)
+_NO_WHEEL = re.compile(r"\b([A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?(?:[=<>!~]=?\S*)? (?:has|have) no usable wheels")
+_UNREACHABLE = (
+    "failed to fetch", "error sending request", "dns error", "connect error", "timed out", "not found in the cache",
+    "network was disabled", "requests were disabled", "could not be started", "did not answer", "401", "403 forbidden",
+    "git operation failed", "failed to build", "failed to read",
+)  # fmt: skip
+
+
+class Answer(NamedTuple):
+    """What uv said."""
+
+    verdict: str
+    """`RESOLVED`, `REFUSED` or `NOT_CHECKED`."""
+    detail: str | None = None
+    pins: Mapping[str, str] = {}
+    """Everything it chose: name → version."""
+    unbuilt: tuple[str, ...] = ()
+    """Distributions whose requirements it was told."""
+    files: Mapping[str, str] = {}
+    """Files it wrote, by their path in the project: the lock."""
+
+
+class Demand(NamedTuple):
+    """What is to be resolved together."""
+
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    """Index options of requirement files: ``--extra-index-url …``."""
+    python: str | None = None
+    """``3.11``; the one that most training stacks have wheels for when None."""
+
+
+DEFAULT_PYTHON = "3.11"
+
+
+class UvResolver:
+    """uv's resolver, with what it was told kept between questions."""
+
+    def __init__(self, program: str, *, offline: bool = False, find_links: Sequence[str] = ()) -> None:
+        """Keep the path of uv.
+
+        Args:
+            program: uv.
+            offline: whether it may use nothing but its cache and ``find_links``.
+            find_links: directories of wheels.
+        """
+        self.program = program
+        self.offline = offline
+        self.find_links = find_links
+        self.asked = 0
+        self.metadata: dict[tuple[str, str | None], tuple[str, ...]] = {}
+        """Requirements of distributions without a wheel, by name and version."""
+        self.archives: dict[str, None] = {}
+        """Distributions that uv was seen to have no wheel of."""
+        self._answers: dict[Demand, Answer] = {}
+
+    def resolve(self, demand: Demand) -> Answer:
+        """Resolve requirements with ``uv pip compile``."""
+        if demand not in self._answers:
+            self._answers[demand] = self._resolve(demand)
+        return self._answers[demand]
+
+    def _resolve(self, demand: Demand) -> Answer:
+        python = demand.python or DEFAULT_PYTHON
+        with tempfile.TemporaryDirectory(prefix="compatcheck-resolve-") as scratch:
+            wanted, limits = Path(scratch, "requirements.in"), Path(scratch, "constraints.in")
+            wanted.write_text("\n".join((*demand.options, *demand.requirements, "")), encoding="utf-8")
+            limits.write_text("\n".join((*demand.constraints, "")), encoding="utf-8")
+            command = [self.program, "pip", "compile", str(wanted), "-c", str(limits), "--no-header", "--no-annotate"]
+            command += ["--python", sys.executable, "--python-version", python, "--python-platform", PLATFORM]
+            command += self._shared()
+            return self._ask(command, demand, scratch)
+
+    def _shared(self) -> list[str]:
+        links = [part for link in self.find_links for part in ("--find-links", link)]
+        return [
+            "--only-binary",
+            ":all:",
+            "--no-progress",
+            "--color",
+            "never",
+            *(["--offline", "--no-index"] if self.offline else []),
+            *links,
+        ]
+
+    def _ask(self, command: list[str], demand: Demand, scratch: str) -> Answer:
+        pinned = dict(_pins("\n".join(demand.requirements)))
+        told = {key: self._requirements_of(*key) for key in ((name, pinned.get(name)) for name in self.archives)}
+        while True:
+            settings = Path(scratch, "uv.toml")
+            settings.write_text(_write_metadata(told), encoding="utf-8")
+            done = self._run(
+                [*command, "--quiet", "--config-file", str(settings), *_allow_archives(told, "--no-binary")]
+            )
+            unbuilt = tuple(sorted({name for name, _ in told}))
+            if done.succeeded:
+                pins = dict(_pins(done.output))
+                return Answer(RESOLVED, None, pins, tuple(name for name in unbuilt if name in pins))
+            missing = [name for name in _without_wheels(done.output) if name not in unbuilt]
+            if not missing or len(told) >= MOST_OVERRIDES:
+                return self._refusal(done, unbuilt)
+            self.archives.update(dict.fromkeys(missing))
+            for name in missing:
+                key = (name, pinned.get(name))
+                told[key] = self._requirements_of(*key)
+
+    def _run(self, command: list[str]) -> Completed:
+        self.asked += 1
+        environ = {**os.environ, **uv_variables(), "UV_PYTHON_DOWNLOADS": "never"}
+        environ.pop("VIRTUAL_ENV", None)
+        return run(command, timeout_seconds=TIMEOUT_SECONDS, environ=environ)
+
+    def _requirements_of(self, name: str, version: str | None) -> tuple[str, ...]:
+        """Return what a release without a wheel requires, as its source archive records it."""
+        key = (name, version)
+        if key not in self.metadata:
+            self.metadata[key] = () if self.offline else _fetch_requirements(name, version)
+        return self.metadata[key]
+
+    @staticmethod
+    def _refusal(done: Completed, unbuilt: tuple[str, ...]) -> Answer:
+        if done.failure is not None:
+            return Answer(NOT_CHECKED, done.failure, unbuilt=unbuilt)
+        detail = reason_of(done.output)
+        refused = "no solution found" in done.output.lower()
+        reached = not any(word in done.output.lower() for word in _UNREACHABLE)
+        return Answer(REFUSED if refused and reached else NOT_CHECKED, detail, unbuilt=unbuilt)
+
+    def lock(self, files: Mapping[str, str], upgrades: Iterable[str]) -> Answer:
+        """Renew ``uv.lock`` in a copy of a project.
+
+        Args:
+            files: the lock and every ``pyproject.toml`` it is made of, by path relative to the project.
+            upgrades: ``name==version`` of the packages that move.
+        """
+        upgrades = tuple(upgrades)
+        with tempfile.TemporaryDirectory(prefix="compatcheck-lock-") as scratch:
+            for name, text in files.items():
+                place = Path(scratch, name)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(text.encode("utf-8"))
+            command = [self.program, "lock", "--project", scratch, "--no-progress", "--color", "never", "--no-build"]
+            command += [part for link in self.find_links for part in ("--find-links", link)]
+            command += ["--offline"] if self.offline else []
+            command += [part for upgrade in upgrades for part in ("--upgrade-package", upgrade)]
+            done = self._run(command)
+            missing: list[str] = []
+            if not done.succeeded:
+                missing = _without_wheels(done.output)
+                if missing:
+                    return self._lock_unbuilt(command, Path(scratch), missing, dict(_pins("\n".join(upgrades))))
+                return self._refusal(done, ())
+            return Answer(RESOLVED, None, {}, (), {LOCK: Path(scratch, LOCK).read_bytes().decode("utf-8")})
+
+    def _lock_unbuilt(self, command: list[str], project: Path, missing: list[str], pinned: Mapping[str, str]) -> Answer:
+        """Resolve with requirements that uv is told. The lock would record them, so it is not handed out, only its versions."""
+        manifest = project / "pyproject.toml"
+        original = manifest.read_text(encoding="utf-8")
+        told: dict[tuple[str, str | None], tuple[str, ...]] = {}
+        while missing and len(told) < MOST_OVERRIDES:
+            for name in missing:
+                told[name, pinned.get(name)] = self._requirements_of(name, pinned.get(name))
+            manifest.write_text(f"{original}\n{_write_metadata(told, 'tool.uv.')}", encoding="utf-8")
+            done = self._run([*command, *_allow_archives(told, "--no-binary-package")])
+            unbuilt = tuple(sorted({name for name, _ in told}))
+            if done.succeeded:
+                text = (project / LOCK).read_text(encoding="utf-8")
+                return Answer(RESOLVED, None, dict(_locked(text)), unbuilt)
+            missing = [name for name in _without_wheels(done.output) if name not in unbuilt]
+        return self._refusal(done, unbuilt)
+
+
+def find_resolver(*, offline: bool = False, find_links: Sequence[str] = ()) -> UvResolver | None:
+    """Return uv's resolver, None where there is no uv."""
+    program = shutil.which("uv")
+    return None if program is None else UvResolver(program, offline=offline, find_links=find_links)
+
+
+def _fetch_requirements(name: str, version: str | None) -> tuple[str, ...]:
+    from compatcheck.services.releases import fetch_releases, read_requirements  # noqa: PLC0415 (only without a wheel)
+
+    try:
+        if version is None:
+            releases = [release for release in fetch_releases(name) if not (release.yanked or release.prerelease)]
+            if not releases:
+                return ()
+            # Which release it will be is not known yet: names alone, so that nothing is ruled out that could be.
+            return tuple(_bare(line) for line in read_requirements(name, releases[-1].version))
+        return read_requirements(name, version)
+    except InputError:
+        return ()
+
+
+def _bare(line: str) -> str:
+    """Return a requirement without its versions."""
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 (beside its use)
+
+    try:
+        parsed = Requirement(line)
+    except InvalidRequirement:
+        return line
+    marker = f"; {parsed.marker}" if parsed.marker else ""
+    extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+    return f"{parsed.name}{extras}{marker}"
+
+
+def _write_metadata(told: Mapping[tuple[str, str | None], Sequence[str]], table: str = "") -> str:
+    parts = []
+    every = [
+        *told.items(),
+        *(((name, None), requirements) for (name, version), requirements in told.items() if version),
+    ]
+    for (name, version), requirements in every:
+        lines = [f"[[{table}dependency-metadata]]", f"name = {json.dumps(name)}"]
+        lines += [f"version = {json.dumps(version)}"] if version else []
+        parts.append("\n".join([*lines, f"requires-dist = {json.dumps(list(requirements))}"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _allow_archives(told: Iterable[tuple[str, str | None]], option: str) -> list[str]:
+    return [part for name in dict.fromkeys(name for name, _ in told) for part in (option, name)]
+
+
+def _without_wheels(output: str) -> list[str]:
+    """Name the distributions that uv refuses because they would have to be built."""
+    from packaging.utils import canonicalize_name  # noqa: PLC0415 (beside its use)
+
+    text = " ".join(output.split())
+    names = [match.group(1) or match.group(2) for match in _WITHOUT_WHEEL.finditer(text)]
+    names += [match.group(1) for match in _NO_WHEEL.finditer(text)]
+    return list(dict.fromkeys(canonicalize_name(name) for name in names if name))
+
+
+def _pins(text: str) -> list[tuple[str, str]]:
+    from packaging.utils import canonicalize_name  # noqa: PLC0415 (beside its use)
+
+    found = re.finditer(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;,]+)\s*(?:;|$)", text, re.MULTILINE)
+    return [(canonicalize_name(match.group(1)), match.group(2)) for match in found]
+
+
+def _locked(text: str) -> list[tuple[str, str]]:
+    return re.findall(r'^\[\[package\]\]\nname = "([^"]+)"\nversion = "([^"]+)"', text, re.MULTILINE)
+
+
+def locked_versions(text: str) -> dict[str, str]:
+    """Return the packages of a ``uv.lock`` by name; several versions of one are joined with ``|``."""
+    found: dict[str, str] = {}
+    for name, version in _locked(text.replace("\r\n", "\n")):
+        found[name] = f"{found[name]}|{version}" if name in found else version
+    return found
+
+
+def reason_of(output: str) -> str:
+    """Return uv's reason on one line, without its frame, hints and credentials."""
+    lines = [line.strip(_FRAME) for line in redact(output).splitlines()]
+    text = " ".join(line for line in lines if line and not line.lower().startswith(("hint:", "warning:")))
+    for part in (
+        "error: ",
+        "No solution found when resolving dependencies:",
+        "No solution found when resolving dependencies",
+        "cause: ",
+    ):
+        text = text.replace(part, " ")
+    text = re.sub(r"No solution found when resolving dependencies for split \([^)]*\):?", " ", text)
+    return " ".join(text.split()).replace(os.path.expanduser("~"), "~").replace(tempfile.gettempdir(), "…")

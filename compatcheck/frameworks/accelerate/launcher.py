@@ -1,0 +1,84 @@
+"""Options of ``accelerate launch`` that replace what its configuration file says, read by the file's own key table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.document import Document, Unresolved
+from compatcheck.frameworks.accelerate import configuration as accelerate
+from compatcheck.frameworks.keys import Key, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.core.source import Source
+    from compatcheck.frameworks.launch.values import Argument
+
+_RANKS = {"num_processes", "num_machines"}
+_SECTIONS = ("", "deepspeed_config.", "fsdp_config.", "megatron_lm_config.", "parallelism_config.")
+_SHARDING = {"use_deepspeed": "zero", "use_fsdp": "fsdp", "use_megatron_lm": "megatron", "multi_gpu": "ddp"}
+
+
+def place_of(option: str) -> str:
+    """Return the key of the configuration file that an option replaces."""
+    keys = (section + option for section in _SECTIONS)
+    return next((key for key in keys if key in accelerate.TABLE), option)
+
+
+def read_settings(options: Mapping[str, Argument], source: Source, *, has_file: bool) -> Document | None:
+    """Translate the options; None when they say nothing beyond ranks.
+
+    Without a file ``accelerate launch`` still fills in its defaults, so that a document is there even for no option.
+    """
+    table: dict[str, Key | tuple[Key, ...]] = dict(accelerate.TABLE)
+    lines: dict[str, int] = {}
+    unresolved: list[Unresolved] = []
+    references: list[tuple[str, str, str]] = []
+    leaves: dict[str, object] = {}
+    for option, argument in options.items():
+        key = place_of(option)
+        if argument.line is not None:
+            lines[key] = argument.line
+        if option in _RANKS or option == "config_file":
+            continue
+        if option == "deepspeed_config_file" and isinstance(argument.value, str):
+            references.append(("deepspeed", argument.value, key))
+        elif argument.why is not None:
+            unresolved.extend(_unknown(key, argument.why))
+        else:
+            leaves[key] = argument.value
+    for option, sharding in _SHARDING.items():
+        if leaves.get(option) is True:
+            table[option] = _sharded(option, sharding, options)
+    translation = translate(_relevant(leaves, table), table, irrelevant=lambda _: True, source=source, auto=True)
+    if has_file and not (translation.statements or translation.skipped or unresolved or references):
+        return None
+    return Document(
+        "accelerate",
+        source,
+        translation.statements,
+        skipped=translation.skipped,
+        references=tuple(references),
+        is_command=True,
+        lines=lines,
+        unresolved=tuple(unresolved),
+    )
+
+
+def _relevant(leaves: Mapping[str, object], table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    return ((key, value) for key, value in leaves.items() if key in table)
+
+
+def _unknown(key: str, why: str) -> Iterator[Unresolved]:
+    entry = accelerate.TABLE.get(key, ())
+    for meaning in (entry,) if isinstance(entry, Key) else entry:
+        yield Unresolved(meaning.fact, key, why)
+
+
+def _sharded(option: str, sharding: str, options: Mapping[str, Argument]) -> Key | tuple[Key, ...]:
+    if option == "use_deepspeed":  # the stage decides; without any, accelerate's default of 2 is a default row
+        return ()
+    first = Key("training.sharding", lambda _: sharding)
+    if option == "use_fsdp" and "fsdp_version" not in options:
+        return first, Key("training.fsdp_version", lambda _: 1)
+    return first

@@ -1,0 +1,31 @@
+"""``axolotl train FILE --key value``: the file, and the options laid over it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.frameworks.axolotl.keys import TABLE
+from compatcheck.frameworks.launch.arguments import Beyond, Program, make_command_document
+from compatcheck.frameworks.launch.flags import parse_flags
+
+if TYPE_CHECKING:
+    from compatcheck.core.document import Document
+    from compatcheck.frameworks.launch.launchers import Launch
+
+_PROGRAMS = {"axolotl train", "axolotl.cli.train", "axolotl.train", "scripts/finetune.py"}
+
+
+def recognise(launch: Launch) -> str | None:
+    """Tell whether a launch trains with axolotl."""
+    named = any((word.text or word.written).endswith((".yml", ".yaml")) for word in launch.arguments)
+    return "axolotl" if launch.program in _PROGRAMS and named else None
+
+
+def read(launch: Launch, _: str) -> tuple[Document, ...]:
+    """Translate a launch."""
+    flags = parse_flags(launch.arguments, single=True)
+    files = [word.text for word in flags.positional if word.text and word.text.endswith((".yml", ".yaml"))]
+    references = tuple(("config", name, "(argument)") for name in files[:1])
+    program = Program("axolotl", TABLE, lambda _: True)
+    options = {name: argument for name, argument in flags.options.items() if name in TABLE}
+    return (make_command_document(program, launch.command.source, options, Beyond((), references, (), flags.unknown)),)

@@ -1,0 +1,345 @@
+"""Configurations of axolotl (YAML): what it hands to the HF Trainer and TRL, under names and with meanings of its own.
+
+Read in the source of 0.5.0 to 0.21.0 (``utils/config``, ``utils/schemas``, ``core/builders``, ``loaders``); a key whose meaning
+depends on the release leaves the decision to rows of ``rules/_defaults/axolotl.yaml``, which find a mark here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+from compatcheck.core.document import Document, Statement
+from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.axolotl.keys import (
+    ADAPTERS,
+    ATTENTION_FLAGS,
+    FSDP_PLAIN,
+    LOSSES,
+    OFFLOADING_CHECKPOINTS,
+    PLAIN,
+    REENTRANT,
+    TABLE,
+    is_off,
+    is_on,
+    nothing,
+    read_checkpointing,
+    switch,
+)
+from compatcheck.frameworks.deepspeed import configuration as deepspeed
+from compatcheck.frameworks.hf_trainer.arguments import read_fsdp_words
+from compatcheck.frameworks.keys import (
+    Key,
+    Translation,
+    constant,
+    flatten,
+    make_document,
+    meanings_of,
+    not_understood,
+    translate,
+)
+from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
+from compatcheck.rules.vocabulary import nearest
+
+MARKS = frozenset(
+    [
+        "adapter",
+        "datasets",
+        "deepspeed",
+        "eval_sample_packing",
+        "fsdp",
+        "fsdp_config",
+        "gradient_checkpointing",
+        "load_in_4bit",
+        "load_in_8bit",
+        "micro_batch_size",
+        "num_epochs",
+        "pad_to_sequence_len",
+        "pretraining_dataset",
+        "rl",
+        "sample_packing",
+        "sequence_len",
+        "special_tokens",
+        "test_datasets",
+        "val_set_size",
+    ],
+)
+"""Keys that stand beside ``base_model`` in axolotl's files; two of them tell one."""
+
+_ENOUGH = 2
+_LOAD, _MIXED = "model.load_dtype", "training.mixed_precision"
+
+
+def recognise(data: Mapping[str, Any]) -> bool:
+    """Tell whether parsed data is an axolotl configuration."""
+    return "base_model" in data and len(MARKS & data.keys()) >= _ENOUGH
+
+
+def read(path: str) -> tuple[Document, ...]:
+    """Read an axolotl configuration; a DeepSpeed configuration written inside it becomes a document of its own.
+
+    Raises:
+        InputError: not readable, or no axolotl configuration.
+    """
+    data = expect_mapping(parse_json_or_yaml(read_text(path), path), path, "an axolotl configuration")
+    return read_data(data, path)
+
+
+def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
+    """Translate a parsed configuration."""
+    source = Source(path)
+    references, documents, skipped = _follow(data, path)
+    leaves = dict(flatten(data, stop={"deepspeed", "device_map", "selective_checkpointing"}))
+    leaves.pop("deepspeed", None)
+    for key, _, _ in references:
+        leaves.pop(key, None)
+    table = dict(TABLE)
+    stated = _decide(data, table, skipped, source)
+    for key, value in leaves.items():
+        if key in table and (value is None or value == ""):
+            table[key] = Key("training.framework", nothing)  # a key without a value is a key left out
+    translation = translate(iter(leaves.items()), table, irrelevant=_is_plain, source=source)
+    translation = Translation(
+        (*translation.statements, *stated),
+        tuple((key, near or _nearest_name(key)) for key, near in translation.unread),
+        (*translation.skipped, *skipped),
+    )
+    named = tuple((kind, name, key) for key, kind, name in references)
+    return (make_document("axolotl", source, translation, named), *documents)
+
+
+def _follow(data: Mapping[str, Any], path: str) -> tuple[list[tuple[str, str, str]], list[Document], list[Skipped]]:
+    """Find what the configuration names: (key, kind, name); read a DeepSpeed configuration that is written inside it."""
+    source = Source(path)
+    references: list[tuple[str, str, str]] = []
+    documents: list[Document] = []
+    skipped: list[Skipped] = []
+    key = "base_model_config" if data.get("base_model_config") else "base_model"
+    model = data.get(key)
+    if isinstance(model, str) and model:
+        references.append((key, "model", model))
+    else:
+        skipped.append(not_understood(source, key, "the path or hub id of a model"))
+    inner = data.get("deepspeed")
+    if isinstance(inner, str) and inner:
+        references.append(("deepspeed", "deepspeed", inner))
+    elif isinstance(inner, dict) and inner:
+        documents.append(deepspeed.read_data(inner, path, "deepspeed."))
+    elif inner:
+        wanted = "the path of a DeepSpeed configuration, or its content"
+        skipped.append(not_understood(source, "deepspeed", wanted))
+    return references, documents, skipped
+
+
+def _decide(
+    data: Mapping[str, Any],
+    table: dict[str, Key | tuple[Key, ...]],
+    skipped: list[Skipped],
+    source: Source,
+) -> list[Statement]:
+    """Settle what depends on several keys: change rows of the table in place, return statements beside it."""
+    stated: list[Statement] = []
+    for key, facts in (
+        *_trainer(data),
+        *_precision(data),
+        *_sharding(data, skipped, source),
+        *_loss(data, skipped, source),
+        *_frozen(data),
+    ):
+        for fact, value in facts:
+            if key[:1] == "(":
+                stated.append(Statement(fact, key, value))
+            else:
+                table[key] = (*meanings_of(table.get(key, ())), Key(fact, partial(constant, value)))
+    stated += _checkpoints(data, table)
+    _attention_flags(data, table)
+    _adapters(data, table)
+    if data.get("dp_replicate_size") not in (None, "", 1):
+        table["dp_shard_size"] = Key("training.hsdp_shard_size")
+    if data.get("rl"):
+        table["max_prompt_len"] = Key("training.max_prompt_length")
+    if data.get("bf16") == "auto":
+        stated.append(Statement(None, "bf16", None))
+        table["bf16"] = ()
+    return stated
+
+
+_Facts = tuple[tuple[str, object], ...]
+
+
+def _trainer(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
+    """Tell the training algorithm; a class of the user's own is not guessed at."""
+    rl = data.get("rl")
+    if rl:
+        return [("rl", (("training.loss_type", str(rl)),))] if str(rl) in LOSSES else []
+    if data.get("trainer_cls"):
+        return []
+    for key, name in (("reward_model", "reward"), ("process_reward_model", "prm")):
+        if is_on(data.get(key)):
+            return [(key, (("training.trainer", name),))]
+    if data.get("pretraining_dataset"):
+        return [("pretraining_dataset", (("training.trainer", "pretrain"),))]
+    return [("(no rl, no reward model)", (("training.trainer", "causal_lm"),))]
+
+
+def _precision(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
+    """Tell autocast and the dtype that weights are loaded in, as ``resolve_dtype`` does; ``auto`` is left to the defaults."""
+    bf16, fp16 = data.get("bf16"), data.get("fp16")
+    found: list[tuple[str, _Facts]] = [("fp8", ((_MIXED, "fp8"),))] if is_on(data.get("fp8")) else []
+    mixed = not found
+    if bf16 == "full":
+        return [*found, ("bf16", ((_LOAD, "bfloat16"), *(((_MIXED, "no"),) if mixed else ())))]
+    if is_on(bf16):
+        return [*found, ("bf16", ((_LOAD, "bfloat16"), *(((_MIXED, "bf16"),) if mixed else ())))]
+    if is_on(data.get("bfloat16")):
+        precision = ((_MIXED, "bf16"),) if mixed and not is_off(bf16) else ()
+        return [*found, ("bfloat16", ((_LOAD, "bfloat16"), *precision))]
+    if is_on(fp16):
+        return [*found, ("fp16", ((_LOAD, "float16"), *(((_MIXED, "fp16"),) if mixed else ())))]
+    if is_off(bf16):
+        half = is_on(data.get("float16")) or is_on(data.get("load_in_8bit"))
+        dtype = "float16" if half else "float32"
+        return [*found, ("bf16", ((_LOAD, dtype), *(((_MIXED, "no"),) if mixed else ())))]
+    return found
+
+
+def _sharding(data: Mapping[str, Any], skipped: list[Skipped], source: Source) -> list[tuple[str, _Facts]]:
+    """Tell that FSDP shards, and how: by words in ``fsdp`` (until 0.20), else by ``fsdp_config`` being there."""
+    value = data.get("fsdp")
+    if value and not isinstance(value, str | list):
+        skipped.append(not_understood(source, "fsdp", "a list of words such as full_shard and auto_wrap"))
+        return [("fsdp", ())]
+    words = value.split() if isinstance(value, str) else [str(word) for word in value or ()]
+    found = [("fsdp", tuple(read_fsdp_words(words)))] if words else []
+    section = data.get("fsdp_config")
+    if isinstance(section, Mapping) and section and not words:
+        found.append(("(fsdp_config)", (("training.sharding", "fsdp"),)))
+    return found
+
+
+def _loss(data: Mapping[str, Any], skipped: list[Skipped], source: Source) -> list[tuple[str, _Facts]]:
+    """Tell how logits become a loss: plugins replace it; without any the HF Trainer's own derivation holds.
+
+    The Liger plugin patches modules by itself and leaves the HF Trainer's ``use_liger_kernel`` off, so only what it does to the
+    loss is stated. ``cut_cross_entropy`` is on with its plugin from 0.9 on; 0.6 to 0.8 needed the key as well.
+    """
+    plugins = data.get("plugins") or []
+    if isinstance(plugins, str):
+        plugins = [plugins]
+    if not isinstance(plugins, list):
+        skipped.append(not_understood(source, "plugins", "a list of plugin classes"))
+        plugins = []
+    names = [str(plugin).lower() for plugin in plugins]
+    cut = data.get("cut_cross_entropy")
+    if any("cut_cross_entropy" in name for name in names) and not is_off(cut):
+        return [
+            ("cut_cross_entropy" if cut is not None else "plugins", (("training.loss_implementation", "fused_linear"),))
+        ]
+    if any("liger" in name for name in names):
+        fused = "liger_fused_linear_cross_entropy"
+        if is_on(data.get(fused)):
+            return [(fused, (("training.loss_implementation", "fused_linear"),))]
+    if is_on(data.get("chunked_cross_entropy")):
+        return [("chunked_cross_entropy", (("training.loss_implementation", "chunked"),))]
+    return []
+
+
+def _frozen(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
+    """Tell that only a part of the model trains, without an adapter."""
+    if data.get("adapter"):
+        return []
+    for key in ("unfrozen_parameters", "spectrum_top_fraction", "lisa_n_layers"):
+        if data.get(key):
+            return [(key, (("training.peft", "freeze"),))]
+    return []
+
+
+def _checkpoints(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> list[Statement]:
+    """Settle checkpointing under activation offloading; leave a mark, and the fact out, where the release decides.
+
+    ``activation_offloading: true`` (0.12 on) wraps layers in torch's non-reentrant wrapper, whatever the kwargs say;
+    ``hidden_states`` (0.18 on) keeps the kwargs and fills in non-reentrant. Beside an adapter the others replace
+    recomputation from 0.18 on.
+    """
+    kwargs = data.get("gradient_checkpointing_kwargs")
+    stated = isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is not None
+    mode, word = data.get("activation_offloading"), data.get("gradient_checkpointing")
+    mode = "true" if is_on(mode) else mode
+    offloads = Key("training.activation_offloading", partial(constant, True))
+    not_reentrant = Key(REENTRANT, partial(constant, False))
+    if mode == "hidden_states":
+        table["activation_offloading"] = offloads if stated else (offloads, not_reentrant)
+        return []
+    if mode in ("true", "legacy", "disk"):
+        mark = f"(activation_offloading: {mode})"
+        table["activation_offloading"] = (offloads, not_reentrant) if mode == "true" else offloads
+        checkpointing: tuple[Key, ...] = (Key("training.gradient_checkpointing", read_checkpointing),)
+    elif word in OFFLOADING_CHECKPOINTS:
+        mark = f"(gradient_checkpointing: {'offload_disk' if word == 'offload_disk' else 'offload'})"
+        checkpointing = (Key("training.gradient_checkpointing", read_checkpointing), offloads)
+    else:
+        return []
+    marks = [Statement(None, mark, word)]
+    if data.get("adapter") and word and not is_off(word):
+        checkpointing = checkpointing[1:] or (Key("training.gradient_checkpointing", nothing),)
+        marks.append(Statement(None, "(offloading beside an adapter)", word))
+    table["gradient_checkpointing"] = checkpointing
+    if "disk" not in mark:
+        table["gradient_checkpointing_kwargs.use_reentrant"] = Key(REENTRANT, nothing)
+    return marks
+
+
+def _attention_flags(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> None:
+    """Let the most specific switch decide, and none beside ``attn_implementation`` or a kernel that rules do not know."""
+    if data.get("attn_implementation") or any(is_on(data.get(f"{name}_attention")) for name in ("xformers", "sage")):
+        return
+    for flag, name in ATTENTION_FLAGS.items():
+        if is_on(data.get(flag)):
+            table[flag] = Key("model.attn_implementation", partial(constant, name))
+            return
+
+
+def _adapters(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> None:
+    """Settle what several keys say about adapters and about the quantisation beneath them."""
+    if data.get("adapter") in ADAPTERS and is_on(data.get("peft_use_dora")):
+        table["peft_use_dora"] = Key("training.peft", partial(constant, "dora"))
+        table["adapter"] = Key("training.peft", nothing)
+    if is_on(data.get("lora_target_linear")):
+        table["lora_target_modules"] = Key("training.lora_target_modules", nothing)
+    bnb = data.get("bnb_config_kwargs")
+    if isinstance(bnb, Mapping) and bnb.get("bnb_4bit_quant_type") == "fp4":
+        table["load_in_4bit"] = switch("fp4", "model.quantization")
+    options = data.get("model_quantization_config_kwargs")
+    kind = {"Mxfp4Config": "mxfp4", "FineGrainedFP8Config": "fp8"}.get(str(data.get("model_quantization_config")))
+    if kind is not None and not (isinstance(options, Mapping) and is_on(options.get("dequantize"))):
+        table["model_quantization_config"] = Key("model.quantization", partial(constant, kind))
+
+
+@lru_cache(maxsize=1)
+def _names() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of axolotl's keys, and which of them are sections whose keys are all known."""
+    from compatcheck.frameworks.axolotl.names import NAMES  # noqa: PLC0415 (long; only for files of axolotl)
+
+    names = frozenset(NAMES.split()) | PLAIN
+    return names, frozenset(name.rpartition(".")[0] for name in names if "." in name)
+
+
+def _is_plain(key: str) -> bool:
+    """Tell whether a key is known to have no bearing on memory; a section without a schema may hold anything."""
+    section, _, name = key.partition(".")
+    if section == "fsdp_config" and name:
+        return name.removeprefix("fsdp_") in FSDP_PLAIN
+    names, sections = _names()
+    parent = key
+    while parent not in names:
+        if "." not in parent:
+            return False
+        parent = parent.rpartition(".")[0]
+        if parent in sections:
+            return False
+    return True
+
+
+def _nearest_name(key: str) -> str | None:
+    return nearest(key, sorted(_names()[0]))

@@ -1,0 +1,108 @@
+"""From the options of one command to a document: known values by the program's key table, unknown ones listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.source import Skipped
+from compatcheck.frameworks.keys import Key, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from compatcheck.core.command import Word
+    from compatcheck.core.source import Source
+    from compatcheck.frameworks.launch.values import Argument
+
+Table = dict[str, Key | tuple[Key, ...]]
+Reference = tuple[str, str, str]
+
+
+class Program(NamedTuple):
+    """How one program's options are read."""
+
+    reader: str
+    """Whose command line it is; owns the defaults of left-out options."""
+    table: Mapping[str, Key | tuple[Key, ...]]
+    irrelevant: Callable[[str], bool]
+    """Tells whether an option is known and has no bearing on memory."""
+    models: Mapping[str, str] = {}
+    """Options that name a model, with the kind of reference they make: ``model``, ``model:critic``."""
+
+
+class Beyond(NamedTuple):
+    """What a command says beyond the rows of a key table."""
+
+    known: tuple[Statement, ...] = ()
+    references: tuple[Reference, ...] = ()
+    """Other files the command names."""
+    skipped: tuple[Skipped, ...] = ()
+    unknown: tuple[Word, ...] = ()
+    """Words that may hold any option: ``$EXTRA``."""
+
+
+def make_command_document(
+    program: Program, source: Source, options: Mapping[str, Argument], beyond: Beyond | None = None
+) -> Document:
+    """Translate the options of a command; what nobody can tell is listed as unresolved."""
+    beyond = beyond or Beyond()
+    models = program.models
+    values = ((key, argument.value) for key, argument in options.items() if argument.why is None and key not in models)
+    translation = translate(values, program.table, irrelevant=program.irrelevant, source=source)
+    found = list(beyond.references)
+    for key, kind in models.items():
+        argument = options.get(key)
+        if argument is not None and argument.why is None and isinstance(argument.value, str) and argument.value:
+            found.append((kind, argument.value, key))
+    lines = {word.written: word.source.line for word in beyond.unknown if word.source.line is not None}
+    lines |= {key: argument.line for key, argument in options.items() if argument.line is not None}
+    return Document(
+        program.reader,
+        source,
+        (*translation.statements, *beyond.known),
+        (*translation.unread, *((word.written, None) for word in beyond.unknown)),
+        tuple(
+            entry._replace(source=_located(entry.source, lines)) for entry in (*translation.skipped, *beyond.skipped)
+        ),
+        tuple(found),
+        is_command=True,
+        lines=lines,
+        unresolved=tuple(unresolved_options(options, program.table, models)),
+    )
+
+
+def name_roles(roles: Iterable[str]) -> Iterator[Statement]:
+    """Say which models a run has, also those of which nothing else is said."""
+    for role in roles:
+        yield Statement(None, "(a model of this run)", True, role)
+
+
+def _located(source: Source, lines: Mapping[str, int]) -> Source:
+    line = lines.get(source.key or "")
+    return source if line is None else source._replace(line=line)
+
+
+def unresolved_options(
+    options: Mapping[str, Argument], table: Mapping[str, Key | tuple[Key, ...]], models: Mapping[str, str]
+) -> Iterator[Unresolved]:
+    """List the options whose value nobody can tell, by the facts they would decide."""
+    for key, argument in options.items():
+        if argument.why is None:
+            continue
+        if key in models:
+            role = models[key].partition(":")[2] or None
+            yield Unresolved("model.name", key, argument.why, role)
+            continue
+        entry = table.get(key, ())
+        meanings = (entry,) if isinstance(entry, Key) else entry
+        if not meanings:
+            yield Unresolved(None, key, argument.why)
+        for meaning in meanings:
+            yield Unresolved(meaning.fact, key, argument.why, meaning.role)
+
+
+def skip_refused(words: Iterable[tuple[Word, str]]) -> Iterator[Skipped]:
+    """Say which words the program itself would refuse."""
+    for word, why in words:
+        yield Skipped(word.source._replace(key=word.written), why, "mend the word")

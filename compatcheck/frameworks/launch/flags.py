@@ -1,0 +1,85 @@
+"""Options of a command line as argparse reads them: ``--name value``, ``--name=value``, switches, lists of words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.frameworks.launch.values import Argument, as_argument, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from compatcheck.core.command import Word
+
+
+class Flags(NamedTuple):
+    """A command line taken apart."""
+
+    options: dict[str, Argument]
+    """By name without dashes, dashes inside it as underscores; the last one of a name counts, as in argparse."""
+    positional: tuple[Word, ...]
+    unknown: tuple[Word, ...]
+    """Words that may hold any option: ``$EXTRA_ARGS`` where an option would stand."""
+
+
+def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single: bool = False) -> Flags:
+    """Take a command line apart.
+
+    Args:
+        words: the arguments.
+        switches: options that never take a value (``action="store_true"``), where that matters for what follows them.
+        single: whether an option takes one word at most, so that further words are positional.
+    """
+    taken: dict[str, list[Word]] = {}
+    inline: dict[str, Argument] = {}
+    places: dict[str, int | None] = {}
+    positional: list[Word] = []
+    unknown: list[Word] = []
+    current: str | None = None
+    for word in words:
+        name, value = split_flag(word)
+        if name is not None:
+            places[name] = word.source.line
+            inline.pop(name, None)
+            taken[name] = []
+            current = None if name in switches else name
+            if value is not None:
+                inline[name] = value
+                current = None
+        elif current is not None and not (single and taken[current]):
+            taken[current].append(word)
+            current = None if single else current
+        elif word.text is None:
+            unknown.append(word)
+        else:
+            positional.append(word)
+    options = {name: inline.get(name) or _value(taken[name], line) for name, line in places.items()}
+    return Flags(options, tuple(positional), tuple(unknown))
+
+
+def split_flag(word: Word) -> tuple[str | None, Argument | None]:
+    """Return an option's name and the value behind its equals sign; no name for a word that is no option."""
+    text = word.written.strip("\"'") if word.text is None else word.text
+    if not text.startswith("--") or text == "--":
+        return None, None
+    name, equals, value = text[2:].partition("=")
+    if "$" in name or "`" in name or not name or " " in name:
+        return None, None
+    if word.text is None and not equals:
+        return None, None
+    return name.replace("-", "_"), as_argument(word, value) if equals else None
+
+
+def _value(words: list[Word], line: int | None) -> Argument:
+    if not words:
+        return Argument(True, line)
+    unknown = next((word for word in words if word.text is None), None)
+    if unknown is not None:
+        return Argument(None, unknown.source.line, explain(unknown))
+    values = [as_argument(word).value for word in words]
+    return Argument(values[0] if len(values) == 1 else values, words[0].source.line)
+
+
+def known_values(options: dict[str, Argument]) -> dict[str, object]:
+    """Return the options whose value is known."""
+    return {name: argument.value for name, argument in options.items() if argument.why is None}

@@ -1,0 +1,244 @@
+"""Hydra's command line: ``a.b=c``, ``+a.b=c``, ``++a.b=c``, ``~a.b``, and the values its grammar knows.
+
+The grammar is that of ``hydra/grammar/OverrideParser.g4`` (1.1 to 1.3), without sweeps and functions, which no single run has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.frameworks.launch.values import Argument, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.core.command import Word
+
+_KEY = re.compile(r"(\+\+|\+|~)?([A-Za-z_][\w./@\-]*)(?:=(.*))?$", re.DOTALL)
+_OPTIONS = {
+    "--config-path",
+    "-cp",
+    "--config-name",
+    "-cn",
+    "--config-dir",
+    "-cd",
+    "--multirun",
+    "-m",
+    "--package",
+    "-p",
+}
+
+
+class Overrides(NamedTuple):
+    """What a Hydra command line says."""
+
+    values: dict[str, Argument]
+    """By dotted key; the last one of a key counts."""
+    removed: dict[str, int | None]
+    """Keys taken out with ``~``, with their lines."""
+    groups: dict[str, Argument]
+    """Choices of configuration groups: ``model_engine=megatron``, ``actor@actor_rollout_ref.actor=dp_actor``."""
+    config_path: Argument | None
+    config_name: Argument | None
+    unknown: tuple[Word, ...]
+    """Words that may hold any override."""
+    refused: tuple[tuple[Word, str], ...]
+    """Words that Hydra would refuse, and why."""
+
+
+def parse_overrides(words: Iterable[Word]) -> Overrides:
+    """Take a Hydra command line apart; a key with a ``/`` or ``@``, or without a dot, may be the choice of a group."""
+    values: dict[str, Argument] = {}
+    removed: dict[str, int | None] = {}
+    groups: dict[str, Argument] = {}
+    options: dict[str, Argument] = {}
+    unknown: list[Word] = []
+    refused: list[tuple[Word, str]] = []
+    pending: str | None = None
+    for word in words:
+        text = word.text if word.text is not None else word.written.strip("\"'")
+        if pending is not None:
+            options[pending] = _given(word, word.text)
+            pending = None
+            continue
+        option, equals, inline = text.partition("=")
+        if option in _OPTIONS:
+            name = option.lstrip("-")
+            if equals:
+                options[name] = _given(word, None if word.text is None else inline)
+            elif option not in {"-m", "--multirun"}:
+                pending = name
+            continue
+        match = _KEY.match(text)
+        if match is None or "$" in match[2]:
+            (unknown.append(word) if word.text is None else refused.append((word, "is no override of Hydra")))
+            continue
+        sign, key, value = match.groups()
+        if sign == "~":
+            removed[key] = word.source.line
+            values.pop(key, None)
+        elif value is None:
+            unknown.append(word) if word.text is None else refused.append((word, "has no equals sign"))
+        else:
+            argument = _read(word, value)
+            if isinstance(argument, str):
+                refused.append((word, argument))
+            elif "/" in key or "@" in key:
+                groups[key] = argument
+            else:
+                values[key] = argument
+                removed.pop(key, None)
+    path = options.get("config-path") or options.get("cp") or options.get("config-dir") or options.get("cd")
+    return Overrides(
+        values, removed, groups, path, options.get("config-name") or options.get("cn"), tuple(unknown), tuple(refused)
+    )
+
+
+def _given(word: Word, text: str | None) -> Argument:
+    return Argument(text, word.source.line, explain(word) if text is None else None)
+
+
+def _read(word: Word, text: str) -> Argument | str:
+    if word.text is None:
+        return Argument(None, word.source.line, explain(word))
+    try:
+        return Argument(parse_value(text), word.source.line)
+    except ValueError as error:
+        return str(error)
+
+
+def parse_value(text: str) -> object:
+    """Parse a value of Hydra's grammar.
+
+    Raises:
+        ValueError: brackets or quotes that do not close; Hydra refuses such a word.
+    """
+    value, rest = _parse(text.strip(), 0, top=True)
+    if rest < len(text.strip()):
+        msg = f"has {text.strip()[rest:]!r} after its value, which Hydra refuses"
+        raise ValueError(msg)
+    return value
+
+
+_MAX_DEPTH = 64
+
+
+def _parse(text: str, at: int, *, top: bool, depth: int = 0) -> tuple[object, int]:
+    if depth > _MAX_DEPTH:
+        msg = "is nested too deeply"
+        raise ValueError(msg)
+    start = text[at : at + 1]
+    if start in {"'", '"'}:
+        return _quoted(text, at)
+    if start == "[":
+        return _list(text, at, depth)
+    if start == "{":
+        return _mapping(text, at, depth)
+    end = len(text) if top else _end_of_bare(text, at)
+    return _bare(text[at:end].strip()), end
+
+
+def _quoted(text: str, at: int) -> tuple[str, int]:
+    quote, place, found = text[at], at + 1, []
+    while place < len(text):
+        char = text[place]
+        if char == "\\" and text[place + 1 : place + 2] in {quote, "\\"}:
+            found.append(text[place + 1])
+            place += 2
+        elif char == quote:
+            return "".join(found), place + 1
+        else:
+            found.append(char)
+            place += 1
+    msg = "has a quote that does not close"
+    raise ValueError(msg)
+
+
+def _end_of_bare(text: str, at: int) -> int:
+    inner = 0
+    for place in range(at, len(text)):
+        if text.startswith("${", place):
+            inner += 1
+        elif text[place] == "}" and inner:
+            inner -= 1
+        elif text[place] in ",]}:" and not inner:
+            return place
+    return len(text)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _list(text: str, at: int, depth: int) -> tuple[list[object], int]:
+    values: list[object] = []
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "]":
+        return values, at + 1
+    while at < len(text):
+        value, at = _parse(text, at, top=False, depth=depth + 1)
+        values.append(value)
+        at = _skip(text, at)
+        if text[at : at + 1] == "]":
+            return values, at + 1
+        if text[at : at + 1] != ",":
+            break
+        at = _skip(text, at + 1)
+    msg = "has a bracket that does not close"
+    raise ValueError(msg)
+
+
+def _mapping(text: str, at: int, depth: int) -> tuple[dict[str, object], int]:
+    values: dict[str, object] = {}
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "}":
+        return values, at + 1
+    while at < len(text):
+        key, at = _parse(text, at, top=False, depth=depth + 1)
+        at = _skip(text, at)
+        if text[at : at + 1] != ":":
+            break
+        value, at = _parse(text, _skip(text, at + 1), top=False, depth=depth + 1)
+        values[str(key)] = value
+        at = _skip(text, at)
+        if text[at : at + 1] == "}":
+            return values, at + 1
+        if text[at : at + 1] != ",":
+            break
+        at = _skip(text, at + 1)
+    msg = "has a brace that does not close"
+    raise ValueError(msg)
+
+
+_INTEGER = re.compile(r"[+-]?(0|[1-9](_?\d)*)$")
+_FLOAT = re.compile(r"[+-]?(\d(_?\d)*\.(\d(_?\d)*)?|\.\d(_?\d)*|\d(_?\d)*)([eE][+-]?\d(_?\d)*)?$")
+
+
+def _bare(text: str) -> object:
+    lowered = text.lower()
+    if lowered == "null":
+        return None
+    if lowered in {"true", "false"}:
+        return lowered == "true"
+    if _INTEGER.match(text):
+        return int(text)
+    if _FLOAT.match(text) and ("." in text or "e" in lowered):
+        return float(text)
+    return text
+
+
+def interpolate(key: str, values: Mapping[str, Argument], depth: int = 0) -> Argument | None:
+    """Return the value of a key, following ``${other.key}`` where the command line itself states the other one."""
+    argument = values.get(key)
+    if argument is None or not isinstance(argument.value, str) or argument.why is not None:
+        return argument
+    match = re.fullmatch(r"\$\{([\w.]+)\}", argument.value.strip())
+    if match is None or depth > _MAX_DEPTH:
+        return argument
+    other = interpolate(match[1], values, depth + 1)
+    if other is None:
+        return Argument(None, argument.line, f"is that of {match[1]}, which the script does not state")
+    return other._replace(line=argument.line)

@@ -1,0 +1,515 @@
+"""Peel the launchers off a command until the training program and its own arguments are left.
+
+``nohup env A=1 ray job submit … -- torchrun --nproc_per_node 8 train.py --x 1`` is ``train.py --x 1`` on 8 ranks. What the
+launchers say about ranks becomes a document of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.document import Document, Statement
+from compatcheck.frameworks.launch import ranks as rank_options
+from compatcheck.frameworks.launch.flags import split_flag
+from compatcheck.frameworks.launch.ranks import Ranks
+from compatcheck.frameworks.launch.values import Argument, as_argument, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.core.command import Command, Word
+
+
+class Launch(NamedTuple):
+    """A training program with its own arguments."""
+
+    program: str
+    """Path of a script, dotted name of a module, or a tool with its sub-command: ``llamafactory-cli train``."""
+    kind: str
+    """``script``, ``module`` or ``tool``."""
+    arguments: tuple[Word, ...]
+    command: Command
+    launchers: tuple[str, ...]
+    """Names of what was peeled off, outermost first."""
+    documents: tuple[Document, ...]
+    """What the launchers themselves say."""
+    variables: Mapping[str, str]
+    """Environment variables whose values are known."""
+
+
+PYTHON = re.compile(r"python(\d+(\.\d+)*)?w?(\.exe)?$|pypy3?$")
+_PLAIN = {
+    "nohup": 0,
+    "time": 0,
+    "command": 0,
+    "exec": 0,
+    "setsid": 0,
+    "stdbuf": 0,
+    "sudo": 0,
+    "nice": 0,
+    "numactl": 0,
+    "ionice": 0,
+}
+"""Wrappers whose options are skipped; what they wrap is the first word that is no option."""
+_WRAPPERS = {**_PLAIN, "timeout": 1, "taskset": 1, "chroot": 1}
+"""Positional words of their own that wrappers take before the command."""
+_RUNNERS = {"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "conda", "mamba", "micromamba"}
+_WITH_VALUE = {
+    "sudo": {"-u", "--user", "-g"},
+    "nice": {"-n"},
+    "stdbuf": {"-o", "-e", "-i"},
+    "numactl": set(),
+    "timeout": {"-k", "-s"},
+    "uv": {
+        "--with",
+        "--extra",
+        "--group",
+        "--python",
+        "-p",
+        "--directory",
+        "--project",
+        "--package",
+        "--index-url",
+        "--env-file",
+    },
+    "conda": {"-n", "--name", "-p", "--prefix"},
+}
+_TORCHRUN_SWITCHES = {"standalone", "no_python", "run_path", "virtual_local_rank", "use_env", "legacy"}
+_DEEPSPEED_SWITCHES = {
+    "no_python", "no_local_rank", "no_ssh", "no_ssh_check", "force_multi", "save_pid", "elastic_training",
+    "bind_cores_to_rank", "q", "quiet",
+}  # fmt: skip
+_ACCELERATE_SWITCHES = {
+    "q", "quiet", "cpu", "multi_gpu", "tpu", "enable_cpu_affinity", "dynamo_use_fullgraph", "dynamo_use_dynamic",
+    "dynamo_use_regional_compilation", "use_deepspeed", "use_fsdp", "use_parallelism_config", "use_megatron_lm",
+    "same_network", "no_python", "tpu_cluster", "no_tpu_cluster", "tpu_use_sudo", "downcast_bf16", "debug",
+    "fp8_use_autocast_during_eval", "use_xpu", "use_mps_device", "ipex",
+}  # fmt: skip
+_SRUN_SHORT = set("NnpcJtAoexwGqDdCdm")
+_SRUN_SWITCHES = {
+    "exclusive",
+    "unbuffered",
+    "u",
+    "l",
+    "label",
+    "pty",
+    "overlap",
+    "Q",
+    "quiet",
+    "no_kill",
+    "K",
+    "v",
+    "verbose",
+}
+_MPI_SWITCHES = {"allow_run_as_root", "oversubscribe", "bind_to_none", "tag_output", "q", "v"}
+_RAY_SWITCHES = {"no_wait", "verbose", "v"}
+_TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
+MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
+_TOOLS = {
+    "llamafactory-cli",
+    "axolotl",
+    "tune",
+    "swift",
+    "trl",
+    "vllm",
+    "megatron",
+    "lmf",
+    "xtuner",
+    "sglang",
+    "llmtuner",
+}
+
+
+class _Peel:
+    """The state of peeling one command."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.words = list(command.words)
+        self.ranks = Ranks()
+        self.launchers: list[str] = []
+        self.stopped = False
+        self.documents: list[Document] = []
+        self.references: list[tuple[str, str, str]] = []
+        self.variables = {name: word.text for name, word in command.variables.items() if word.text is not None}
+
+    @property
+    def line(self) -> int | None:
+        return self.command.source.line
+
+    def options(
+        self, switches: set[str], *, modules: Sequence[str] = (), short_with_value: set[str] | None = None
+    ) -> tuple[dict[str, Argument], bool, str | None]:
+        """Take the options in front of the next program off the words.
+
+        Returns:
+            The options, whether what follows is a module, and why the options are not all known, if they are not.
+        """
+        found: dict[str, Argument] = {}
+        is_module, doubt = False, None
+        while self.words:
+            word = self.words[0]
+            text = word.text
+            if text == "--":
+                self.words.pop(0)
+                break
+            name, value = split_flag(word)
+            if name is None and text is not None and re.fullmatch(r"-[A-Za-z].*", text):
+                name, value = self._short(text, word, short_with_value)
+            if name is None:
+                if text is not None or doubt is not None or not self._may_be_options():
+                    break
+                doubt = explain(word)
+                self.words.pop(0)
+                continue
+            self.words.pop(0)
+            if name in modules:
+                is_module = True
+            elif value is not None:
+                found[name] = value
+            elif name in switches or not self.words:
+                found[name] = Argument(True, word.source.line)
+            else:
+                found[name] = as_argument(self.words.pop(0))
+        return found, is_module, doubt
+
+    def _may_be_options(self) -> bool:
+        """Tell whether an unknown word is followed by what may be a program: then it may hold options."""
+        if self.words[0].written.strip("\"'").endswith(".py"):
+            return False
+        rest = [word.text or "" for word in self.words[1:]]
+        return any(text.endswith(".py") or text == "-m" for text in rest)
+
+    @staticmethod
+    def _short(text: str, word: Word, with_value: set[str] | None) -> tuple[str, Argument | None]:
+        name = text.lstrip("-")
+        if with_value is not None and len(name) > 1 and name[0] in with_value:
+            return name[0], as_argument(word, name[1:])
+        head, equals, value = name.partition("=")
+        return head.replace("-", "_"), as_argument(word, value) if equals else None
+
+
+def peel(command: Command) -> Launch | None:
+    """Return the program a command starts in the end; None when it starts none that could train."""
+    state = _Peel(command)
+    for _ in range(_MAX_LAYERS):
+        if not state.words or state.words[0].text is None:
+            return None
+        name = os.path.basename(state.words[0].text)
+        state.words.pop(0)
+        found = _peel_one(name, state)
+        if found is not None:
+            program, kind = found
+            launcher = state.ranks.document(command.source, tuple(state.references))
+            documents = (*state.documents, *([launcher] if launcher is not None else []))
+            return Launch(
+                program, kind, tuple(state.words), command, tuple(state.launchers), documents, state.variables
+            )
+        if state.stopped:
+            return None
+    return None
+
+
+_MAX_LAYERS = 12
+
+
+def _peel_one(name: str, state: _Peel) -> tuple[str, str] | None:
+    """Take one layer off; return the program and its kind when it is the last one."""
+    if name in _WRAPPERS:
+        _wrapped(name, state, _WRAPPERS[name])
+        return None
+    if name == "env":
+        _env(state)
+        return None
+    if name in _RUNNERS:
+        _runner(name, state)
+        return None
+    if PYTHON.fullmatch(name):
+        return _python(state)
+    if name in {"torchrun", "torchrun-hpu"}:
+        return _torchrun(state)
+    if name in _LAUNCHERS:
+        return _LAUNCHERS[name](state)
+    if name in _TOOLS:
+        return _tool(name, state)
+    if name.endswith(".py"):
+        return command_word(state, name), "script"
+    state.stopped = True
+    return None
+
+
+def command_word(state: _Peel, name: str) -> str:
+    """Return a program's path as the command wrote it."""
+    return next((word.text for word in state.command.words if word.text and os.path.basename(word.text) == name), name)
+
+
+def _wrapped(name: str, state: _Peel, positional: int) -> None:
+    state.launchers.append(name)
+    valued = _WITH_VALUE.get(name, set())
+    while state.words and (state.words[0].text or "").startswith("-"):
+        option = state.words.pop(0).text
+        if option in valued and state.words:
+            state.words.pop(0)
+    del state.words[:positional]
+
+
+def _env(state: _Peel) -> None:
+    state.launchers.append("env")
+    while state.words:
+        text = state.words[0].text or state.words[0].written
+        match = re.match(r"([A-Za-z_]\w*)=(.*)", text, re.DOTALL)
+        if match is None and not text.startswith("-"):
+            return
+        word = state.words.pop(0)
+        if match is not None and word.text is not None:
+            state.variables[match[1]] = match[2]
+        elif text in {"-u", "--unset"} and state.words:
+            state.variables.pop(state.words.pop(0).text or "", None)
+
+
+def _runner(name: str, state: _Peel) -> None:
+    valued = _WITH_VALUE["conda" if name in {"conda", "mamba", "micromamba"} else "uv"]
+    if not state.words or state.words.pop(0).text != "run":
+        state.stopped = True
+        return
+    state.launchers.append(name)
+    while state.words and (state.words[0].text or "").startswith("-"):
+        option = state.words.pop(0).text
+        if option == "--":
+            return
+        if option in {"-m", "--module"}:
+            _insert_python(state)
+            return
+        if option in valued and state.words:
+            state.words.pop(0)
+
+
+def _insert_python(state: _Peel) -> None:
+    word = state.words[0]
+    state.words[:0] = [word._replace(text="python", written="python"), word._replace(text="-m", written="-m")]
+
+
+_PYTHON_VALUED = {"-W", "-X"}
+
+
+def _python(state: _Peel) -> tuple[str, str] | None:
+    while state.words:
+        text = state.words[0].text
+        if text is None:
+            break
+        if text == "-m":
+            state.words.pop(0)
+            module = state.words.pop(0).text if state.words else None
+            if not module:
+                break
+            return _module(module, state)
+        if text == "-c" or not text.startswith("-"):
+            break
+        state.words.pop(0)
+        if text in _PYTHON_VALUED and state.words:
+            state.words.pop(0)
+    if state.words and os.path.basename(state.words[0].text or "") in _SUBMITTERS:
+        _submit(state)
+        return None
+    program = _program(state.words[0]) if state.words else None
+    if program is not None and program not in {"-c", "-"}:
+        state.words.pop(0)
+        return program, "script"
+    state.stopped = True
+    return None
+
+
+def _program(word: Word) -> str | None:
+    """Return the path of a program; of one in an unknown directory (``$REPO/examples/run.py``) the part that is known."""
+    if word.text is not None:
+        return word.text or None
+    known = re.split(r"\$\{[^}]*\}|\$\w+|\$\([^)]*\)", word.written.strip("\"'"))[-1].lstrip("/\"'")
+    return known if known.endswith(".py") and known != ".py" else None
+
+
+_SUBMITTERS = {"mason.py"}
+"""Scripts that hand the command behind ``--`` to a cluster (open-instruct)."""
+
+
+def _submit(state: _Peel) -> None:
+    places = [place for place, word in enumerate(state.words) if word.text == "--"]
+    if not places:
+        state.stopped = True
+        return
+    state.launchers.append("mason")
+    del state.words[: places[0] + 1]
+
+
+_MODULES_OF_TOOLS = {
+    "llamafactory.cli": "llamafactory-cli", "axolotl.cli": "axolotl", "swift.cli.main": "swift", "trl.cli": "trl",
+}  # fmt: skip
+
+
+def _module(module: str, state: _Peel) -> tuple[str, str] | None:
+    if module in MODULE_OF_TORCHRUN:
+        return _torchrun(state)
+    if module in {"accelerate.commands.launch", "accelerate.commands.accelerate_cli"}:
+        if module.endswith("cli") and state.words:
+            state.words.pop(0)
+        return _accelerate_launch(state)
+    if module in {"deepspeed.launcher.runner", "deepspeed"}:
+        return _deepspeed(state)
+    if module in _MODULES_OF_TOOLS:
+        return _tool(_MODULES_OF_TOOLS[module], state)
+    return module, "module"
+
+
+def _next_program(state: _Peel, launcher: str, *, is_module: bool, plain: bool = False) -> tuple[str, str] | None:
+    state.launchers.append(launcher)
+    program = _program(state.words[0]) if state.words else None
+    if program is None:
+        state.stopped = True
+        return None
+    if plain:
+        return None
+    state.words.pop(0)
+    if is_module:
+        return _module(program, state)
+    return program, "script"
+
+
+def _torchrun(state: _Peel) -> tuple[str, str] | None:
+    options, is_module, doubt = state.options(_TORCHRUN_SWITCHES, modules=("m", "module"))
+    rank_options.read_torchrun(options, state.ranks, state.line, state.variables)
+    if doubt is not None:
+        for fact, name in ((rank_options.GPUS, "nproc_per_node"), (rank_options.NODES, "nnodes")):
+            if name not in options:
+                state.ranks.doubt(fact, f"--{name}", doubt, state.line)
+    return _next_program(state, "torchrun", is_module=is_module, plain="no_python" in options)
+
+
+def _deepspeed(state: _Peel) -> tuple[str, str] | None:
+    options, is_module, doubt = state.options(_DEEPSPEED_SWITCHES, modules=("module",))
+    rank_options.read_deepspeed(options, state.ranks, state.line)
+    if doubt is not None:
+        state.ranks.doubt(rank_options.WORLD, "--num_gpus", doubt, state.line)
+    return _next_program(state, "deepspeed", is_module=is_module, plain="no_python" in options)
+
+
+def _accelerate(state: _Peel) -> tuple[str, str] | None:
+    if not state.words or state.words.pop(0).text != "launch":
+        state.stopped = True
+        return None
+    return _accelerate_launch(state)
+
+
+def _accelerate_launch(state: _Peel) -> tuple[str, str] | None:
+    options, is_module, doubt = state.options(_ACCELERATE_SWITCHES, modules=("m", "module"))
+    read_accelerate_options(options, state.ranks, state.documents, state.references, state.command)
+    if doubt is not None and "num_processes" not in options:
+        state.ranks.doubt(rank_options.WORLD, "--num_processes", doubt, state.line)
+    return _next_program(state, "accelerate", is_module=is_module, plain="no_python" in options)
+
+
+def read_accelerate_options(
+    options: Mapping[str, Argument],
+    ranks: Ranks,
+    documents: list[Document],
+    references: list[tuple[str, str, str]],
+    command: Command,
+) -> None:
+    """Read the options of ``accelerate launch``: ranks, the files it names, and settings that replace those of its file."""
+    from compatcheck.frameworks.accelerate.launcher import read_settings  # noqa: PLC0415 (only where accelerate launches)
+
+    file = options.get("config_file")
+    rank_options.read_accelerate(options, ranks, has_file=file is not None, line=command.source.line)
+    if file is not None and isinstance(file.value, str):
+        references.append(("accelerate", file.value, "--config_file"))
+        if file.line is not None:
+            ranks.lines["--config_file"] = file.line
+    elif file is not None and file.why is not None:
+        ranks.doubt(rank_options.WORLD, "--config_file", file.why, file.line)
+    document = read_settings(options, command.source, has_file=file is not None)
+    if document is not None:
+        documents.append(document)
+
+
+def _srun(state: _Peel) -> tuple[str, str] | None:
+    options, _, _ = state.options(_SRUN_SWITCHES, short_with_value=_SRUN_SHORT)
+    rank_options.read_srun(options, state.ranks)
+    return _next_program(state, "srun", is_module=False, plain=True)
+
+
+def _mpirun(state: _Peel) -> None:
+    state.launchers.append("mpirun")
+    options: dict[str, Argument] = {}
+    while state.words and (state.words[0].text or "").startswith("-"):
+        word = state.words.pop(0)
+        name = str(word.text).lstrip("-").replace("-", "_")
+        if name in _MPI_SWITCHES or not state.words:
+            continue
+        options[name] = as_argument(state.words.pop(0))
+        if name in {"x", "mca", "genv"} and name != "x" and state.words:
+            state.words.pop(0)
+    rank_options.read_mpirun(options, state.ranks)
+
+
+def _ray(state: _Peel) -> tuple[str, str] | None:
+    if [word.text for word in state.words[:2]] != ["job", "submit"]:
+        state.stopped = True
+        return None
+    del state.words[:2]
+    options, _, _ = state.options(_RAY_SWITCHES)
+    given = options.get("runtime_env_json")
+    if given is not None and isinstance(given.value, str):
+        try:
+            inner = json.loads(given.value)
+        except ValueError:
+            inner = {}
+        variables = inner.get("env_vars") if isinstance(inner, dict) else None
+        if isinstance(variables, dict):
+            state.variables.update({str(name): str(value) for name, value in variables.items()})
+    return _next_program(state, "ray", is_module=False, plain=True)
+
+
+def _tune(state: _Peel) -> tuple[str, str] | None:
+    if not state.words or state.words.pop(0).text != "run":
+        state.stopped = True
+        return None
+    options, _, doubt = state.options(_TUNE_SWITCHES)
+    if options or doubt:
+        rank_options.read_torchrun(options, state.ranks, state.line, state.variables)
+    else:
+        state.ranks.state(rank_options.WORLD, "tune run (without --nproc_per_node)", 1, state.line)
+    state.launchers.append("tune")
+    if not state.words or state.words[0].text is None:
+        state.stopped = True
+        return None
+    return f"tune run {state.words.pop(0).text}", "tool"
+
+
+def _tool(name: str, state: _Peel) -> tuple[str, str] | None:
+    if name == "tune":
+        return _tune(state)
+    if not state.words or state.words[0].text is None:
+        state.stopped = True
+        return None
+    return f"{name} {state.words.pop(0).text}", "tool"
+
+
+_LAUNCHERS = {
+    "accelerate": _accelerate,
+    "accelerate-launch": _accelerate_launch,
+    "deepspeed": _deepspeed,
+    "ds": _deepspeed,
+    "mpirun": _mpirun,
+    "mpiexec": _mpirun,
+    "horovodrun": _mpirun,
+    "ray": _ray,
+    "srun": _srun,
+}
+"""Launchers by the name of their program."""
+
+
+def visible_devices(launch: Launch) -> Statement | None:
+    """Say how many ranks a tool that starts one per visible device will start on its node, where the script tells."""
+    count = rank_options.count_visible(launch.variables)
+    return None if count is None else Statement(rank_options.GPUS, "CUDA_VISIBLE_DEVICES", count)

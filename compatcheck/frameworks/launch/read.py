@@ -1,0 +1,157 @@
+"""Read the commands of a script: which of them train, as which program, with which facts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.document import Document, Statement
+from compatcheck.core.errors import InputError
+from compatcheck.core.hjson import parse_hjson
+from compatcheck.core.source import Skipped
+from compatcheck.frameworks.axolotl import command as axolotl
+from compatcheck.frameworks.deepspeed import configuration as deepspeed
+from compatcheck.frameworks.deepspeed_chat import command as deepspeed_chat
+from compatcheck.frameworks.easy_r1 import command as easy_r1
+from compatcheck.frameworks.hf_trainer import command as trainers
+from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.launch.launchers import Launch, peel
+from compatcheck.frameworks.megatron import command as megatron
+from compatcheck.frameworks.open_instruct import command as open_instruct_rl
+from compatcheck.frameworks.openrlhf import command as openrlhf
+from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml
+from compatcheck.frameworks.torchtune import command as torchtune
+from compatcheck.frameworks.verl import command as verl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from compatcheck.core.command import Command
+
+FRAMEWORKS = (verl, easy_r1, openrlhf, deepspeed_chat, torchtune, axolotl, open_instruct_rl, trainers, megatron)
+"""Readers of command lines, the ones with the surest marks first."""
+_MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
+
+
+class Run(NamedTuple):
+    """One training command of a script."""
+
+    launch: Launch
+    documents: tuple[Document, ...]
+    """Its own options first, then what the launchers say."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its words rest on: ``$NNODES is not set``."""
+        command = self.launch.command
+        words = (
+            *command.words,
+            *(command.variables[name] for name in self.launch.variables if name in command.variables),
+        )
+        return tuple(
+            dict.fromkeys(f"{command.source.path}: assumed: {text}" for word in words for text in word.assumes)
+        )
+
+    @property
+    def line(self) -> int | None:
+        """Where the command stands."""
+        return self.launch.command.source.line
+
+
+def read_commands(commands: Iterable[Command], files: Mapping[str, str] | None = None) -> tuple[Run, ...]:
+    """Return the training commands, each with its documents; what is repeated word for word counts once.
+
+    Args:
+        commands: of one script, in the order it would run them.
+        files: files the script itself writes, by path.
+    """
+    runs: list[Run] = []
+    seen: set[tuple[object, ...]] = set()
+    for command in commands:
+        launch = peel(command)
+        if launch is None:
+            continue
+        identity = (launch.program, *((word.text or word.written) for word in launch.arguments))
+        documents = read_launch(launch)
+        if documents and identity not in seen:
+            seen.add(identity)
+            written = (part for document in documents for part in _take_written(document, files or {}))
+            runs.append(Run(launch, tuple(written)))
+    return tuple(runs)
+
+
+def read_launch(launch: Launch) -> tuple[Document, ...]:
+    """Return what a launch says; nothing when it is not known to train."""
+    for framework in FRAMEWORKS:
+        kind = framework.recognise(launch)
+        if kind is not None:
+            program = _program_reference(launch)
+            documents = (*framework.read(launch, kind), *launch.documents)
+            first = documents[0]._replace(references=(*documents[0].references, *program))
+            return first, *documents[1:]
+    source = launch.command.source
+    retriever = _retriever(launch)
+    if retriever is not None:
+        return (retriever,)
+    references = (*_program_reference(launch), *_named_files(launch))
+    if not _MANY_RANKS & set(launch.launchers):
+        return (Document("script", source, (), references=references, is_command=True),) if references else ()
+    skip = Skipped(
+        source, f"starts {launch.program}, whose options this release does not read", "--set what they decide"
+    )
+    return (Document("script", source, (), (), (skip,), references, is_command=True), *launch.documents)
+
+
+def _named_files(launch: Launch) -> Iterator[tuple[str, str, str]]:
+    """Name the DeepSpeed file of a program with options of its own, or the file of arguments it is given first."""
+    flags = parse_flags(launch.arguments)
+    for name in ("deepspeed_config", "deepspeed"):
+        value = getattr(flags.options.get(name), "value", None)
+        if isinstance(value, str) and value.endswith((".json", ".hjson")):
+            yield "deepspeed", value, f"--{name}"
+            return
+    first = flags.positional[0].text if flags.positional else None
+    if first is not None and first.endswith((".yaml", ".yml")) and "train" in launch.program:
+        yield "config", first, "(argument)"
+
+
+def _program_reference(launch: Launch) -> tuple[tuple[str, str, str], ...]:
+    """Name the Python script, whose literals count where the command line leaves something open."""
+    return (
+        (("program", launch.program, "(program)"),)
+        if launch.kind == "script" and launch.program.endswith(".py")
+        else ()
+    )
+
+
+def _retriever(launch: Launch) -> Document | None:
+    options = parse_flags(launch.arguments).options
+    gpu = options.get("faiss_gpu")
+    if gpu is None or gpu.value is not True:
+        return None
+    lines = {} if gpu.line is None else {"faiss_gpu": gpu.line}
+    statement = Statement("run.retriever_on_gpu", "faiss_gpu", True)
+    return Document("launcher", launch.command.source, (statement,), is_command=True, lines=lines)
+
+
+def _take_written(document: Document, files: Mapping[str, str]) -> tuple[Document, ...]:
+    """Read the DeepSpeed files a document names from the script's own here-documents."""
+    texts = {os.path.normpath(path): text for path, text in files.items()}
+    kept, found, skipped = [], [], list(document.skipped)
+    for kind, name, key in document.references:
+        text = texts.get(os.path.normpath(name)) if kind == "deepspeed" else None
+        if text is None:
+            kept.append((kind, name, key))
+            continue
+        place = f"{document.source.path} ({os.path.normpath(name)})"
+        try:
+            found.append(deepspeed.read_data(_parse(text, place), place))
+        except InputError as error:
+            skipped.append(Skipped(document.place(key), f"writes {name!r}: {error.message}", error.hint))
+    return document._replace(references=tuple(kept), skipped=tuple(skipped)), *found
+
+
+def _parse(text: str, place: str) -> dict[str, object]:
+    if text.lstrip().startswith("{"):
+        return expect_mapping(parse_hjson(text, place)[0], place, "a DeepSpeed configuration")
+    return expect_mapping(parse_json_or_yaml(text, place), place, "a DeepSpeed configuration")

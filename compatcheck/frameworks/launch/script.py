@@ -1,0 +1,61 @@
+"""A launch script: its commands read by the shell reader, its training commands by the readers of command lines."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.core.document import Document
+from compatcheck.core.source import Source
+from compatcheck.frameworks.launch.read import Run, read_commands
+from compatcheck.frameworks.text import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARKS = re.compile(
+    r"\b(torchrun|torch\.distributed|accelerate|deepspeed|python3?|ray|srun|mpirun|llamafactory-cli|axolotl|tune|swift|trl|megatron)\b"
+)
+"""Words without which a script starts no training."""
+
+
+def read_launch_script(path: str, *, named: bool) -> Iterator[tuple[str, Run]]:
+    """Yield the training commands of a script, each with the name its run has in reports.
+
+    Args:
+        path: the script, or ``script:12`` for the command in line 12 alone.
+        named: whether the person named it; a walked-into script without a word of training is not parsed.
+
+    Raises:
+        InputError: not readable, or no shell script.
+    """
+    file, line = _split_line(path)
+    if not named and _MARKS.search(read_text(file)) is None:
+        return
+    from compatcheck.shell import read_script  # noqa: PLC0415 (needs a parser; only for launch scripts)
+
+    script = read_script(file, variables=_of_scheduler(file))
+    files = {name: word.text for name, word in script.files.items() if word.text is not None}
+    runs = read_commands(script.commands, files)
+    about = Document("shell", Source(file), (), skipped=script.skipped)
+    for run in runs:
+        if line is None or run.line == line:
+            documents = (*run.documents, *([about] if script.skipped else []))
+            yield (file if len(runs) == 1 else f"{file}:{run.line}"), run._replace(documents=documents)
+
+
+def _split_line(path: str) -> tuple[str, int | None]:
+    match = re.fullmatch(r"(.+):(\d+)", path)
+    if match is None or os.path.exists(path):
+        return path, None
+    return match[1], int(match[2])
+
+
+_DIRECTIVE = re.compile(r"^#SBATCH\s+(?:--nodes[= ]|-N\s*)(\d+)\s*(?:#.*)?$", re.MULTILINE)
+
+
+def _of_scheduler(path: str) -> dict[str, str]:
+    """Return the variables Slurm sets from the script's own header: the number of nodes."""
+    nodes = _DIRECTIVE.search(read_text(path))
+    return {} if nodes is None else dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes[1])

@@ -1,0 +1,138 @@
+"""Megatron-LM's command lines (``pretrain_gpt.py`` and programs that parse its arguments).
+
+Names as in ``megatron/training/arguments.py``; the model is described by options, so that its sizes are facts too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.document import Statement
+from compatcheck.core.source import Skipped
+from compatcheck.frameworks.keys import LEAVE, Key
+from compatcheck.frameworks.launch.arguments import Beyond, Program, Table, make_command_document
+from compatcheck.frameworks.launch.flags import parse_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.core.document import Document
+    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.values import Argument
+
+READER = "megatron"
+
+
+def _recompute(value: Any) -> Any:  # noqa: ANN401 (an option's value)
+    """Full recomputation is checkpointing of whole blocks; the selective one redoes the attention core alone."""
+    return True if value == "full" else LEAVE
+
+
+TABLE: Table = {
+    "micro_batch_size": Key("training.micro_batch_size"),
+    "global_batch_size": Key("training.global_batch_size"),
+    "seq_length": Key("training.sequence_length"),
+    "tensor_model_parallel_size": Key("training.tensor_parallel"),
+    "pipeline_model_parallel_size": Key("training.pipeline_parallel"),
+    "context_parallel_size": Key("training.context_parallel"),
+    "sequence_parallel": Key("training.sequence_parallel", lambda on: True if on is True else LEAVE),
+    "expert_model_parallel_size": Key("training.expert_parallel"),
+    "expert_tensor_parallel_size": Key("training.expert_tensor_parallel"),
+    "recompute_granularity": Key("training.gradient_checkpointing", _recompute),
+    "bf16": Key("training.mixed_precision", lambda on: "bf16" if on is True else LEAVE),
+    "fp16": Key("training.mixed_precision", lambda on: "fp16" if on is True else LEAVE),
+    "optimizer": Key("training.optimizer", lambda name: name if name in {"adam", "sgd", "muon"} else LEAVE),
+    "use_distributed_optimizer": Key("training.distributed_optimizer", lambda on: True if on is True else LEAVE),
+    "optimizer_cpu_offload": Key("training.offload_optimizer", lambda on: "cpu" if on is True else LEAVE),
+    "num_layers": Key("model.num_hidden_layers"),
+    "hidden_size": Key("model.hidden_size"),
+    "ffn_hidden_size": Key("model.intermediate_size"),
+    "swiglu": Key("model.gated_mlp", lambda on: True if on is True else LEAVE),
+    "num_attention_heads": Key("model.num_attention_heads"),
+    "num_query_groups": Key("model.num_key_value_heads"),
+    "kv_channels": Key("model.head_dim"),
+    "max_position_embeddings": Key("model.max_position_embeddings"),
+    "vocab_size": Key("model.vocab_size"),
+    "num_experts": Key("model.num_experts"),
+    "moe_router_topk": Key("model.num_experts_per_token"),
+    "moe_ffn_hidden_size": Key("model.moe_intermediate_size"),
+    "untie_embeddings_and_output_weights": Key("model.tie_word_embeddings", lambda on: False if on is True else LEAVE),
+}
+"""Option → meaning."""
+
+
+def recognise(launch: Launch) -> str | None:
+    """Tell whether a launch parses Megatron's arguments."""
+    options = parse_flags(launch.arguments).options
+    marks = {"tensor_model_parallel_size", "num_layers", "micro_batch_size", "seq_length", "train_iters", "hidden_size"}
+    return READER if len(marks & options.keys()) >= _ENOUGH else None
+
+
+_ENOUGH = 4
+
+
+def read(launch: Launch, _: str) -> tuple[Document, ...]:
+    """Translate a launch."""
+    flags = parse_flags(launch.arguments)
+    program = Program(READER, TABLE, lambda _: True)
+    beyond = Beyond(tuple(_known(flags.options)), (), tuple(_refused(flags.options, launch)), flags.unknown)
+    return (make_command_document(program, launch.command.source, flags.options, beyond),)
+
+
+def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:
+    """Say that ``--bf16`` and ``--fp16`` exclude each other (validate_args: ``assert not args.fp16``, core_r0.11.0)."""
+    if all(name in options and options[name].value is True for name in ("bf16", "fp16")):
+        source = launch.command.source._replace(key="--fp16", line=options["fp16"].line)
+        yield Skipped(
+            source, "Megatron-LM refuses --bf16 together with --fp16; the run does not start", "keep one of them"
+        )
+
+
+def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    yield Statement("training.sharding", "(program)", "megatron")
+    yield from _state(options)
+    for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
+        entry = TABLE[name]
+        if name not in options and isinstance(entry, Key):
+            yield Statement(entry.fact, f"{name} (left out)", 1)
+    heads = options.get("num_attention_heads")
+    if "group_query_attention" not in options and heads is not None and isinstance(heads.value, int):
+        yield Statement("model.num_key_value_heads", "group_query_attention (left out)", heads.value)
+    for name in ("sequence_parallel", "swiglu"):
+        entry = TABLE[name]
+        if name not in options and isinstance(entry, Key):
+            yield Statement(entry.fact, f"{name} (left out)", value=False)
+    if "untie_embeddings_and_output_weights" not in options:
+        yield Statement("model.tie_word_embeddings", "untie_embeddings_and_output_weights (left out)", value=True)
+    hidden = options.get("hidden_size")
+    if (
+        "swiglu" in options
+        and "ffn_hidden_size" not in options
+        and hidden is not None
+        and isinstance(hidden.value, int)
+    ):
+        width = int((4 * hidden.value * 2 / 3) / 64) * 64  # arguments.py validate_args
+        yield Statement("model.intermediate_size", "ffn_hidden_size (left out)", width)
+
+
+def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say in which dtypes the program keeps its state.
+
+    ``--bf16`` and ``--fp16`` are dtypes of the parameters themselves, and bf16 accumulates gradients in float32 unless
+    ``--grad-reduce-in-bf16`` is given (``megatron/training/arguments.py``, validate_args, core_r0.11.0 and core_v0.19.0).
+    """
+    chosen = [name for name in ("bf16", "fp16") if name in options and options[name].value is True]
+    if len(chosen) == 1:
+        dtype = {"bf16": "bfloat16", "fp16": "float16"}[chosen[0]]
+        yield Statement("training.param_dtype", chosen[0], dtype)
+        in_16_bits = chosen == ["fp16"] and "accumulate_allreduce_grads_in_fp32" not in options
+        if in_16_bits or "grad_reduce_in_bf16" in options:
+            yield Statement("training.grad_accum_dtype", "grad_reduce_in_bf16", dtype)
+        else:
+            yield Statement("training.grad_accum_dtype", "accumulate_allreduce_grads_in_fp32", "float32")
+    elif not {"bf16", "fp16"} & options.keys():
+        yield Statement("training.param_dtype", "bf16 (left out)", "float32")
+    if "use_distributed_optimizer" not in options:
+        yield Statement("training.distributed_optimizer", "use_distributed_optimizer (left out)", value=False)
+    if "optimizer" not in options:
+        yield Statement("training.optimizer", "optimizer (left out)", "adam")

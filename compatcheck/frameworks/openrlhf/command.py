@@ -1,0 +1,335 @@
+"""OpenRLHF's command lines, in both spellings: ``--micro_train_batch_size`` and, from 0.10.2, ``--train.micro_batch_size``.
+
+With Ray every model has GPUs of its own, so that ranks are facts of a role. The critic is there for the estimator ``gae`` only,
+the reference unless the KL coefficient is zero (from 0.8.1, always before), the reward model unless rewards come from a
+server (``cli/train_ppo_ray.py`` at v0.5.9.post1, v0.8.1 and v0.10.4). Reference and reward model keep ZeRO stage 3 and drop
+any other (``get_ds_eval_config``, ``utils/deepspeed/deepspeed.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.document import Statement
+from compatcheck.frameworks.keys import LEAVE, Key, positive
+from compatcheck.frameworks.launch.arguments import Beyond, Program, Table, make_command_document, name_roles
+from compatcheck.frameworks.launch.flags import parse_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from compatcheck.core.document import Document
+    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.values import Argument
+
+ESTIMATORS = {
+    "gae": "ppo",
+    "group_norm": "grpo",
+    "dr_grpo": "grpo",
+    "grpo": "grpo",
+    "rloo": "rloo",
+    "reinforce": "reinforce",
+    "reinforce_baseline": "reinforce",
+}
+"""``--advantage_estimator`` → training algorithm."""
+_PROGRAMS = {"sft": "sft", "dpo": "dpo", "kto": "kto", "rm": "reward", "prm": "prm"}
+"""``train_X`` → training algorithm; knowledge distillation (``kd``) has no name in the vocabulary."""
+_TRAINED = ("actor", "critic")
+_FROZEN = ("reference", "reward")
+
+
+def _on(value: object) -> Callable[[Any], Any]:
+    return lambda given: value if given is True else LEAVE
+
+
+def _rank(value: Any) -> Any:  # noqa: ANN401 (an option's value)
+    return "lora" if isinstance(value, int) and value > 0 else None
+
+
+def _words(value: Any) -> Any:  # noqa: ANN401 (an option's value)
+    return value if isinstance(value, list) else [str(value)]
+
+
+def _adam(value: Any) -> Any:  # noqa: ANN401 (an option's value)
+    return {"adam": LEAVE, "muon": "muon"}.get(str(value), LEAVE)
+
+
+_EVERY: dict[tuple[str, ...], tuple[Key, ...]] = {
+    ("flash_attn",): (Key("model.attn_implementation", _on("flash_attention_2")),),
+    ("attn_implementation", "ds.attn_implementation"): (
+        Key("model.attn_implementation", lambda value: str(value).removeprefix("kernels-community/")),
+    ),
+    ("ds.experts_implementation",): (Key("model.experts_implementation"),),
+    ("prompt_max_len",): (Key("training.max_prompt_length"),),
+    ("generate_max_len", "max_new_tokens", "rollout.max_new_tokens"): (Key("training.max_response_length"),),
+    ("max_len", "data.max_len"): (Key("training.sequence_length"),),
+    ("packing_samples", "ds.packing_samples"): (Key("training.packing"),),
+    ("ring_attn_size", "ds.ring_attn_size"): (Key("training.context_parallel"),),
+    ("ds_tensor_parallel_size", "ds.tensor_parallel_size"): (Key("training.tensor_parallel"),),
+    ("full_determinism", "train.full_determinism_enable"): (Key("training.full_determinism"),),
+    ("vllm_num_engines", "vllm.num_engines"): (Key("rollout.engine", lambda value: "vllm" if value else "hf"),),
+    ("vllm_tensor_parallel_size", "vllm.tensor_parallel_size"): (Key("rollout.tensor_parallel"),),
+    ("vllm_gpu_memory_utilization", "vllm.gpu_memory_utilization"): (Key("rollout.gpu_memory_utilization"),),
+    ("vllm_enable_sleep", "vllm.enable_sleep"): (Key("rollout.sleep_mode"),),
+    ("enforce_eager", "vllm.enforce_eager"): (Key("rollout.enforce_eager"),),
+    ("colocate_all_models", "train.colocate_all"): (Key("rollout.colocated"),),
+    ("n_samples_per_prompt", "rollout.n_samples_per_prompt"): (Key("rollout.n"), Key("training.num_generations")),
+    ("micro_rollout_batch_size", "rollout.micro_batch_size"): (Key("rollout.log_prob_micro_batch_size"),),
+    ("advantage_estimator", "algo.advantage.estimator"): (
+        Key("training.trainer", lambda value: ESTIMATORS.get(str(value), LEAVE)),
+    ),
+}
+"""Options that hold for every model, with their two spellings."""
+
+_OF_TRAINING: dict[tuple[str, ...], tuple[Key, ...]] = {
+    ("zero_stage", "ds.zero_stage"): (Key("training.zero_stage"),),
+    ("adam_offload", "ds.adam_offload"): (Key("training.offload_optimizer", _on("cpu")),),
+    ("zpg", "ds.zpg"): (Key("training.zero_hpz_partition_size"),),
+    ("overlap_comm", "ds.overlap_comm"): (Key("training.overlap_comm"),),
+    ("grad_accum_dtype", "ds.grad_accum_dtype"): (Key("training.grad_accum_dtype"),),
+    ("deepcompile", "ds.deepcompile"): (Key("training.deepcompile"),),
+    ("torch_compile",): (Key("training.compile"),),
+    ("bf16",): (Key("training.mixed_precision", _on("bf16")),),
+    ("param_dtype", "ds.param_dtype"): (Key("training.mixed_precision"),),
+    ("gradient_checkpointing", "actor.gradient_checkpointing_enable", "model.gradient_checkpointing_enable"): (
+        Key("training.gradient_checkpointing"),
+    ),
+    (
+        "gradient_checkpointing_use_reentrant",
+        "actor.gradient_checkpointing_reentrant",
+        "model.gradient_checkpointing_reentrant",
+    ): (Key("training.use_reentrant"),),
+    ("use_liger_kernel", "ds.use_liger_kernel"): (Key("training.use_liger_kernel"),),
+    ("micro_train_batch_size", "train.micro_batch_size"): (Key("training.micro_batch_size"),),
+    ("train_batch_size", "train.batch_size"): (Key("training.global_batch_size"),),
+    ("deepspeed_enable_sleep", "ds.enable_sleep"): (Key("training.sleeps_while_idle"),),
+    ("lora_rank", "ds.lora.rank"): (Key("training.lora_rank"), Key("training.peft", _rank)),
+    ("lora_dropout", "ds.lora.dropout"): (Key("training.lora_dropout"),),
+    ("target_modules", "ds.lora.target_modules"): (Key("training.lora_target_modules", _words),),
+    ("load_in_4bit", "ds.load_in_4bit"): (Key("model.quantization", _on("nf4")),),
+    ("optim", "actor.optim"): (Key("training.optimizer", _adam),),
+    ("entropy_loss_coef", "actor.entropy_coef"): (Key("training.entropy_coefficient"),),
+    ("init_kl_coef", "algo.kl.init_coef", "beta", "model.beta"): (Key("training.kl_coefficient"),),
+}
+"""Options about the models that are trained."""
+_TOKENS = {
+    ("train_max_tokens_per_gpu", "train.max_tokens_per_gpu"): "training.micro_batch_tokens",
+    ("rollout_max_tokens_per_gpu", "rollout.max_tokens_per_gpu"): "rollout.log_prob_micro_batch_tokens",
+}
+"""Options that count with dynamic batches only."""
+_TOGETHER = (
+    (("colocate_actor_ref", "train.colocate_actor_ref"), "reference", "actor"),
+    (("colocate_critic_reward", "train.colocate_critic_reward"), "reward", "critic"),
+)
+"""Options that put two models on the same devices (``cli/train_ppo_ray.py``, placement groups): option, role, role it joins."""
+_COLOCATE_ALL = ("colocate_all_models", "train.colocate_all")
+_ASYNC = ("async_train", "train.async_enable")
+"""With it ``colocate_all_models`` leaves the engines on devices of their own (``cli/train_ppo_ray.py``)."""
+_DYNAMIC = ("use_dynamic_batch", "train.dynamic_batch_enable")
+_SHORT = {"actor": "actor", "critic": "critic", "reference": "ref", "reward": "reward"}
+
+MODELS = {"pretrain": "model", "actor.model_name_or_path": "model", "model.model_name_or_path": "model"}
+_CRITIC = ("critic_pretrain", "critic.model_name_or_path")
+_REWARD = ("reward_pretrain", "reward.model_name_or_path", "reward_model_path")
+_REMOTE = ("remote_rm_url", "reward.remote_url", "agent_func_path", "train.agent_func_path")
+
+
+def recognise(launch: Launch) -> str | None:
+    """Tell which program of OpenRLHF a launch starts: ``ppo_ray``, ``sft`` …; None for others."""
+    match = re.search(r"(?:^|[./])train_(sft|dpo|kto|rm|prm|kd|ppo|ppo_ray)(?:\.py)?$", launch.program)
+    if match is None:
+        return None
+    if "openrlhf" in launch.program:
+        return match[1]
+    names = {name for word in launch.arguments for name in [(word.text or "").removeprefix("--").partition("=")[0]]}
+    return match[1] if len(names & _MARKS) >= _ENOUGH else None
+
+
+_MARKS = {
+    "pretrain",
+    "micro_train_batch_size",
+    "adam_offload",
+    "zero_stage",
+    "train.micro_batch_size",
+    "ds.zero_stage",
+    "max_epochs",
+}
+_ENOUGH = 2
+
+
+def read(launch: Launch, program: str) -> tuple[Document, ...]:
+    """Translate a launch of OpenRLHF."""
+    flags = parse_flags(launch.arguments, switches=switches())
+    options = flags.options
+    is_rl = program in {"ppo", "ppo_ray"}
+    roles = _roles(options) if is_rl else ()
+    table, models = _table(options, roles)
+    if _is_on(options, _ASYNC):
+        table = {**table, **dict.fromkeys(_COLOCATE_ALL, ())}
+    ray = (Statement(None, "(on Ray)", True),) if program == "ppo_ray" else ()
+    known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
+    known = (*known, *_packed(options))
+    beyond = Beyond(known, tuple(_critic_model(options, roles)), (), flags.unknown)
+    reader = Program("openrlhf", table, is_plain, models)
+    return (make_command_document(reader, launch.command.source, options, beyond),)
+
+
+_ATTENTION = ("flash_attn", "attn_implementation", "ds.attn_implementation")
+
+
+def _packed(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say that packing turns flash attention on where no option does (every ``cli/train_*.py``, v0.4.0 to v0.10.0)."""
+    if _is_on(options, ("packing_samples", "ds.packing_samples")) and _given(options, _ATTENTION) is None:
+        yield Statement("model.attn_implementation", "packing_samples", "flash_attention_2")
+
+
+def _critic_model(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Name the critic's model where it is left out: the reward model, else the policy's own (``train_ppo_ray.py``)."""
+    reward = _given(options, _REWARD)
+    if (
+        "critic" in roles
+        and _given(options, _CRITIC) is None
+        and reward is not None
+        and isinstance(reward[1].value, str)
+    ):
+        yield "model:critic", reward[1].value.split(",")[0], reward[0]
+
+
+def _given(options: Mapping[str, Argument], names: tuple[str, ...]) -> tuple[str, Argument] | None:
+    return next(((name, options[name]) for name in names if name in options), None)
+
+
+def _is_on(options: Mapping[str, Argument], names: tuple[str, ...]) -> bool:
+    given = _given(options, names)
+    return given is not None and given[1].value is True
+
+
+def _roles(options: Mapping[str, Argument]) -> tuple[str, ...]:
+    estimator = _given(options, ("advantage_estimator", "algo.advantage.estimator"))
+    roles = ["actor"]
+    if estimator is None or estimator[1].value == "gae":
+        roles.append("critic")
+    roles.append("reference")
+    if _given(options, _REWARD) is not None and _given(options, _REMOTE) is None:
+        roles.append("reward")
+    return tuple(roles)
+
+
+def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Table, dict[str, str]]:
+    trained: tuple[str | None, ...] = tuple(role for role in _TRAINED if role in roles) or (None,)
+    table: Table = {name: keys for names, keys in _EVERY.items() for name in names}
+    for names, keys in _OF_TRAINING.items():
+        given = tuple(key._replace(role=role) for key in keys for role in trained)
+        table.update(dict.fromkeys(names, given))
+    models = dict(MODELS)
+    dynamic = _given(options, _DYNAMIC)
+    if dynamic is not None and dynamic[1].value is True:
+        for names, fact in _TOKENS.items():
+            roles_of = trained if fact.startswith("training.") else (None,)
+            table.update(dict.fromkeys(names, tuple(Key(fact, positive, role) for role in roles_of)))
+        for names in (
+            ("micro_train_batch_size", "train.micro_batch_size"),
+            ("micro_rollout_batch_size", "rollout.micro_batch_size"),
+        ):
+            table.update(dict.fromkeys(names, ()))
+    if not roles:
+        return table, models
+    table["actor.optim"] = Key("training.optimizer", _adam, "actor")
+    table["critic.optim"] = Key("training.optimizer", _adam, "critic") if "critic" in roles else ()
+    for role in roles:
+        short = _SHORT[role]
+        for name in (f"{short}_num_nodes", f"{short}.num_nodes"):
+            table[name] = Key("hardware.nodes", role=role)
+        for name in (f"{short}_num_gpus_per_node", f"{short}.num_gpus_per_node"):
+            table[name] = Key("hardware.gpus_per_node", role=role)
+    frozen = tuple(role for role in _FROZEN if role in roles)
+    for names in (("ref_reward_offload",), ("ref.offload",), ("reward.offload",)):
+        of = (
+            frozen if names == ("ref_reward_offload",) else ("reference",) if names == ("ref.offload",) else ("reward",)
+        )
+        keys = tuple(Key("training.offload_param", _on("cpu"), role) for role in of if role in roles)
+        table.update(dict.fromkeys(names, keys))
+    for name in ("micro_rollout_batch_size", "rollout.micro_batch_size"):
+        forward = tuple(Key("training.micro_batch_size", None, role) for role in frozen)
+        if table[name] != ():
+            table[name] = (*_EVERY[("micro_rollout_batch_size", "rollout.micro_batch_size")], *forward)
+    for name in ("bf16", "param_dtype", "ds.param_dtype"):
+        entry = table[name]
+        first = entry if isinstance(entry, Key) else entry[0]
+        table[name] = tuple(first._replace(role=role) for role in roles)
+    if "critic" in roles:
+        models.update(dict.fromkeys(_CRITIC, "model:critic"))
+    if "reward" in roles:
+        models.update(dict.fromkeys(_REWARD, "model:reward"))
+    return table, models
+
+
+def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterator[Statement]:
+    """Say what the program does about its models without being asked."""
+    yield from name_roles(roles)
+    estimator = _given(options, ("advantage_estimator", "algo.advantage.estimator"))
+    if estimator is None:
+        yield Statement("training.trainer", "advantage_estimator (left out)", "ppo")
+    coefficient = _given(options, ("init_kl_coef", "algo.kl.init_coef"))
+    if coefficient is None or (coefficient[1].why is None and coefficient[1].value):
+        yield Statement("training.reference_model", "init_kl_coef", True)
+    batch = _given(options, ("rollout_batch_size", "rollout.batch_size"))
+    count = _given(options, ("n_samples_per_prompt", "rollout.n_samples_per_prompt"))
+    samples = 1 if count is None else count[1].value
+    if batch is not None and isinstance(batch[1].value, int) and isinstance(samples, int):
+        yield Statement("rollout.global_batch_size", batch[0], batch[1].value * samples)
+    pairs = [*_TOGETHER]
+    if _is_on(options, _ASYNC) and _is_on(options, _COLOCATE_ALL):
+        yield Statement("rollout.colocated", _ASYNC[0], False)
+        pairs = [(_COLOCATE_ALL, role, "actor") for role in roles if role != "actor"]
+    for names, role, other in pairs:
+        together = _given(options, names)
+        if together is not None and together[1].value is True and role in roles and other in roles:
+            yield Statement("training.colocated_with", together[0], other, role)
+    stage = _given(options, ("zero_stage", "ds.zero_stage"))
+    for role in roles:
+        if role not in _FROZEN:
+            continue
+        key = "(only run forward)"
+        yield Statement("training.gradient_checkpointing", key, False, role)
+        yield Statement("training.offload_optimizer", key, None, role)
+        yield Statement("training.peft", key, None, role)
+        yield Statement("model.trainable_parameters", key, 0, role)
+        if stage is None:
+            yield Statement("training.zero_stage", "zero_stage (left out)", 0, role)
+        elif stage[1].why is None and isinstance(stage[1].value, int):
+            yield Statement("training.zero_stage", stage[0], 3 if stage[1].value == 3 else 0, role)
+
+
+def _of_program(program: str) -> Iterator[Statement]:
+    if program in _PROGRAMS:
+        yield Statement("training.trainer", f"(program train_{program})", _PROGRAMS[program])
+    if program in {"dpo", "kto"}:
+        yield Statement("training.reference_model", f"(program train_{program})", True)
+
+
+@lru_cache(maxsize=1)
+def switches() -> frozenset[str]:
+    """Return the options that take no value."""
+    from compatcheck.frameworks.openrlhf.names import OPENRLHF_SWITCHES  # noqa: PLC0415 (only for OpenRLHF)
+
+    return frozenset(OPENRLHF_SWITCHES.split())
+
+
+@lru_cache(maxsize=1)
+def option_names() -> frozenset[str]:
+    """Return the options of all releases."""
+    from compatcheck.frameworks.openrlhf.names import OPENRLHF_OPTION_NAMES  # noqa: PLC0415 (only for OpenRLHF)
+
+    return frozenset(OPENRLHF_OPTION_NAMES.split())
+
+
+def is_plain(key: str) -> bool:
+    """Tell whether an option is one of OpenRLHF's."""
+    return key in option_names() or key == "local_rank" or _OF_OPTIMIZER.match(key) is not None
+
+
+_OF_OPTIMIZER = re.compile(r"(actor|critic)\.(adam|muon)\.|(actor|critic)\.(lr_|min_lr|max_norm)")
+"""Options that ``train_ppo_ray`` adds for both models in a loop (from 0.10.2)."""

@@ -1,0 +1,273 @@
+"""What the calls of a Python training script mean: classes and functions that decide about memory, by their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.frameworks.python_script.calls import Call, Given
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from compatcheck.core.source import Skipped, Source
+
+_TRL = {
+    "SFT": "sft", "DPO": "dpo", "GRPO": "grpo", "KTO": "kto", "ORPO": "orpo", "CPO": "cpo", "RLOO": "rloo", "PPO": "ppo",
+    "PPOv2": "ppo", "RLOOv2": "rloo", "Reward": "reward", "PRM": "prm", "GKD": "gkd", "OnlineDPO": "online_dpo", "XPO": "xpo",
+    "NashMD": "nash_md", "BCO": "bco",
+}  # fmt: skip
+TRL_CONFIGS = {f"{name}Config": trainer for name, trainer in _TRL.items()}
+TRL_TRAINERS = {f"{name}Trainer": trainer for name, trainer in _TRL.items()}
+ARGUMENTS = {"TrainingArguments", "Seq2SeqTrainingArguments", *TRL_CONFIGS}
+"""Classes whose keywords are the arguments of a Trainer."""
+TRAINERS = {"Trainer", "Seq2SeqTrainer", *TRL_TRAINERS}
+_LORA = {
+    "r": "lora_r", "lora_dropout": "lora_dropout", "target_modules": "lora_target_modules", "use_dora": "use_dora",
+    "modules_to_save": "lora_modules_to_save", "lora_alpha": "lora_alpha", "use_rslora": "use_rslora",
+}  # fmt: skip
+"""Keywords of LoraConfig and the names they have as script arguments."""
+_LOADING = {
+    "torch_dtype",
+    "dtype",
+    "attn_implementation",
+    "trust_remote_code",
+    "load_in_4bit",
+    "load_in_8bit",
+    "use_cache",
+}
+_OF_TRAINER = {
+    "max_seq_length",
+    "packing",
+    "dataset_text_field",
+    "max_length",
+    "max_prompt_length",
+    "beta",
+    "loss_type",
+}
+"""Keywords that trainers of older TRL releases took themselves."""
+_FSDP_PLUGIN = {
+    "fsdp_version", "reshard_after_forward", "sharding_strategy", "cpu_offload", "use_orig_params", "activation_checkpointing",
+    "cpu_ram_efficient_loading", "sync_module_states", "limit_all_gathers", "state_dict_type",
+}  # fmt: skip
+_DEEPSPEED_PLUGIN = {
+    "zero_stage": "zero_stage", "offload_optimizer_device": "offload_optimizer_device", "zero3_init_flag": "zero3_init_flag",
+    "offload_param_device": "offload_param_device", "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "zero3_save_16bit_model": "zero3_save_16bit_model",
+}  # fmt: skip
+_WHOLE_MODELS = ("ForCausalLM", "ForConditionalGeneration", "ForSequenceClassification", "ForTokenClassification", "LMHeadModel",
+                 "ForSeq2SeqLM", "AutoModel", "ImageTextToText", "ForMaskedLM", "ValueHead", "FastLanguageModel")  # fmt: skip
+
+
+class Findings:
+    """What the calls of one script say, gathered by key."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.values: dict[str, Given] = {}
+        self.accelerate: dict[str, Given] = {}
+        self.statements: dict[str, tuple[Statement, int]] = {}
+        self.unresolved: list[Unresolved] = []
+        self.lines: dict[str, int] = {}
+        self.documents: list[Document] = []
+        self.skipped: list[Skipped] = []
+        self.deepspeed: Given | None = None
+        self.models: dict[str, Given] = {}
+        self.trainers: dict[str, int] = {}
+        self.is_open = False
+        self.has_arguments = False
+
+    def take(self, key: str, given: Given, call: Call | None = None, into: dict[str, Given] | None = None) -> None:
+        """Take one keyword; a second call that says otherwise, or a branch nobody can decide, makes it unknown."""
+        values = self.values if into is None else into
+        if call is not None and call.condition is not None and given.why is None:
+            given = given._replace(why=f"is set only if {call.condition}")
+        known = values.get(key)
+        if known is not None and (known.why, known.value) != (given.why, given.value):
+            given = given._replace(why=f"is set in lines {known.line} and {given.line}, each time to something else")
+        values[key] = given
+        self.lines.setdefault(key, given.line)
+
+    def state(self, fact: str, key: str, value: Any, call: Call) -> None:  # noqa: ANN401 (a vocabulary value)
+        """State what a call means by being there; a second call that means otherwise makes it unknown."""
+        known = self.statements.get(fact)
+        self.lines.setdefault(key, call.line)
+        if call.condition is not None:
+            self.unresolved.append(Unresolved(fact, key, f"happens only if {call.condition}"))
+        elif known is not None and known[0].value != value:
+            del self.statements[fact]
+            self.unresolved.append(Unresolved(fact, key, f"is told differently in lines {known[1]} and {call.line}"))
+        else:
+            self.statements[fact] = (Statement(fact, key, value), call.line)
+
+
+def take_call(call: Call, found: Findings) -> None:
+    """Take what one call says; most calls say nothing."""
+    take = _TAKERS.get(call.name)
+    if take is not None:
+        take(call, found)
+
+
+def _take_arguments(call: Call, found: Findings) -> None:
+    found.has_arguments = True
+    found.is_open = found.is_open or call.is_open
+    for key, given in call.keywords.items():
+        if key == "deepspeed":
+            _take_deepspeed(given, call, found)
+        else:
+            found.take(key, given, call)
+    if call.name in TRL_CONFIGS:
+        found.trainers[TRL_CONFIGS[call.name]] = call.line
+
+
+def _take_adapter(call: Call, found: Findings) -> None:
+    found.take("use_peft", Given(True, call.line), call)
+    for key, given in call.keywords.items():
+        if key in _LORA:
+            found.take(_LORA[key], given, call)
+
+
+def _take_quantization(call: Call, found: Findings) -> None:
+    for key, given in call.keywords.items():
+        if key.startswith(("load_in_", "bnb_4bit_")):
+            found.take(key, given, call)
+
+
+def _take_checkpointing(call: Call, found: Findings) -> None:
+    if call.name == "prepare_model_for_kbit_training":
+        given = call.keywords.get("use_gradient_checkpointing", Given(True, call.line))
+    else:
+        given = Given(True, call.line)
+    found.take("gradient_checkpointing", given, call)
+    _take_reentrant(call, "gradient_checkpointing_kwargs", found)
+
+
+def _take_reentrant(call: Call, name: str, found: Findings) -> None:
+    given = call.keywords.get(name)
+    if given is None and call.name == "gradient_checkpointing_enable" and call.positional:
+        given = call.positional[0]
+    if given is not None and (given.why is not None or isinstance(given.value, dict)):
+        found.take("gradient_checkpointing_kwargs", given, call)
+
+
+def _take_trainer(call: Call, found: Findings) -> None:
+    if call.name in TRL_TRAINERS:
+        found.trainers[TRL_TRAINERS[call.name]] = call.line
+        for key in _OF_TRAINER & call.keywords.keys():
+            found.take(key, call.keywords[key], call)
+    else:
+        found.trainers.setdefault("", call.line)
+    metrics = call.keywords.get("compute_metrics")
+    if metrics is not None:
+        there = metrics.why is not None or metrics.value is not None
+        found.state("training.compute_metrics", "compute_metrics", there, call)
+    model = call.keywords.get("model") or (call.positional[0] if call.positional else None)
+    if model is not None and model.why is None and isinstance(model.value, str):
+        found.models.setdefault(model.value, model)
+
+
+def _take_model(call: Call, found: Findings) -> None:
+    if not any(mark in call.owner for mark in _WHOLE_MODELS):
+        return
+    name = call.positional[0] if call.positional else call.keywords.get("pretrained_model_name_or_path")
+    name = name or call.keywords.get("model_name")
+    if name is not None:
+        found.models.setdefault(str(name.value) if name.why is None else "", name)
+    if len(found.models) > 1:
+        return  # a second model: what it is loaded with says nothing about the first
+    for key, given in call.keywords.items():
+        if key in _LOADING:
+            found.take(key, given, call)
+        elif key == "device_map":
+            if given.why is None and (given.value is None or isinstance(given.value, str)):
+                found.state("model.device_map", key, given.value, call)
+        elif key == "use_flash_attention_2" and given.value is True:
+            found.take("attn_implementation", given._replace(value="flash_attention_2"), call)
+
+
+def _take_deepspeed(given: Given, call: Call, found: Findings) -> None:
+    if given.why is None and given.value is None:
+        return
+    if call.condition is not None and given.why is None:
+        given = given._replace(why=f"is set only if {call.condition}")
+    found.deepspeed = given
+    found.lines.setdefault("deepspeed", given.line)
+
+
+def _state_literal(call: Call, found: Findings, keyword: str, fact: str) -> None:
+    given = call.keywords.get(keyword)
+    if given is None:
+        return
+    if isinstance(given.value, bool):
+        found.state(fact, keyword, given.value, call)
+    elif given.why is not None:
+        found.unresolved.append(Unresolved(fact, keyword, given.why))
+
+
+def _take_fsdp(call: Call, found: Findings) -> None:
+    found.state("training.sharding", call.name, "fsdp", call)
+    found.state("training.fsdp_version", call.name, 2 if call.name == "fully_shard" else 1, call)
+    _state_literal(call, found, "use_orig_params", "training.fsdp_use_orig_params")
+    _state_literal(call, found, "reshard_after_forward", "training.fsdp_reshard_after_forward")
+
+
+def _take_ddp(call: Call, found: Findings) -> None:
+    found.state("training.sharding", call.name, "ddp", call)
+    _state_literal(call, found, "gradient_as_bucket_view", "training.gradient_as_bucket_view")
+
+
+def _take_compile(call: Call, found: Findings) -> None:
+    if call.owner == "torch":
+        found.state("training.compile", "torch.compile", True, call)
+
+
+def _take_initialize(call: Call, found: Findings) -> None:
+    if call.owner.split(".")[0] != "deepspeed":
+        return
+    config = call.keywords.get("config") or call.keywords.get("config_params")
+    if config is not None:
+        _take_deepspeed(config, call, found)
+    else:
+        found.unresolved.append(Unresolved("training.zero_stage", "deepspeed.initialize", "stands in its arguments"))
+
+
+def _take_accelerator(call: Call, found: Findings) -> None:
+    for key in ("mixed_precision", "gradient_accumulation_steps"):
+        if key in call.keywords:
+            found.take(key, call.keywords[key], call, found.accelerate)
+    found.accelerate.setdefault("Accelerator", Given(None, call.line))
+
+
+def _take_deepspeed_plugin(call: Call, found: Findings) -> None:
+    for key, given in call.keywords.items():
+        if key == "hf_ds_config":
+            _take_deepspeed(given, call, found)
+        elif key in _DEEPSPEED_PLUGIN:
+            found.take(f"deepspeed_config.{key}", given, call, found.accelerate)
+
+
+def _take_fsdp_plugin(call: Call, found: Findings) -> None:
+    found.state("training.sharding", call.name, "fsdp", call)
+    for key, given in call.keywords.items():
+        if key in _FSDP_PLUGIN:
+            name = {"fsdp_version": key, "cpu_offload": "fsdp_offload_params"}.get(key, f"fsdp_{key}")
+            found.take(f"fsdp_config.{name}", given, call, found.accelerate)
+
+
+_TAKERS: dict[str, Callable[[Call, Findings], None]] = {
+    **dict.fromkeys(ARGUMENTS, _take_arguments),
+    **dict.fromkeys(TRAINERS, _take_trainer),
+    **dict.fromkeys(("LoraConfig", "AdaLoraConfig"), _take_adapter),
+    "BitsAndBytesConfig": _take_quantization,
+    "from_pretrained": _take_model,
+    "gradient_checkpointing_enable": _take_checkpointing,
+    "prepare_model_for_kbit_training": _take_checkpointing,
+    **dict.fromkeys(("FullyShardedDataParallel", "FSDP", "fully_shard"), _take_fsdp),
+    **dict.fromkeys(("DistributedDataParallel", "DDP"), _take_ddp),
+    "compile": _take_compile,
+    "initialize": _take_initialize,
+    "Accelerator": _take_accelerator,
+    "DeepSpeedPlugin": _take_deepspeed_plugin,
+    "FullyShardedDataParallelPlugin": _take_fsdp_plugin,
+}
+"""Names of classes and functions, and what a call of them says."""

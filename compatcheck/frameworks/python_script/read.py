@@ -1,0 +1,171 @@
+"""Python training scripts: literals given to the classes that decide about memory, by ``ast`` alone.
+
+A keyword that is no literal is listed as not known, never taken for its default. Where a call may be given further keywords
+(``**arguments``), or the script gets its arguments from a command line, no default of a left-out keyword applies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.accelerate import configuration as accelerate
+from compatcheck.frameworks.deepspeed import configuration as deepspeed
+from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
+from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE, Table
+from compatcheck.frameworks.keys import Key, translate
+from compatcheck.frameworks.python_script.calls import Given, Script, parse_script
+from compatcheck.frameworks.python_script.meanings import ARGUMENTS, Findings, take_call
+from compatcheck.frameworks.text import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+def read(path: str, *, named: bool = True) -> tuple[Document, ...]:
+    """Read a training script.
+
+    Args:
+        path: the script.
+        named: whether the person named it; one that a launch command starts may say nothing.
+
+    Raises:
+        InputError: not readable, no Python, or (when named) a script that trains nothing this release knows.
+    """
+    source = Source(path)
+    script = Script(parse_script(read_text(path), path))
+    found = Findings(source)
+    for call in script.calls():
+        take_call(call, found)
+    arguments = script.instances(ARGUMENTS)
+    for name, given in script.assignments():
+        owner, _, attribute = name.rpartition(".")
+        if name.endswith("config.use_cache") and given.why is None and "use_cache" not in found.values:
+            found.values["use_cache"] = given
+            found.lines["use_cache"] = given.line
+        elif owner in arguments:
+            found.take(attribute, given)
+    if not (found.values or found.accelerate or found.statements or found.trainers or found.deepspeed or found.models):
+        if named:
+            msg = "starts no training this release can see"
+            raise InputError(
+                msg, source=source, hint="it looks for a Trainer, its arguments, FSDP, DeepSpeed and accelerate"
+            )
+        return ()
+    return tuple(_documents(found, script, launched=not named))
+
+
+def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:
+    trainers = {name: line for name, line in found.trainers.items() if name}
+    from_command = "HfArgumentParser" in script.names() or "TrlParser" in script.names()
+    known = {key: given.value for key, given in found.values.items() if given.why is None}
+    translated: tuple[Document, ...] = ()
+    if known:
+        try:
+            translated = hf_trainer.read_data(known, found.source.path)
+        except InputError as error:
+            found.skipped.append(Skipped(found.source, error.message, error.hint))
+    main = translated[0] if translated else Document("hf_trainer", found.source, ())
+    reader = "trl" if trainers else "hf_trainer"
+    is_trainer = bool(found.trainers) or found.has_arguments
+    if not is_trainer or found.is_open or (from_command and not (launched and trainers)):
+        reader = "script"
+    references = [(kind, name, key) for kind, name, key in main.references if kind != "deepspeed"]
+    statements = [entry for entry in main.statements if not (trainers and entry.fact == "training.trainer")]
+    if len(trainers) == 1:
+        (trainer, line) = next(iter(trainers.items()))
+        statements.append(Statement("training.trainer", f"{trainer} trainer", trainer))
+        found.lines[f"{trainer} trainer"] = line
+    statements += [statement for statement, _ in found.statements.values()]
+    if len(found.models) == 1:
+        name, given = next(iter(found.models.items()))
+        found.lines["from_pretrained"] = given.line
+        if given.why is None:
+            references.append(("model", name, "from_pretrained"))
+        else:
+            found.unresolved.append(Unresolved("model.name", "from_pretrained", given.why))
+    elif found.models:
+        lines = ", ".join(str(given.line) for given in found.models.values())
+        found.unresolved.append(
+            Unresolved("model.name", "from_pretrained", f"several models are loaded (lines {lines})")
+        )
+    references += _deepspeed_reference(found)
+    table: Table = hf_trainer.TABLE
+    found.unresolved += list(_not_literal(found.values, table))
+    if from_command and not launched:
+        found.unresolved += _left_to_command(found)
+    yield main._replace(
+        reader=reader,
+        source=found.source,
+        statements=tuple(statements),
+        unread=tuple((key, near) for key, near in main.unread if _is_worth_a_word(key, found)),
+        skipped=(*main.skipped, *found.skipped),
+        references=tuple(references),
+        lines=found.lines,
+        unresolved=tuple(found.unresolved),
+    )
+    yield from (document._replace(lines=found.lines) for document in (*translated[1:], *found.documents))
+    accelerated = _accelerate(found)
+    if accelerated is not None:
+        yield accelerated
+
+
+def _is_worth_a_word(key: str, found: Findings) -> bool:
+    """Tell whether an argument nobody knows is one that the script gives a Trainer."""
+    return key.partition(".")[0] in found.values
+
+
+def _deepspeed_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
+    given = found.deepspeed
+    if given is None:
+        return
+    if given.why is not None:
+        found.unresolved.append(Unresolved("training.zero_stage", "deepspeed", given.why))
+    elif isinstance(given.value, str):
+        yield "deepspeed", given.value, "deepspeed"
+    elif isinstance(given.value, dict):
+        try:
+            found.documents.append(deepspeed.read_data(given.value, found.source.path, "deepspeed."))
+        except InputError as error:
+            found.skipped.append(Skipped(found.source._replace(key="deepspeed"), error.message, error.hint))
+
+
+def _not_literal(values: Mapping[str, Given], table: Mapping[str, Key | tuple[Key, ...]]) -> Iterator[Unresolved]:
+    for key, given in values.items():
+        if given.why is None:
+            continue
+        entry = table.get(key, ())
+        meanings: Iterable[Key] = (entry,) if isinstance(entry, Key) else entry
+        facts = [meaning.fact for meaning in meanings]
+        if key in {"bf16", "fp16"}:
+            facts = ["training.mixed_precision"]
+        elif key == "gradient_checkpointing_kwargs":
+            facts = ["training.use_reentrant"]
+        yield from (Unresolved(fact, key, given.why) for fact in facts)
+
+
+def _left_to_command(found: Findings) -> list[Unresolved]:
+    """List the arguments that decide about memory and come from a command line nobody named."""
+    why = "comes from the command line; name the launch script"
+    listed = ("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing")
+    entries = ((key, TRAINER_TABLE[key]) for key in listed if key not in found.values)
+    return [Unresolved(entry.fact, key, why) for key, entry in entries if isinstance(entry, Key)]
+
+
+def _accelerate(found: Findings) -> Document | None:
+    if not found.accelerate:
+        return None
+    values = {key: given.value for key, given in found.accelerate.items() if given.why is None and key != "Accelerator"}
+    translation = translate(iter(values.items()), accelerate.TABLE, irrelevant=lambda _: True, source=found.source)
+    unresolved = tuple(_not_literal(found.accelerate, accelerate.TABLE))
+    # launched by `accelerate launch`, its file or options decide what is left out here: no default of accelerate's own
+    return Document(
+        "script",
+        found.source,
+        translation.statements,
+        skipped=translation.skipped,
+        lines=found.lines,
+        unresolved=unresolved,
+    )

@@ -1,0 +1,68 @@
+"""``tune run RECIPE --config FILE key=value …``: the configuration file, and the words laid over it.
+
+A configuration that torchtune itself brings (``llama3/8B_full``) lies in its package and is not read: what its keys decide is
+listed as not known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.document import Document, Unresolved
+from compatcheck.frameworks.keys import Key
+from compatcheck.frameworks.launch.arguments import Beyond, Program, make_command_document
+from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.launch.values import Argument, explain, read_scalar
+from compatcheck.frameworks.torchtune import configuration as torchtune
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.frameworks.launch.launchers import Launch
+
+_ESSENTIAL = (
+    "batch_size", "gradient_accumulation_steps", "tokenizer.max_seq_len", "enable_activation_checkpointing", "dtype",
+    "optimizer._component_", "loss._component_",
+)  # fmt: skip
+"""Keys every configuration of torchtune states and memory depends on."""
+
+
+def recognise(launch: Launch) -> str | None:
+    """Tell whether a launch runs a recipe of torchtune."""
+    return launch.program.removeprefix("tune run ") if launch.program.startswith("tune run ") else None
+
+
+def read(launch: Launch, recipe: str) -> tuple[Document, ...]:
+    """Translate a launch."""
+    flags = parse_flags(launch.arguments, single=True)
+    options: dict[str, Argument] = {}
+    for word in flags.positional:
+        key, equals, value = (word.text or "").partition("=")
+        if equals:
+            options[key.lstrip("+~")] = Argument(read_scalar(value), word.source.line)
+    unknown = []
+    for word in flags.unknown:
+        key, equals, _ = word.written.partition("=")
+        if equals and "$" not in key:
+            options[key] = Argument(None, word.source.line, explain(word))
+        else:
+            unknown.append(word)
+    config = flags.options.get("config")
+    references: tuple[tuple[str, str, str], ...] = ()
+    missing: tuple[Unresolved, ...] = ()
+    if config is not None and isinstance(config.value, str) and config.value.endswith((".yaml", ".yml")):
+        references = (("config", config.value, "--config"),)
+    elif config is not None:
+        missing = tuple(_of_built_in(config, options))
+    program = Program(torchtune.READER, torchtune.TABLE, lambda _: True)
+    beyond = Beyond(tuple(torchtune.of_recipe(recipe)), references, (), tuple(unknown))
+    document = make_command_document(program, launch.command.source, options, beyond)
+    return (document._replace(unresolved=(*document.unresolved, *missing)),)
+
+
+def _of_built_in(config: Argument, options: Mapping[str, Argument]) -> Iterator[Unresolved]:
+    why = config.why or f"stands in torchtune's own configuration {config.value}; `tune cp` it and name the file"
+    for key in _ESSENTIAL:
+        entry = torchtune.TABLE[key]
+        if key not in options and isinstance(entry, Key):
+            yield Unresolved(entry.fact, key, why)

@@ -1,0 +1,179 @@
+"""Two ways of installing a release into a folder: uv, and pip where there is no uv."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from compatcheck.core.errors import CompatcheckError, UsageError
+from compatcheck.core.process import Completed, run
+from compatcheck.core.redaction import redact
+from compatcheck.services.pip_index import uv_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TIMEOUT_SECONDS = 900.0
+SHARED = (
+    *("torch", "torchvision", "torchaudio", "triton", "nvidia-*"),
+    # What torch itself needs: an older release of one, in front of the base's, would keep torch from being imported.
+    *("filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "setuptools", "sympy", "typing-extensions"),
+)
+"""Distributions that come from the base and are never installed into an overlay."""
+
+
+_FRAME = " │×╰─▶\t"
+_VERSIONS = re.compile(r" \(from versions: [^)]*\)")
+"""pip's list of all releases there are."""
+_RAISED = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)\b: \S")
+
+
+class UnbuildableError(CompatcheckError):
+    """A release could not be installed: it does not exist, needs what is not there, or fails to build."""
+
+
+class Installer(Protocol):
+    """Installs requirements and what they need, but for what is shared, into a folder."""
+
+    name: str
+
+    def install(self, requirements: Sequence[str], target: Path, *, python: str, exclude_newer: str | None) -> None:
+        """Install.
+
+        Args:
+            requirements: PEP 508 requirements.
+            target: a folder that does not exist yet.
+            python: the interpreter of the base, which has torch.
+            exclude_newer: ISO date; releases after it are not considered.
+
+        Raises:
+            UnbuildableError: with the installer's own words.
+        """
+
+
+class Uv:
+    """uv: hard links from its cache, a second or two per release."""
+
+    name = "uv"
+
+    def __init__(self, program: str) -> None:
+        """Keep the path of uv."""
+        self.program = program
+
+    def install(self, requirements: Sequence[str], target: Path, *, python: str, exclude_newer: str | None) -> None:
+        """Install with `uv pip install --target`; builds see the base's torch, which is what DeepSpeed's needs."""
+        with tempfile.TemporaryDirectory(prefix="compatcheck-uv-") as scratch:
+            excludes = os.path.join(scratch, "excludes.txt")
+            Path(excludes).write_text("\n".join(name for name in SHARED if "*" not in name), encoding="utf-8")
+            command = [self.program, "pip", "install", "--quiet", "--python", python, "--target", str(target)]
+            command += ["--excludes", excludes, "--link-mode", "hardlink", "--no-config"]
+            for name in _built_with_torch(requirements):
+                command += ["--no-build-isolation-package", name]
+            if exclude_newer:
+                command += ["--exclude-newer", exclude_newer]
+            _check(
+                run([*command, *requirements], timeout_seconds=TIMEOUT_SECONDS, environ=_build_environ(uv_variables()))
+            )
+
+
+class Pip:
+    """pip: resolves with the base's torch pinned, then installs everything but what is shared."""
+
+    name = "pip"
+
+    def install(self, requirements: Sequence[str], target: Path, *, python: str, exclude_newer: str | None) -> None:
+        """Install with `pip install --target` in two steps."""
+        if exclude_newer:
+            msg = "pip cannot leave out releases by date"
+            raise UsageError(msg, hint="install uv (compatcheck[bisect])")
+        pip = _pip_for(python)
+        environ = _build_environ({})
+        with tempfile.TemporaryDirectory(prefix="compatcheck-pip-") as scratch:
+            report = os.path.join(scratch, "report.json")
+            isolation = ["--no-build-isolation"] if _built_with_torch(requirements) else []
+            # Without --ignore-installed what the base has counts as installed, torch among it.
+            resolve = [*pip, "install", "--quiet", "--dry-run", "--report", report, *isolation, *requirements]
+            _check(run(resolve, timeout_seconds=TIMEOUT_SECONDS, environ=environ))
+            found = json.loads(Path(report).read_text(encoding="utf-8"))["install"]
+            pins = [f"{item['metadata']['name']}=={item['metadata']['version']}" for item in found]
+            pins = [pin for pin in pins if not _is_shared(pin.partition("==")[0])]
+            if pins:
+                install = [*pip, "install", "--quiet", "--no-deps", "--target", str(target), *isolation, *pins]
+                _check(run(install, timeout_seconds=TIMEOUT_SECONDS, environ=environ))
+        target.mkdir(parents=True, exist_ok=True)
+
+
+def find_installer(name: str | None = None) -> Installer:
+    """Return uv where there is one, else pip.
+
+    Raises:
+        UsageError: uv was asked for and is not there.
+    """
+    uv = shutil.which("uv")
+    if name in (None, "uv") and uv is not None:
+        return Uv(uv)
+    if name == "uv":
+        msg = "there is no uv"
+        raise UsageError(msg, hint="pip install 'compatcheck[bisect]', or leave it to pip")
+    return Pip()
+
+
+def _pip_for(python: str) -> list[str]:
+    """Return a pip that installs for an interpreter: its own, else that of another interpreter (`pip --python`).
+
+    Raises:
+        UsageError: there is no pip anywhere.
+    """
+    for owner in dict.fromkeys((python, sys.executable, shutil.which("python3") or python)):
+        if run([owner, "-m", "pip", "--version"], timeout_seconds=30).succeeded:
+            return [owner, "-m", "pip"] if owner == python else [owner, "-m", "pip", "--python", python]
+    msg = "there is neither uv nor pip to install releases with"
+    raise UsageError(msg, hint="pip install 'compatcheck[bisect]' brings uv")
+
+
+def _is_shared(name: str) -> bool:
+    from packaging.utils import canonicalize_name  # noqa: PLC0415 (beside its use)
+
+    plain = canonicalize_name(name)
+    return any(plain == shared or (shared.endswith("*") and plain.startswith(shared[:-1])) for shared in SHARED)
+
+
+def _built_with_torch(requirements: Sequence[str]) -> list[str]:
+    """Return the requirements whose sdist imports torch when it is built."""
+    from packaging.requirements import Requirement  # noqa: PLC0415 (beside its use)
+
+    return [
+        name
+        for name in (Requirement(text).name for text in requirements)
+        if name.lower() in {"deepspeed", "flash-attn"}
+    ]
+
+
+def _build_environ(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's variables with what keeps DeepSpeed from compiling its operators when it is built."""
+    return {**os.environ, "DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu", **extra}
+
+
+def _check(completed: Completed) -> None:
+    if not completed.succeeded:
+        raise UnbuildableError(explain_failure(completed))
+
+
+def explain_failure(completed: Completed) -> str:
+    """Find the line that says why: the last exception of a build, else what the installer began with."""
+    if completed.failure is not None:
+        return completed.failure
+    home = os.path.expanduser("~")
+    text = redact(completed.output).replace(home, "~") if len(home) > 1 else redact(completed.output)
+    lines = [line.strip(_FRAME) for line in text.splitlines() if line.strip(_FRAME)]
+    raised = [line for line in lines if _RAISED.match(line)]
+    if raised:
+        return f"its build fails: {raised[-1][:300]}"
+    said = _VERSIONS.sub("", " ".join(lines)).removeprefix("error: ").removeprefix("ERROR: ")
+    return said[:600] or f"exit code {completed.returncode}"

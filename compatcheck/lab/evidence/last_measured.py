@@ -1,0 +1,52 @@
+"""When a probe was last measured on each back end, by the evidence of a checkout and the person's own store."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatcheck.core.measurement_files import read_measurements
+from compatcheck.lab.evidence.files import measurement_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.core.measurement import Measurement
+
+UNDATED = "on a day not recorded"
+
+
+def last_measured(probe: str, *, exported: str | None, store: str | None) -> dict[str, str]:
+    """Return back end → the newest day it has a result from; a back end it was never run on is missing.
+
+    Args:
+        probe: its name.
+        exported: folder of exported evidence, ``fixtures/measurements``; None where there is no checkout.
+        store: file of the person's own store; None, or no such file, leaves it out.
+
+    Raises:
+        InputError: a file of evidence cannot be read.
+    """
+    found: dict[str, str] = {}
+    for measurement in _measurements(probe, exported, store):
+        if measurement.succeeded:
+            day = measurement.time[:10] if measurement.time else ""
+            found[measurement.backend] = max(day, found.get(measurement.backend, ""))
+    return {backend: day or UNDATED for backend, day in found.items()}
+
+
+def _measurements(probe: str, exported: str | None, store: str | None) -> Iterator[Measurement]:
+    folder = os.path.join(exported, probe) if exported else None
+    if folder and os.path.isdir(folder):
+        for path in measurement_files(folder):
+            yield from (one for one in read_measurements(path) if one.probe == probe)
+    if store and os.path.exists(store):
+        from compatcheck.lab.evidence.store import EvidenceStore  # noqa: PLC0415 (SQLite)
+
+        with EvidenceStore(store, read_only=True, follows=False) as opened:
+            yield from (stored.measurement for stored in opened.list(probe=probe, status="ok"))
+
+
+def describe_last(backends: tuple[str, ...], last: Mapping[str, str]) -> str:
+    """Say it in one line: ``cuda: never run, cpu: 2026-11-20``."""
+    return ", ".join(f"{backend}: {last.get(backend, 'never run')}" for backend in backends)

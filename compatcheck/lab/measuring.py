@@ -1,0 +1,179 @@
+"""Measure probes in releases of a package: from the store where the same was measured before, else now, and kept at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING, Any, Protocol
+
+from compatcheck.core.measurement import Measurement
+from compatcheck.lab.environments.installer import UnbuildableError
+from compatcheck.lab.probes.runner import TIMEOUT_SECONDS, Limits, Task, reproducing_command, run_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from compatcheck.lab.environments.interpreter import Interpreter
+    from compatcheck.lab.environments.overlay import Overlays
+
+
+class Store(Protocol):
+    """Where measurements are kept."""
+
+    def add(self, measurement: Measurement) -> object:
+        """Keep one."""
+
+    def find(
+        self,
+        *,
+        probe: str,
+        probe_hash: str,
+        backend: str,
+        accounting: str,
+        parameters: Mapping[str, Any],
+        versions: Mapping[str, str],
+    ) -> Measurement | None:
+        """Return the newest result of the same probe, parameters and back end under these versions."""
+
+
+@dataclass(kw_only=True)
+class Laboratory:
+    """Releases of one package over one base, and a store."""
+
+    overlays: Overlays
+    package: str
+    store: Store | None = None
+    beside: tuple[str, ...] = ()
+    """Further requirements in every environment: ``transformers==4.57.6``."""
+    dates: Mapping[str, str] = field(default_factory=dict)
+    """Release → ISO date that its dependencies may not be newer than; without one the newest are taken."""
+    timeout_seconds: float = TIMEOUT_SECONDS
+    fresh: bool = False
+    """Measure again what the store has."""
+    jobs: int = 1
+    """How many releases are measured at a time."""
+    progress: Callable[[str, Measurement], None] = lambda _version, _measurement: None
+    """Called with each result, with those from the store too."""
+    _cancelled: Event = field(default_factory=Event)
+
+    def interpreter(self, version: str) -> Interpreter:
+        """Return the environment of a release, built when there is none yet.
+
+        Raises:
+            UnbuildableError: it could not be installed.
+        """
+        if self.package == "torch":
+            return self._with_torch(version)
+        requirements = (f"{self.package}=={version}", *self.beside)
+        return self.overlays.open(requirements, exclude_newer=self.dates.get(version))
+
+    def _with_torch(self, version: str) -> Interpreter:
+        """Return the base itself: torch is not laid over an interpreter, which must have that release.
+
+        Raises:
+            UnbuildableError: it has another.
+        """
+        has = self.overlays.base.versions["torch"]
+        if has.partition("+")[0] != version:
+            msg = (
+                f"torch is not laid over an interpreter, and this one has torch {has}: name one that has {version} "
+                f"(--python, --torch), or measure what is there (--suspect {has.partition('+')[0]})"
+            )
+            raise UnbuildableError(msg)
+        return self.overlays.open(self.beside)
+
+    def measure_all(self, versions: Sequence[str], tasks: Sequence[Task]) -> Iterator[tuple[str, list[Measurement]]]:
+        """Measure tasks in releases, as many at a time as there are jobs; results come in the order of the releases."""
+        if self.jobs == 1 or len(versions) == 1:
+            for version in versions:
+                yield version, self.measure(version, tasks)
+            return
+        with ThreadPoolExecutor(self.jobs) as pool:
+            try:
+                yield from zip(versions, pool.map(lambda version: self.measure(version, tasks), versions), strict=True)
+            except BaseException:
+                self._cancelled.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def measure(self, version: str, tasks: Sequence[Task]) -> list[Measurement]:
+        """Measure tasks in one release.
+
+        Returns:
+            One measurement per task, in their order; a release that cannot be installed gives ``failed`` ones.
+        """
+        try:
+            interpreter = self.interpreter(version)
+        except UnbuildableError as error:
+            # Not kept in the store: an index that was down is no property of a release.
+            reason = f"could not be installed: {error}"
+            failed = [unbuildable(task, {self.package: version}, reason) for task in tasks]
+            for measurement in failed:
+                self.progress(version, measurement)
+            return failed
+        wanted = {name: interpreter.versions[name] for name in ("torch", *interpreter.requested)}
+        results: dict[int, Measurement] = {}
+        for index, task in enumerate(tasks):
+            known = None if self.fresh else self._known(task, wanted)
+            if known is not None:
+                results[index] = known
+                self.progress(version, known)
+        missing = [(index, task) for index, task in enumerate(tasks) if index not in results]
+        if missing:
+            self._run(version, interpreter, missing, results)
+        return [results[index] for index in range(len(tasks))]
+
+    def _known(self, task: Task, versions: Mapping[str, str]) -> Measurement | None:
+        if self.store is None:
+            return None
+        known = self.store.find(
+            probe=task.probe.name,
+            probe_hash=task.probe.hash,
+            backend=task.backend,
+            accounting=task.accounting,
+            parameters=task.parameters,
+            versions=versions,
+        )
+        if known is not None and known.status == "unsupported" and task.backend == "cuda":
+            return None  # a machine without a GPU and one with may share a home directory
+        return known
+
+    def _run(
+        self,
+        version: str,
+        interpreter: Interpreter,
+        missing: Sequence[tuple[int, Task]],
+        results: dict[int, Measurement],
+    ) -> None:
+        position = {id(task): index for index, task in missing}
+
+        def keep(task: Task, measurement: Measurement) -> None:
+            results[position[id(task)]] = measurement
+            if self.store is not None:
+                self.store.add(measurement)
+            self.progress(version, measurement)
+
+        run_tasks(
+            [task for _, task in missing],
+            interpreter,
+            keep=keep,
+            limits=Limits(timeout_seconds=self.timeout_seconds),
+            cancelled=self._cancelled.is_set,
+        )
+
+
+def unbuildable(task: Task, versions: Mapping[str, str], reason: str) -> Measurement:
+    """Return the result of a task whose environment could not be built."""
+    return Measurement(
+        probe=task.probe.name,
+        probe_hash=task.probe.hash,
+        backend=task.backend,
+        accounting=task.accounting,
+        parameters=dict(task.parameters),
+        versions=dict(versions),
+        device="none",
+        status="failed",
+        reason=reason,
+        command=reproducing_command(task, versions),
+    )

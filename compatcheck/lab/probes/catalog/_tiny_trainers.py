@@ -1,0 +1,146 @@
+"""trl's trainers around a tiny llama, in whatever release of trl is installed, and what their loss costs per logit.
+
+Not a probe: the probes about trl load it with ``recorder.load("tiny_trainers")``. Nothing is downloaded: the tokenizer is made
+here, and the data are random words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.lab.probes.worker.recorder import Recorder
+
+_WORDS = 50
+_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+def model(recorder: Recorder, vocab: int, positions: int, dtype: str) -> Any:
+    """Return a llama of one layer and width 8: next to its logits nothing of it counts."""
+    models = recorder.load("tiny_models")
+    dimensions = {"layers": 1, "hidden": 8, "heads": 1, "kv_heads": 1, "intermediate": 8}
+    return models.build("llama", recorder, vocab=vocab, positions=positions, dtype=dtype, **dimensions)
+
+
+def tokenizer() -> Any:
+    """Return a tokenizer of a few dozen words that are separated by spaces."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    names = (*_SPECIAL, *(f"w{index}" for index in range(_WORDS)))
+    inner = Tokenizer(models.WordLevel({name: index for index, name in enumerate(names)}, unk_token="<unk>"))  # noqa: S106
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **special)
+
+
+def words(count: int) -> str:
+    """Return a text of that many tokens."""
+    return " ".join(f"w{index % _WORDS}" for index in range(count))
+
+
+def dataset(data: Mapping[str, list[str]]) -> Any:
+    """Return a dataset in memory that has a name of its own: computing one fails with some releases of pyarrow."""
+    from datasets import Dataset
+    from datasets.table import InMemoryTable
+
+    return Dataset(InMemoryTable.from_pydict(data), fingerprint="0" * 16)
+
+
+def configure(name: str, recorder: Recorder, folder: str, **options: Any) -> Any:
+    """Return a configuration of trl's, built with those options that this release has.
+
+    Args:
+        name: of its class: ``SFTConfig``.
+        recorder: the probe's.
+        folder: nothing is written there.
+        options: over what keeps a trainer quiet, on the device and out of mixed precision and checkpointing.
+    """
+    import dataclasses
+
+    import trl
+
+    class_ = getattr(trl, name)
+    known = {field.name for field in dataclasses.fields(class_)}
+    wanted = {
+        "output_dir": folder,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "use_cpu": recorder.backend != "cuda",
+        "bf16": False,
+        "fp16": False,
+        "gradient_checkpointing": False,
+        "packing": False,
+        "max_seq_length": 1 << 14,
+        "max_length": 1 << 14,
+        "max_prompt_length": 1 << 13,
+        "max_completion_length": 1 << 13,
+        **options,
+    }
+    return class_(**{key: value for key, value in wanted.items() if key in known})
+
+
+def collate(trainer: Any, size: int) -> list[dict[str, Any]]:
+    """Return the first ``size`` rows of a trainer's dataset as a batch, and the next ones as another."""
+    rows = [
+        {name: value for name, value in row.items() if isinstance(value, list)}
+        for row in (trainer.train_dataset[index] for index in range(2 * size))
+    ]
+    return [dict(trainer.data_collator(part)) for part in (rows[:size], rows[size:])]
+
+
+def _needs_triton() -> bool:
+    """Tell whether this is trl 1.15: its loss has no other path than a kernel that is None without Triton."""
+    from trl.trainer import utils
+
+    return hasattr(utils, "add_fused_lm_head") and getattr(utils, "_ChunkedLogProbFunction", utils) is None
+
+
+def measure(
+    recorder: Recorder,
+    build: Callable[[int], tuple[Any, list[dict[str, Any]]]],
+    vocab: int,
+    tokens: int,
+) -> Mapping[str, float]:
+    """Return bytes per logit of a trainer's loss: the mixed difference of peaks over vocabulary and tokens.
+
+    Args:
+        recorder: the probe's.
+        build: vocabulary → trainer and two batches, of which the second has ``tokens`` tokens more.
+        vocab: the smaller vocabulary; the other has twice as many.
+        tokens: what the batches differ by, over all sequences.
+
+    Returns:
+        ``forward``, the peak of ``compute_loss``, and ``step``, the one with backward besides.
+    """
+    if recorder.backend != "cuda" and _needs_triton():
+        recorder.unsupported("this release of trl computes the loss in a Triton kernel: it needs a GPU")
+    peaks: dict[str, list[int]] = {"forward": [], "step": []}
+    for size in (vocab, 2 * vocab):
+        trainer, batches = build(size)
+        trainer.model.train()
+        trainer.current_gradient_accumulation_steps = 1  # the training loop would have set it
+        for batch in batches:
+            inputs = {
+                name: value.to(recorder.device) if hasattr(value, "to") else value for name, value in batch.items()
+            }
+
+            def forward(trainer: Any = trainer, inputs: Any = inputs) -> Any:
+                return trainer.compute_loss(trainer.model, dict(inputs))
+
+            def step(forward: Any = forward) -> None:
+                forward().backward()
+
+            with recorder.phase("forward"):
+                loss, peak, _ = recorder.measure(forward)
+            peaks["forward"].append(peak)
+            del loss
+            with recorder.phase("step"):
+                peaks["step"].append(recorder.measure(step)[1])
+            trainer.model.zero_grad(set_to_none=True)
+        del trainer, forward, step
+    logits = vocab * tokens
+    return {name: (p[3] - p[2] - p[1] + p[0]) / logits for name, p in peaks.items()}

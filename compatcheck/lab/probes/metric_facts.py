@@ -1,0 +1,33 @@
+"""The facts of the run behind one metric, where a probe makes several runs and its ``facts`` describe another of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.lab.probes.probe import Probe
+
+_STATED: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("checkpointing_effectiveness", "bytes_per_layer_without"): {"training.gradient_checkpointing": False},
+}
+"""Probe and metric → what holds in that run instead."""
+_UNSTATED: Mapping[tuple[str, str], frozenset[str]] = {
+    # A forward without labels and gradients: trainers that keep a reference model or roll out make one, and it has no loss.
+    ("logits_and_loss", "inference_bytes_per_logit"): frozenset({"training.trainer"}),
+}
+"""Probe and metric → what the run leaves open."""
+
+
+def metric_facts(probe: Probe, parameters: Mapping[str, Any], metric: str | None) -> dict[str, Any]:
+    """Describe the run that a metric was taken of, in the vocabulary's names.
+
+    Args:
+        probe: the probe.
+        parameters: all of them.
+        metric: None is the probe's own.
+    """
+    key = (probe.name, metric or probe.module.METRIC)
+    facts = {**probe.module.facts(parameters), **_STATED.get(key, {})}
+    return {name: value for name, value in facts.items() if name not in _UNSTATED.get(key, frozenset())}

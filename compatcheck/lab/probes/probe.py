@@ -1,0 +1,211 @@
+"""The shape of a probe, and the catalogue of them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pkgutil
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from compatcheck.core.errors import UsageError
+from compatcheck.core.measurement import show_parameter
+from compatcheck.lab.probes.fingerprint import hash_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.probes.worker.recorder import Recorder
+
+
+class ProbeModule(Protocol):
+    """What a file of ``probes/catalog`` defines; it runs inside foreign interpreters and imports nothing but what it measures.
+
+    Its docstring's first line says what is measured; the rest derives the prediction.
+    """
+
+    # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`.
+    # ``CHOICES`` maps each parameter that has a closed set of values to them; a shared file may have it too.
+    # ``ALONE = True`` gives it a process of its own. ``environ(parameters)`` may return the variables that this process must have
+    # before torch starts (name -> value; None takes one away); a probe that has it is alone too.
+    PACKAGES: tuple[str, ...]
+    """Distributions it needs beside torch; the first is the one it is usually bisected over."""
+    BACKENDS: tuple[str, ...]
+    """Back ends it can run on, the one to prefer first."""
+    ACCOUNTING: str
+    """``storages``, or ``allocator`` where memory is taken behind the back of operators (DeepSpeed, FSDP)."""
+    DEFAULTS: Mapping[str, Any]
+    """Every parameter with its default: sizes that run in seconds. ``world_size`` above 1 starts that many ranks."""
+    SIZES: tuple[Mapping[str, Any], ...]
+    """Two or more sets of parameters (over the defaults) at which prediction and measurement are equal on a CPU."""
+    METRIC: str
+    """The quantity a verdict is about: a name of `Measurement.metric`."""
+
+    def predict(self, parameters: Mapping[str, Any]) -> dict[str, float]:
+        """Return metric → value for a healthy release."""
+
+    def tolerance(self, parameters: Mapping[str, Any]) -> float:
+        """Return how far above the prediction the metric may be in a healthy release."""
+
+    def facts(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Describe the measured run in the vocabulary's names, so that a rule's formula can be set beside it.
+
+        ``env.NAME`` is what a rule asks as ``env("NAME")``.
+        """
+
+    def run(self, parameters: Mapping[str, Any], recorder: Recorder) -> None:
+        """Measure."""
+
+
+class Probe:
+    """One probe of the catalogue."""
+
+    def __init__(self, name: str, module: ProbeModule, path: str) -> None:
+        """Keep a catalogue module.
+
+        Args:
+            name: the module's, without a path.
+            module: the probe itself.
+            path: its file.
+        """
+        self.name = name
+        self.module = module
+        self.path = path
+
+    @cached_property
+    def hash(self) -> str:
+        """`hash_code` of the probe's file and of those beside it that it shares with others: what was measured, not its words."""
+        beside = os.path.dirname(self.path)
+        sources = []
+        for path in (self.path, *(os.path.join(beside, f"_{name}.py") for name in self._shares)):
+            with open(path, encoding="utf-8") as file:
+                sources.append(file.read())
+        return hash_code(sources)
+
+    @cached_property
+    def choices(self) -> Mapping[str, tuple[Any, ...]]:
+        """Return the values of each parameter that has a closed set of them."""
+        modules = (import_module(f"compatcheck.lab.probes.catalog._{name}") for name in self._shares)
+        found = {name: values for module in (*modules, self.module) for name, values in _choices(module).items()}
+        return {name: values for name, values in found.items() if name in self.module.DEFAULTS}
+
+    @property
+    def _shares(self) -> tuple[str, ...]:
+        return getattr(self.module, "SHARES", ())
+
+    @cached_property
+    def documentation(self) -> str:
+        """What it measures, and the derivation of its prediction."""
+        return inspect.cleandoc(self.module.__doc__ or "")
+
+    @property
+    def title(self) -> str:
+        """The first line of its documentation."""
+        return self.documentation.partition("\n")[0]
+
+    @property
+    def alone(self) -> bool:
+        """Whether each run needs a process of its own: it changes process-wide state, or reads variables at torch's start."""
+        return bool(getattr(self.module, "ALONE", False)) or hasattr(self.module, "environ")
+
+    def environ(self, parameters: Mapping[str, Any]) -> Mapping[str, str | None]:
+        """Return the variables its process must have before torch starts; None stands for one that must not be set."""
+        stated = getattr(self.module, "environ", None)
+        return {} if stated is None else stated(parameters)
+
+    def complete(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the defaults with these parameters over them.
+
+        Raises:
+            UsageError: an unknown parameter, a value of another type than the default's, one that is none of its choices, or a
+                size below 1 (below 0 where the default is 0, which then has a meaning of its own).
+        """
+        return {**self.module.DEFAULTS, **{name: self._check(name, value) for name, value in parameters.items()}}
+
+    def _check(self, name: str, value: Any) -> Any:  # noqa: ANN401 (a parameter)
+        if name not in self.module.DEFAULTS:
+            msg = f"probe {self.name} has no parameter {name!r}"
+            hint = _suggest(name, self.module.DEFAULTS) or f"it has {', '.join(self.module.DEFAULTS)}"
+            raise UsageError(msg, hint=hint)
+        default, choices = self.module.DEFAULTS[name], self.choices.get(name)
+        whose = f"parameter {name!r} of probe {self.name}"
+        if choices is not None:
+            if not any(value == one and type(value) is type(one) for one in choices):
+                near = _suggest(value, [one for one in choices if isinstance(one, str)])
+                words = [show_parameter(one) for one in choices]
+                listed = f"it is {', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else f"it is {words[0]}"
+                msg = f"{whose} cannot be {show_parameter(value)}"
+                raise UsageError(msg, hint=near or listed)
+            return value
+        if isinstance(default, float) and type(value) is int:
+            value = float(value)
+        if type(value) is not type(default):
+            msg = f"{whose} is {_KINDS[type(default)]}, not {show_parameter(value)}"
+            raise UsageError(msg, hint=f"its default is {show_parameter(default)}")
+        if isinstance(value, int | float) and not isinstance(value, bool) and value < (1 if default else 0):
+            msg = f"{whose} is {1 if default else 0} or more, not {value}"
+            raise UsageError(msg, hint=f"its default is {default}")
+        return value
+
+    def judge(self, measurement: Measurement, metric: str | None = None) -> tuple[str, float | None, float | None]:
+        """Compare a measurement with the prediction for a healthy release.
+
+        Args:
+            measurement: of this probe.
+            metric: the quantity; None is the probe's own.
+
+        Returns:
+            ``good``, ``bad`` or ``skipped``; the value measured; the value predicted.
+        """
+        name = metric or self.module.METRIC
+        predicted = self.module.predict(measurement.parameters).get(name)
+        value = measurement.metric(name)
+        if not measurement.succeeded or value is None or predicted is None:
+            return "skipped", value, predicted
+        bad = value > predicted + self.module.tolerance(measurement.parameters)
+        return ("bad" if bad else "good"), value, predicted
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+
+
+def _choices(module: Any) -> Mapping[str, tuple[Any, ...]]:  # noqa: ANN401 (a module of the catalogue)
+    return getattr(module, "CHOICES", {})
+
+
+def _suggest(word: object, known: Iterable[str]) -> str | None:
+    """Ask whether the nearest known word was meant; None where nothing is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+    near = get_close_matches(str(word), known, n=1)
+    return f"did you mean {near[0]!r}?" if near else None
+
+
+def probe_names() -> list[str]:
+    """Return the names of all probes, sorted."""
+    from compatcheck.lab.probes import catalog  # noqa: PLC0415 (beside its use)
+
+    names = (module.name for module in pkgutil.iter_modules(catalog.__path__))
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def find_probe(name: str) -> Probe:
+    """Return one probe.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    plain = name.replace("-", "_")
+    names = probe_names()
+    if plain not in names:
+        from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+        near = get_close_matches(plain, names, n=3)
+        msg = f"there is no probe {name!r}"
+        raise UsageError(
+            msg, hint=f"did you mean {' or '.join(near)}?" if near else "`compatcheck probe list` has them all"
+        )
+    module: Any = import_module(f"compatcheck.lab.probes.catalog.{plain}")
+    return Probe(plain, module, module.__file__)

@@ -1,0 +1,135 @@
+"""What a bisection found: for a terminal, as JSON, and as a report ready to file upstream."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.units import format_bytes
+from compatcheck.lab.reporters.measurement import describe_versions, show_exactly, show_quantity, wrap_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.bisection import Bisection, Transition
+
+
+def format_text(found: Bisection) -> str:
+    """Format for a terminal: every release tested, then what changed where, then what such a search can miss."""
+    lines = [f"{found.probe} over {found.package}: {found.metric}", ""]
+    if found.predicted is not None:
+        allowed = (
+            f", bad above {show_quantity(found.metric, found.predicted + found.tolerance)}" if found.tolerance else ""
+        )
+        lines += [f"  healthy: {show_quantity(found.metric, found.predicted)}{allowed}", ""]
+    width = max((len(one.version) for one in found.tested), default=0)
+    for one in found.tested:
+        detail = one.reason or "" if one.verdict == "skipped" else show_quantity(found.metric, one.value)
+        start = f"  {one.version:<{width}}  {one.verdict:<7}"
+        lines += wrap_text(f"{start}  {detail}".rstrip(), "", " " * (len(start) + 2))
+    lines.append("")
+    for transition in found.transitions:
+        lines += wrap_text(describe_transition(transition), "  ")
+    if not found.transitions:
+        verdicts = {one.verdict for one in found.tested} - {"skipped"}
+        lines.append(f"  all tested releases are {verdicts.pop()}" if verdicts else "  no release could be tested")
+    lines += [line for limit in describe_limits(found) for line in wrap_text(limit, "  ")]
+    return "\n".join(lines) + "\n"
+
+
+def describe_transition(transition: Transition) -> str:
+    """Say between which releases something changed."""
+    what = "introduced in" if transition.kind == "introduced" else "fixed in"
+    text = f"{what} {transition.after} ({transition.before} is {'good' if transition.kind == 'introduced' else 'bad'})"
+    if transition.between:
+        text += f", or in {', '.join(transition.between)}, which could not be tested"
+    return text
+
+
+def describe_limits(found: Bisection) -> list[str]:
+    """Say what was not looked at and what that can hide."""
+    lines = []
+    if found.untested:
+        many = len(found.untested) > 1
+        lines.append(
+            f"{len(found.untested)} release{'s' if many else ''} between two of the same verdict "
+            f"{'were' if many else 'was'} not tested: a change that was undone there is not seen "
+            f"(--depth all tests {'them' if many else 'it'})"
+        )
+    if found.older:
+        lines.append(found.older)
+    return lines
+
+
+def to_json(found: Bisection) -> dict[str, Any]:
+    """Return the bisection as JSON data; ``from`` and ``to`` are the ends of an interval."""
+    data = asdict(found)
+    data["intervals"] = [
+        {"from": interval.first, "to": interval.last, "verdict": interval.verdict} for interval in found.intervals
+    ]
+    return data
+
+
+def format_upstream(
+    found: Bisection,
+    *,
+    title: str,
+    derivation: str,
+    measurements: Sequence[Measurement],
+    script: str | None,
+) -> str:
+    """Format a report for the maintainers of the package, in Markdown.
+
+    Args:
+        found: the bisection.
+        title: what the probe measures.
+        derivation: why a healthy release measures what is predicted.
+        measurements: those of the releases on both sides of each transition.
+        script: a program that measures the same without compatcheck.
+    """
+    changes = "; ".join(describe_transition(transition) for transition in found.transitions) or "no change found"
+    lines = [f"# {found.package}: {changes}", "", title, ""]
+    lines += ["| release | verdict | " + found.metric + " |", "|---|---|---|"]
+    for one in found.tested:
+        value = "" if one.value is None else show_exactly(found.metric, one.value)
+        lines.append(f"| {one.version} | {one.verdict} | {value or shorten(one.reason or '', 140, placeholder=' …')} |")
+    lines.append("")
+    if found.predicted is not None:
+        lines += [f"A healthy release measures {show_exactly(found.metric, found.predicted)}.", ""]
+    lines += [f"- {line}" for line in describe_limits(found)]
+    if measurements:
+        lines += _phase_table(found.package, measurements)
+        first = _first_bad(found, measurements)
+        lines += [
+            "",
+            f"Measured with {describe_versions(first.versions)} on {first.device}; counted: {first.accounting}.",
+        ]
+        if first.command:
+            lines += ["", "Again, with compatcheck:", "", "```", first.command, "```"]
+    lines += ["", "## What is measured, and why that number", "", derivation.strip()]
+    if script:
+        lines += ["", "## Reproduction without compatcheck", "", "```python", script.rstrip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _first_bad(found: Bisection, measurements: Sequence[Measurement]) -> Measurement:
+    """Return the measurement of the oldest bad release, which a report is about; the first one where none is bad."""
+    bad = {one.version for one in found.tested if one.verdict == "bad"}
+    return next((one for one in measurements if one.versions.get(found.package) in bad), measurements[0])
+
+
+def _phase_table(package: str, measurements: Sequence[Measurement]) -> list[str]:
+    """Return a table of the phases, or nothing where the probe has none."""
+    rows = []
+    for measurement in measurements:
+        release = measurement.versions.get(package, "?")
+        for phase in measurement.phases:
+            peak = "" if phase.peak_allocated_bytes is None else format_bytes(phase.peak_allocated_bytes)
+            operator = phase.peak_operator or ""
+            rows.append(f"| {release} | {phase.name} | {peak} | {format_bytes(phase.live_bytes)} | {operator} |")
+    if not rows:
+        return []
+    head = "| release | phase | peak | at its end | operator at the peak |"
+    return ["", "## Memory by phase", "", head, "|---|---|---|---|---|", *rows]

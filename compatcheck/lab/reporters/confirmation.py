@@ -1,0 +1,108 @@
+"""Confirmations as text and JSON."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.measurement import show_parameter
+from compatcheck.core.measurement import to_json as measurement_json
+from compatcheck.lab.reporters.measurement import describe_versions, show_exactly, wrap_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.confirmation import Confirmation
+
+
+def format_text(found: Confirmation) -> str:
+    """Format one confirmation: both sides, the difference beside the formula, the verdict."""
+    lines = [f"{found.rule_id}: {found.verdict}", *_wrap(found.reason)]
+    if found.metric is not None:
+        lines += ["", f"  {found.probe}: {found.metric}"]
+        for name, side in (("suspect", found.suspect), ("baseline", found.baseline)):
+            if side is not None:
+                value = show_exactly(found.metric, side.metric(found.metric))
+                lines.append(f"  {name:<9} {value:>26}  {_releases(side)}{_differing(found, side)}")
+        lines.append(f"  {'more by':<9} {show_exactly(found.metric, found.measured_bytes):>26}")
+        if found.predicted_bytes is not None:
+            text = f"  {'formula':<9} {show_exactly(found.metric, found.predicted_bytes):>26}"
+            if found.low_bytes != found.high_bytes:
+                text += f"  ({show_exactly(found.metric, found.low_bytes)} to {show_exactly(found.metric, found.high_bytes)})"
+            lines.append(text)
+        if found.suspect is not None and found.suspect.command:
+            lines += ["", f"  $ {found.suspect.command}"]
+    return "\n".join(lines) + "\n"
+
+
+def format_plan(
+    rule_id: str,
+    measured: str,
+    *,
+    suspect: tuple[str, Mapping[str, object]],
+    baseline: tuple[str, Mapping[str, object]] | None,
+    defaults: Mapping[str, object],
+    loss: bool = False,
+) -> str:
+    """Format what would be measured: both sides with the parameters that differ between them or from the probe's defaults.
+
+    Args:
+        rule_id: the rule.
+        measured: probe and metric.
+        suspect: release and parameters of the suspect side.
+        baseline: those of the healthy side; None where there is none.
+        defaults: the probe's.
+        loss: whether the metric is itself what is lost; else the probe's prediction stands in for a missing baseline.
+    """
+    lines = wrap_text(f"{rule_id}: {measured}", "", "  ")
+    sides = {"suspect": suspect, **({} if baseline is None else {"baseline": baseline})}
+    names = [
+        name
+        for name, default in defaults.items()
+        if any(parameters[name] != default for _, parameters in sides.values())
+    ]
+    for side, (release, parameters) in sides.items():
+        shown = "".join(f" {name}={show_parameter(parameters[name])}" for name in names)
+        lines += wrap_text(f"  {side:<9} {release} {shown}".rstrip(), "", " " * 12)
+    if baseline is None:
+        lines.append(
+            f"  baseline  {'none: the metric is what is lost' if loss else 'what the probe predicts of a healthy release'}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def to_json(found: Confirmation) -> dict[str, Any]:
+    """Return a confirmation as JSON data."""
+    return {
+        "rule_id": found.rule_id,
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "probe": found.probe,
+        "metric": found.metric,
+        "suspect": None if found.suspect is None else measurement_json(found.suspect),
+        "baseline": None if found.baseline is None else measurement_json(found.baseline),
+        "predicted_bytes": found.predicted_bytes,
+        "low_bytes": found.low_bytes,
+        "high_bytes": found.high_bytes,
+        "measured_bytes": found.measured_bytes,
+    }
+
+
+def _releases(measurement: Measurement) -> str:
+    return describe_versions(
+        {name: text for name, text in measurement.versions.items() if name not in {"python", "torch"}}
+    )
+
+
+def _differing(found: Confirmation, side: Measurement) -> str:
+    """Name the parameters of a side that the other one has another value of."""
+    if found.suspect is None or found.baseline is None:
+        return ""
+    one, other = found.suspect.parameters, found.baseline.parameters
+    names = [name for name in side.parameters if one.get(name) != other.get(name)]
+    return "".join(f" {name}={show_parameter(side.parameters[name])}" for name in names)
+
+
+def _wrap(text: str) -> list[str]:
+    return wrap(text, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)

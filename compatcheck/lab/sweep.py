@@ -1,0 +1,88 @@
+"""Measure probes over many releases and find where their numbers change."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.lab.release_series import Change, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.probes.runner import Task
+
+RELATIVE_TOLERANCE = 0.005
+"""Smaller changes are not reported: no regression anyone would file, and more than any probe varies by."""
+
+
+def vary(parameters: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return every combination of parameter values, in the order given."""
+    return [dict(zip(parameters, values, strict=True)) for values in product(*parameters.values())]
+
+
+def collect_series(
+    tasks: Sequence[Task], results: Mapping[str, Sequence[Measurement]], *, every_metric: bool
+) -> list[Series]:
+    """Put the values of each task's metrics in the order of the releases.
+
+    Args:
+        tasks: what was measured, in the order of each release's measurements.
+        results: release → measurements, oldest first.
+        every_metric: take every result and every phase, not the probe's headline alone.
+    """
+    series = []
+    for index, task in enumerate(tasks):
+        predicted = task.probe.module.predict(task.parameters)
+        for metric in _metrics(task, [measured[index] for measured in results.values()], every=every_metric):
+            values = {
+                version: value
+                for version, measured in results.items()
+                if measured[index].succeeded and (value := measured[index].metric(metric)) is not None
+            }
+            if values:
+                series.append(
+                    Series(
+                        probe=task.probe.name,
+                        parameters=task.parameters,
+                        backend=task.backend,
+                        metric=metric,
+                        predicted=predicted.get(metric),
+                        values=values,
+                    )
+                )
+    return series
+
+
+def _metrics(task: Task, measurements: Sequence[Measurement], *, every: bool) -> list[str]:
+    names = [task.probe.module.METRIC]
+    if every:
+        for measurement in measurements:
+            names += measurement.results
+            for phase in measurement.phases:
+                names += [f"{phase.name}.peak_allocated_bytes", f"{phase.name}.live_bytes"]
+    return list(dict.fromkeys(names))
+
+
+def find_changes(series: Sequence[Series]) -> list[Change]:
+    """Return where a value differs from that of the release before by more than the tolerance."""
+    return [
+        Change(series=one, before=before, after=after)
+        for one in series
+        for before, after in pairwise(one.values)
+        if abs(one.values[after] - one.values[before])
+        > RELATIVE_TOLERANCE * max(abs(one.values[after]), abs(one.values[before]))
+    ]
+
+
+def group_changes(changes: Sequence[Change]) -> list[list[Change]]:
+    """Put together the changes of one probe and metric between the same releases: one cause, seen in many model types."""
+    groups: dict[str, list[Change]] = {}
+    for change in changes:
+        key = json.dumps(
+            [change.series.probe, change.series.metric, change.before, change.after, change.difference > 0]
+        )
+        groups.setdefault(key, []).append(change)
+    return list(groups.values())

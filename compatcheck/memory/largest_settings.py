@@ -1,0 +1,166 @@
+"""The exact wall of a setting: the largest value that fits, and the price of one step more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.errors import UsageError
+from compatcheck.core.suggestions import Wall
+from compatcheck.memory.suggest import change_roles, overlay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from compatcheck.core.estimate import Estimate
+    from compatcheck.core.facts import Facts, Value
+    from compatcheck.memory.suggest import Estimator
+
+AXES = {
+    "micro_batch_size": ("training.micro_batch_size", 1),
+    "sequence_length": ("training.sequence_length", 1),
+    "num_hidden_layers": ("model.num_hidden_layers", 1),
+    "lora_rank": ("training.lora_rank", 1),
+    "nodes": ("hardware.nodes", 1),
+    "max_response_length": ("training.max_response_length", 1),
+    "log_prob_micro_batch_size": ("rollout.log_prob_micro_batch_size", 1),
+}
+"""Settings that can be walked: name → fact, and the step of its values."""
+_OF_GENERATION = frozenset({"max_response_length", "log_prob_micro_batch_size"})
+_LARGEST = 2**40
+_POINTS = 24
+_MOST_NODES = 4096
+
+
+def _set(name: str, roles: Mapping[str, Facts], value: int) -> Mapping[str, Facts]:
+    """Return the facts with one setting changed, and what counts with it: ranks of nodes, parameters of layers."""
+    changed = change_roles(roles, {AXES[name][0]: value})
+    if name == "nodes":
+        return {role: overlay(facts, _with_nodes(facts, value)) for role, facts in changed.items()}
+    if name == "num_hidden_layers":
+        return {role: overlay(facts, _with_layers(roles[role], value)) for role, facts in changed.items()}
+    return changed
+
+
+def _with_nodes(facts: Facts, nodes: int) -> dict[str, Value]:
+    gpus = _number(facts, "hardware.gpus_per_node")
+    return {} if gpus is None else {"hardware.world_size": nodes * gpus}
+
+
+def _with_layers(facts: Facts, layers: int) -> dict[str, Value]:
+    """Return how many parameters there are with more or fewer blocks of the same size."""
+    before, blocks = _number(facts, "model.num_hidden_layers"), _number(facts, "model.parameters_in_blocks")
+    if before is None or blocks is None:
+        return {}
+    changed: dict[str, Value] = {"model.parameters_in_blocks": blocks * layers // before}
+    more = blocks * layers // before - blocks
+    whole, trained = _number(facts, "model.parameters"), _number(facts, "model.trainable_parameters")
+    experts = _number(facts, "model.expert_parameters")
+    if whole is not None:
+        changed["model.parameters"] = whole + more
+    if trained is not None:
+        changed["model.trainable_parameters"] = trained + more if trained == whole else trained * layers // before
+    if experts is not None:
+        changed["model.expert_parameters"] = experts * layers // before
+    return changed
+
+
+def _number(facts: Facts, name: str) -> int | None:
+    value = facts[name].value if name in facts else None
+    return value if isinstance(value, int) else None
+
+
+def _find_least_nodes(price: Callable[[int], Estimate], current: int | None) -> Wall:
+    """Find the fewest nodes that the run fits on: more of them never need more."""
+
+    def fits(value: int) -> bool:
+        margin = price(value).verdict.margin_bytes
+        return margin is not None and margin >= 0
+
+    start = current or 1
+    cost = price(start + 1).needed.expected - price(start).needed.expected
+    high = 1
+    while high < _MOST_NODES and not fits(high):
+        high *= 2
+    if not fits(high):
+        return Wall("hardware.nodes", current, None, high, 1, cost, ())
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    points = tuple((value, price(value).needed.expected) for value in range(1, min(2 * high, _POINTS) + 1))
+    return Wall("hardware.nodes", current, high, low or None, 1, cost, points)
+
+
+def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wall:
+    """Find the largest value of one setting that fits, by doubling and halving the distance.
+
+    A value fits when the expected need is within the limit. Of nodes it is the smallest number that fits. The model
+    grows with every other setting that is walked, which is tested as a property; so the wall is exact for the model.
+
+    Args:
+        name: of `AXES`.
+        roles: facts by role.
+        estimate: prices a run.
+
+    Raises:
+        UsageError: no setting of this name, or the device's memory is not known.
+    """
+    if name not in AXES:
+        from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+        near = get_close_matches(name, AXES, n=1)
+        msg = f"{name!r} cannot be swept"
+        raise UsageError(msg, hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(AXES)}")
+    fact, step = AXES[name]
+    if fact == "training.lora_rank" and not any(_holds(facts, "training.peft") for facts in roles.values()):
+        msg = "the run has no adapters whose rank could be swept"
+        raise UsageError(msg, hint="--set training.peft=lora")
+    if name in _OF_GENERATION and not any(_holds(facts, fact) for facts in roles.values()):
+        msg = f"the run has no {name} that could be swept"
+        raise UsageError(msg, hint=f"--set {fact}=…")
+    priced: dict[int, Estimate] = {}
+
+    def price(value: int) -> Estimate:
+        if value not in priced:
+            priced[value] = estimate(_set(name, roles, value))
+        return priced[value]
+
+    def fits(value: int) -> bool:
+        margin = price(value).verdict.margin_bytes
+        return margin is not None and margin >= 0
+
+    stated = [facts[fact].value for facts in roles.values() if fact in facts]
+    current = next((value for value in stated if isinstance(value, int)), None)
+    start = current or step
+    if price(start).verdict.outcome == "unknown":
+        msg = "the wall needs to know the device"
+        raise UsageError(msg, hint="name it: --gpu 8xH100-80GB")
+    if name == "nodes":
+        return _find_least_nodes(price, current)
+    low, high = _bracket(start, step, fits)
+    while low is not None and high is not None and high - low > step:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    cost = price(start + step).needed.expected - price(start).needed.expected
+    top = high if high is not None else low or start
+    for index in range(1, _POINTS + 1):
+        price(max(step, top * index // _POINTS))
+    points = tuple((value, priced[value].needed.expected) for value in sorted(priced) if value <= 2 * top)
+    return Wall(fact, current, low, high, step, cost, points)
+
+
+def _holds(facts: Facts, name: str) -> bool:
+    fact = facts.get(name)
+    return fact is not None and fact.value is not None
+
+
+def _bracket(start: int, step: int, fits: Callable[[int], bool]) -> tuple[int | None, int | None]:
+    """Return a value that fits and a larger one that does not; None where there is none."""
+    if fits(start):
+        low = start
+        while low < _LARGEST:
+            if not fits(low * 2):
+                return low, low * 2
+            low *= 2
+        return low, None
+    return (step, start) if start > step and fits(step) else (None, min(start, step))

@@ -1,0 +1,73 @@
+"""The smallest hardware a run would fit on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.suggestions import Placement
+from compatcheck.core.units import GIB, MIB
+from compatcheck.memory.suggest import overlay
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.core.facts import Facts, Value
+    from compatcheck.memory.suggest import Estimator
+    from compatcheck.rules.database import RuleSet
+
+_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_PER_NODE = 8
+_MOST = 4
+_SHARDED = frozenset({"zero", "fsdp", "megatron"})
+
+
+def place(roles: Mapping[str, Facts], estimate: Estimator, rules: RuleSet) -> tuple[Placement, ...]:
+    """Find, for each kind of device, the fewest that hold the run, and return the ones with the least memory in all.
+
+    Without sharding more devices change nothing, and one is tried. A run fits when even the high bound does.
+
+    Args:
+        roles: facts by role.
+        estimate: prices a run.
+        rules: the catalogue of devices and of cloud instances.
+    """
+    first = next(iter(roles.values()))
+    sharding = first.get("training.sharding")
+    counts = _COUNTS if sharding is not None and sharding.value in _SHARDED else (1,)
+    engine = _ranks_of_engine(roles) if len(counts) > 1 else 1
+    found = []
+    for name, row in rules.section("gpus").items():
+        memory = row["mib"] * MIB if row.get("mib") else row["gib"] * GIB
+        for count in (count for count in counts if count % engine == 0):
+            changed: dict[str, Value] = {
+                "hardware.gpu": name,
+                "hardware.memory_bytes": memory,
+                "hardware.world_size": count,
+                "hardware.nodes": max(1, count // _PER_NODE),
+                "hardware.gpus_per_node": min(count, _PER_NODE),
+            }
+            priced = estimate({role: overlay(facts, changed) for role, facts in roles.items()})
+            if priced.verdict.outcome == "fits":
+                found.append(Placement(None, name, count, priced.device, memory))
+                break
+    found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))
+    return tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
+
+
+def _ranks_of_engine(roles: Mapping[str, Facts]) -> int:
+    """Return over how many devices the rollout engine splits its model: it starts on no fewer."""
+    stated = (facts["rollout.tensor_parallel"].value for facts in roles.values() if "rollout.tensor_parallel" in facts)
+    return next((value for value in stated if isinstance(value, int) and value > 0), 1)
+
+
+def name_instance(gpu: str, gpus: int, rules: RuleSet) -> str | None:
+    """Name the smallest cloud instances with these devices, as ``--gpu`` takes them: ``2xp4d.24xlarge``."""
+    from compatcheck.collectors.machine.catalogue import build_catalogue  # noqa: PLC0415 (only with suggestions)
+    from compatcheck.collectors.machine.instances import build_instances, instances_with  # noqa: PLC0415 (only with suggestions)
+
+    known = build_instances(rules.section("instances") or {}, build_catalogue(rules.section("gpus") or {}))
+    fitting = instances_with(gpu, gpus, known.values())
+    if not fitting:
+        return None
+    nodes, instance = fitting[0]
+    return instance.name if nodes == 1 else f"{nodes}x{instance.name}"

@@ -1,0 +1,294 @@
+"""Explain a message: which tensor was asked for, where in the run, and what else the numbers say."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.core.out_of_memory import Match, Message, Place, Printed, Reading
+from compatcheck.oom.budget import count_halves, remark, weigh
+from compatcheck.oom.candidates import activations, buffers, weights
+from compatcheck.oom.dimensions import Dimensions
+from compatcheck.oom.frames import find_place
+from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, request_range, segment_size, step
+from compatcheck.oom.solve import Solution, as_match, by_roundness, solve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.core.facts import Fact
+    from compatcheck.oom.candidates import Tensor
+
+CHANCE = 0.03
+"""Largest share of sizes near this one that some candidate matches by accident, for a match to be called the tensor."""
+CHANCE_IN_PLACE = 0.05
+"""The same where the traceback leaves only candidates that can arise there."""
+CHANCE_ROUND = 0.01
+"""The same for a number of tokens that nobody states, only for being round."""
+_HINTS = {
+    "fused query, key and value": r"qkv_proj|query_key_value|W_pack|c_attn",
+    "fused gate and up": r"gate_up_proj|gate_up|w13",
+    "gate, up or down": r"gate_proj|up_proj|down_proj|\bw[123]\b|feed_forward|dense_h_to_4h|dense_4h_to_h",
+    "query or attention output": r"q_proj|o_proj|\bw[qo]\b",
+    "key or value": r"k_proj|v_proj|\bw[kv]\b",
+    "embedding or output": r"lm_head|embed_tokens|embed_out|\bwte\b|ParallelLMHead|VocabParallelEmbedding",
+    "of all experts": r"FusedMoE|experts",
+}
+"""Weights by the names that source lines call them."""
+_HINT_FRAMES = 8
+_SAYS_LOGITS = {"loss", "logits", "log_probabilities", "gathered_logits"}
+_SAYS_FLOAT = re.compile(r"\.float\(\)|float32")
+_CASTS_TO_FLOAT = (r"transformers/loss/loss_utils\.py", "ForCausalLMLoss")
+"""A frame whose function casts the logits to float32 before anything else: transformers 4.46 and later, src/transformers/loss."""
+_BUFFER_PARTS = {"optimizer_state", "flat_parameters", "optimizer", "gradients", "buckets", "warm_up"}
+_LOOK_ALIKES = {
+    "triton-shared-memory": "a kernel wants more {resource} than a multiprocessor has; no device memory is short",
+    "one-exabyte": "the size computed for a tensor overflowed; the shape is wrong, no memory is short",
+}
+_NO_SIZE = {
+    "vllm-kv-blocks": "the KV cache is too small for one longest request: lower max_model_len or raise gpu_memory_utilization",
+    "vllm-no-blocks": "weights and the profiled forward pass leave nothing for the KV cache within gpu_memory_utilization",
+    "vllm-utilization": "less of the device was free than gpu_memory_utilization demands: others hold the rest",
+    "vllm-sampler": "the sampler's warm-up did not fit beside weights and KV cache: lower max_num_seqs or gpu_memory_utilization",
+    "vllm-cumem": "the sleep-mode allocator maps memory outside PyTorch's: what wakes up finds the device occupied",
+    "sglang-kv-cache": "weights leave nothing for the KV cache within mem_fraction_static",
+    "nccl": "NCCL allocates outside PyTorch's allocator: what the cache keeps reserved is missing here",
+    "cublas": "a library's handle or workspace is allocated outside PyTorch's allocator: the device was full already",
+    "bitsandbytes": "bitsandbytes allocates outside PyTorch's allocator: the device was full already",
+    "cuda-error": "allocated outside the caching allocator (context, kernel, library): the device was full already",
+    "nvml-assert": "memory ran out, and the driver's library (NVML) could not tell who holds it (Jetson, WSL, containers)",
+    "triton-cuda": "a kernel was loaded outside the caching allocator: the device was full already",
+    "ray-memory-monitor": "Ray kills what it thinks will exhaust the host; the device is not involved",
+    "ray-workers-killed": "Ray kills what it thinks will exhaust the host; the device is not involved",
+    "killed": "the process was killed from outside, as the kernel does when the host's memory is exhausted; look into dmesg",
+    "oom-killed": "the container exceeded its limit of host memory",
+    "kernel-oom": "the host's memory was exhausted",
+    "shm-dataloader": "a data loader's worker died: shared memory (/dev/shm) or host memory was exhausted",
+    "xla": "XLA's allocator does not say what it was asked for",
+}
+
+
+def explain(message: Message, facts: Mapping[str, Fact]) -> Reading:
+    """Explain one message.
+
+    Args:
+        message: as read from the log.
+        facts: what is known about the run; none is needed.
+    """
+    place = find_place(message.frames)
+    budget = weigh(message)
+    remarks = tuple(remark(message))
+    base = Reading(message, place, "no_size", (), 0, None, "", (), budget, remarks)
+    if message.memory == "none":
+        words = _LOOK_ALIKES[message.form].format(**dict(message.details))
+        return base._replace(reason=words)
+    if message.asked is None:
+        words = _NO_SIZE.get(message.form, "the message does not say how much was asked for")
+        return base._replace(reason=words)
+    if message.form == "vllm-kv-cache":
+        words = (
+            f"the KV cache of one request of {dict(message.details)['max_seq_len']} tokens, as the message says itself"
+        )
+        return base._replace(reason=words)
+    if message.form == "numpy":
+        detail = dict(message.details)
+        words = f"an array of the host with shape {detail['shape']} of {detail['dtype']}, as the message says itself"
+        return base._replace(reason=words)
+    return _find(base, message.asked, Dimensions(facts, serving=_in_engine(message)))
+
+
+def _in_engine(message: Message) -> bool | None:
+    """Tell from the traceback whether a serving engine asked; None without one."""
+    if not message.frames:
+        return None
+    return any(re.search(r"(?:vllm|sglang|lmdeploy)/", frame.file) for frame in message.frames)
+
+
+def _find(base: Reading, asked: Printed, run: Dimensions) -> Reading:
+    message, place = base.message, base.place
+    low, high = request_range(asked, message.rounding)
+    if message.rounding == "segment" and any(asked.low_bytes <= size <= asked.high_bytes for size in UNINFORMATIVE):
+        span = "up to 1 MiB" if high <= 2**21 else "above 1 MiB and below 10 MiB, or just below 20 MiB"
+        reason = (
+            f"{asked.text} is the segment the allocator takes for every request {span}: the device was full already"
+        )
+        return base._replace(outcome="not_derivable", reason=reason)
+    if not run.known:
+        reason = "nothing is known about the model"
+        return base._replace(outcome="not_derivable", reason=reason, needs=("--model",))
+    stated, inferred = _enumerate(run, message, place)
+    allowed = _hinted([match for match in stated if _allowed(match[0], place)], message, place)
+    found = _matching(allowed, asked, message.rounding)
+    chance = _chance([match for _, match in allowed], asked, message.rounding)
+    tried = len(stated) + len(inferred)
+    base = base._replace(tried=tried, chance=chance)
+    if found:
+        return _judge(base, found, chance)
+    reading = _infer(base, asked, run, [match for match in inferred if _allowed(match[0], place)])
+    if reading is not None:
+        return reading
+    elsewhere = tuple(
+        match._replace(fits_place=False)
+        for match in _fold(_matching(stated, asked, message.rounding))
+        if place is not None
+    )
+    missing = _missing(run, place)
+    if elsewhere:
+        words = "tensors of this size exist, but none can arise where the traceback points"
+    else:
+        words = f"none of {tried} candidates prints as {asked.text}"
+    if low > high:
+        words += "; no request is rounded to it"
+    return base._replace(outcome="not_derivable", matches=elsewhere, reason=words, needs=missing)
+
+
+def _enumerate(
+    run: Dimensions, message: Message, place: Place | None
+) -> tuple[list[tuple[Tensor, Match]], list[tuple[Tensor, Match]]]:
+    files = " ".join(frame.file for frame in message.frames)
+    serving = run.text("rollout.engine") in {"vllm", "sglang"} if run.serving is None else run.serving
+    deepspeed = "deepspeed/" in files or run.number("training.zero_stage") is not None
+    solve_ranks = bool(count_halves(message)) if place is None else place.part in _BUFFER_PARTS
+    tensors = [
+        *weights(run, serving=serving),
+        *buffers(run, deepspeed=deepspeed, solve_ranks=solve_ranks),
+        *activations(run, serving=serving),
+    ]
+    pairs = [(tensor, match) for tensor in tensors for match in tensor.matches()]
+    return [pair for pair in pairs if not pair[0].inferred], [pair for pair in pairs if pair[0].inferred]
+
+
+def _allowed(tensor: Tensor, place: Place | None) -> bool:
+    if place is None:
+        return True
+    if place.phase == "load" and not tensor.parts & {"weights", "cast", "checkpoint", "quantise", "warm_up"}:
+        return False
+    return bool(tensor.parts & {place.part, place.phase} if place.part == place.phase else place.part in tensor.parts)
+
+
+def _hinted(pairs: list[tuple[Tensor, Match]], message: Message, place: Place | None) -> list[tuple[Tensor, Match]]:
+    """Keep the weights that the last source lines call by name while a model is built or loaded."""
+    if place is None or place.phase != "load":
+        return pairs
+    for frame in reversed(message.frames[-_HINT_FRAMES:]):
+        named = [name for name, pattern in _HINTS.items() if re.search(pattern, frame.code)]
+        kept = [pair for pair in pairs if any(name in pair[1].name for name in named)]
+        if kept:
+            return kept
+    return pairs
+
+
+def _matching(pairs: Sequence[tuple[Tensor, Match]], asked: Printed, rounding: str) -> list[Match]:
+    found: dict[tuple[str, int], Match] = {}
+    for _, match in pairs:
+        if prints_as(match.size_bytes, asked, rounding):
+            found.setdefault((match.name, match.size_bytes), match)
+    return list(found.values())
+
+
+def _chance(matches: Sequence[Match], asked: Printed, rounding: str) -> float:
+    """Return the share of printed sizes between half and twice the one asked for that some candidate prints as."""
+    middle = max(1, (asked.low_bytes + asked.high_bytes) // 2)
+    cell = step(asked, rounding)
+    sizes = {segment_size(match.size_bytes) if rounding == "segment" else match.size_bytes for match in matches}
+    near = {size // cell for size in sizes if middle / 2 <= size <= 2 * middle}
+    return min(1.0, len(near) * cell / (1.5 * middle))
+
+
+def _judge(base: Reading, found: list[Match], chance: float) -> Reading:
+    asked = base.message.asked
+    text = "" if asked is None else asked.text
+    limit = CHANCE if base.place is None else CHANCE_IN_PLACE
+    if chance > limit:
+        reason = f"{text} matches, but so would {chance:.0%} of all sizes near it"
+        return base._replace(outcome="not_derivable", matches=tuple(found), reason=reason)
+    float_only = _fold(_narrow(found, base.message, base.place))
+    if len(float_only) == 1:
+        reason = f"the only one of {base.tried} candidates that prints as {text}"
+        return base._replace(outcome="named", matches=tuple(float_only), reason=reason)
+    reason = f"{len(float_only)} of {base.tried} candidates print as {text}"
+    return base._replace(outcome="tied", matches=tuple(float_only), reason=reason)
+
+
+def _fold(found: list[Match]) -> list[Match]:
+    """Make one of matches that are the same tensor, shifted by a token or of a batch stated twice."""
+    folded: dict[tuple[str, tuple[str, ...]], Match] = {}
+    for match in found:
+        key = (match.name, match.inferred)
+        first = folded.get(key)
+        formula = match.formula if first is None else f"{first.formula} or {match.formula}"
+        folded[key] = (first or match)._replace(formula=formula)
+    return list(folded.values())
+
+
+def _narrow(found: list[Match], message: Message, place: Place | None) -> list[Match]:
+    """Keep the fp32 ones where the source line casts to float32."""
+    if place is None or place.part not in _SAYS_LOGITS or not _says_float(message, place):
+        return found
+    return [match for match in found if match.dtype == "fp32"] or found
+
+
+def _says_float(message: Message, place: Place) -> bool:
+    """Tell whether the traceback says that the logits are in float32 where it points."""
+    file, function = _CASTS_TO_FLOAT
+    cast = any(re.search(file, frame.file) and frame.function == function for frame in message.frames)
+    return cast or _SAYS_FLOAT.search(place.frame.code) is not None
+
+
+def _infer(base: Reading, asked: Printed, run: Dimensions, inferred: list[tuple[Tensor, Match]]) -> Reading | None:
+    """Name what holds only with a number that nobody stated, or None."""
+    message, place = base.message, base.place
+    found = _matching(inferred, asked, message.rounding)
+    if found:
+        chance = _chance([match for _, match in inferred], asked, message.rounding)
+        if any(halves % 2 for halves in count_halves(message)):  # the 16-bit parameters are the odd half
+            found = [match for match in found if match.dtype == "fp32"] or found
+        if chance <= CHANCE:
+            return _judge(base._replace(chance=chance), found, chance)
+    parts = None if place is None else {place.part}
+    solutions = list(solve(run, asked, message.rounding, serving=bool(run.serving), parts=parts))
+    if not solutions:
+        return None
+    base = base._replace(tried=base.tried + len(solutions))
+    if place is not None and place.part in _SAYS_LOGITS and message.rounding != "exact":
+        return _from_place(base, asked, run, solutions, place)
+    chosen, chance = by_roundness(solutions, CHANCE_ROUND)
+    if not chosen:
+        return None
+    matches = tuple(as_match(solution, run, from_place=False) for solution in chosen)
+    base = base._replace(chance=chance, matches=matches)
+    if len(chosen) == 1:
+        reason = f"nobody states the tokens; solved for them, {asked.text} gives a round number"
+        return base._replace(outcome="named", reason=reason)
+    return base._replace(outcome="tied", reason=f"nobody states the tokens; {len(chosen)} tensors give round numbers")
+
+
+def _from_place(
+    base: Reading, asked: Printed, run: Dimensions, solutions: list[Solution], place: Place
+) -> Reading | None:
+    """Name the logits that the traceback says it was about, with the tokens the size tells."""
+    logits = [solution for solution in solutions if solution.kind.name == "logits"]
+    if _says_float(base.message, place):
+        logits = [solution for solution in logits if solution.dtype == "fp32"]
+    if not logits:
+        return None
+    matches = tuple(as_match(solution, run, from_place=True) for solution in logits)
+    base = base._replace(matches=matches, chance=None)
+    reason = f"the traceback says logits; {asked.text} then tells the tokens"
+    if len(matches) == 1:
+        return base._replace(outcome="named", reason=reason)
+    return base._replace(outcome="tied", reason=f"{reason}, but not which of {len(matches)}")
+
+
+def _missing(run: Dimensions, place: Place | None) -> tuple[str, ...]:
+    """Name the facts that would let more candidates be tried."""
+    wanted = [
+        "training.micro_batch_size",
+        "training.sequence_length",
+        "hardware.world_size",
+        "training.tensor_parallel",
+    ]
+    if place is not None and place.phase == "rollout":
+        wanted = ["rollout.max_num_batched_tokens", "rollout.max_num_seqs", "rollout.tensor_parallel"]
+    model = [f"model.{name}" for name in ("hidden_size", "vocab_size", "parameters") if run.model(name) is None]
+    return (*model, *(name for name in wanted if run.number(name) is None))

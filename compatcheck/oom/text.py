@@ -1,0 +1,119 @@
+"""A pasted log made readable: quotes, colours, timestamps and boxes removed, the lines of each rank or process put together.
+
+Messages break over lines, or lose their line breaks, on the way into an issue; so each stream is one text with single
+blanks, and a position in it leads back to the line it came from.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.out_of_memory import Frame
+from compatcheck.core.pasted_text import remove_colours, strip_prefixes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BOX = re.compile(r"[│┃╭╮╰╯─━┏┓┗┛┌┐└┘├┤]+")
+_WORDS = re.compile(
+    r"memory|MEMORY|alloc|ALLOC|OOM|KILL|[Ee]xit|return code|died|1EB|resource|worker|Worker|mmap|CUDA|Kill|buffer|ASSERT"
+)
+"""One of these stands on some line of every message, wherever it was broken."""
+_BEFORE, _AFTER = 800, 60
+"""Lines of a traceback (of several ranks, at that) and of a message broken into short lines."""
+_FRAME = re.compile(
+    r"""File\s"(?P<a_file>[^"\n]{1,400})",\s+line\s+(?P<a_line>\d+)(?:,\s+in\s+(?P<a_function>[\w<>.]+))?
+    |File\s(?P<b_file>[^\s"]{1,400}?):(?P<b_line>\d+),\s+in\s+(?P<b_function>[\w<>.]+)
+    |(?P<c_file>/[^\s"]{1,400}?\.py):(?P<c_line>\d+)\s+in\s+(?P<c_function>[\w<>.]+)
+    |(?P<d_file>[/~][^\s"]{1,400}?\.py)\s+in\s+(?P<d_function>[\w<>]+)\(""",
+    re.VERBOSE,
+)
+_CODE_LENGTH = 400
+_ARROW = re.compile(r"(?:❱|-+>)\s*\d+\s*(.{1,200}?)(?=\s+\d+\s|$)")
+_ERROR = re.compile(r"\s*(?:[\w.]+(?:Error|Exception|Warning)\s*:?\s*)+$")
+"""Name of the exception behind the last source line."""
+TRACEBACK = "Traceback (most recent call last)"
+
+
+class Stream(NamedTuple):
+    """The lines of one rank or process, as one text."""
+
+    name: str
+    """Prefix of its lines, empty for lines without one."""
+    text: str
+    starts: tuple[int, ...]
+    """Positions in the text where lines start."""
+    lines: tuple[int, ...]
+    """Their numbers in the log, the first is 1."""
+
+    def line_at(self, position: int) -> int:
+        """Return the line of the log that a position comes from."""
+        return self.lines[max(0, bisect_right(self.starts, position) - 1)]
+
+
+def split_streams(log: str) -> tuple[Stream, ...]:
+    """Split a log into streams, the one whose first line comes first at the front."""
+    pieces: dict[str, list[tuple[int, str]]] = {}
+    lines = log.splitlines()
+    for number in _near(lines):
+        name, rest = _strip(lines[number - 1])
+        if rest:
+            pieces.setdefault(name, []).append((number, rest))
+    return tuple(_join(name, parts) for name, parts in pieces.items())
+
+
+def _near(lines: list[str]) -> Iterator[int]:
+    """Yield the numbers of the lines around those with a word that every message has, so that long logs are read fast."""
+    until = 0
+    for index, line in enumerate(lines):
+        if _WORDS.search(line) is not None:
+            yield from range(max(until, index - _BEFORE) + 1, min(len(lines), index + _AFTER) + 1)
+            until = max(until, min(len(lines), index + _AFTER))
+
+
+def _strip(line: str) -> tuple[str, str]:
+    """Take the prefixes off a line; return those that tell a rank or process, and the rest with single blanks."""
+    if not line.isascii() or "\x1b" in line or "[" in line:
+        line = _BOX.sub(" ", remove_colours(line))
+    name, rest = strip_prefixes(line)
+    return name, " ".join(rest.split())
+
+
+def _join(name: str, parts: list[tuple[int, str]]) -> Stream:
+    starts, position = [], 0
+    for _, text in parts:
+        starts.append(position)
+        position += len(text) + 1
+    return Stream(name, " ".join(text for _, text in parts), tuple(starts), tuple(number for number, _ in parts))
+
+
+def find_frames(text: str) -> tuple[Frame, ...]:
+    """Read the frames of the last traceback in a text, outermost first: Python's, IPython's and rich's."""
+    start = text.rfind(TRACEBACK)
+    if start >= 0:
+        text = text[start:]
+    found = list(_FRAME.finditer(text))
+    ends = [match.start() for match in found[1:]] + [len(text)] * bool(found)
+    frames = []
+    for match, end in zip(found, ends, strict=True):
+        kind = next(key[0] for key, value in match.groupdict().items() if value is not None and key.endswith("_file"))
+        groups = match.groupdict()
+        code = text[match.end() : min(end, match.end() + _CODE_LENGTH)].strip()
+        code = _ERROR.sub("", code)
+        arrow = _ARROW.search(code)
+        frames.append(
+            Frame(
+                groups[f"{kind}_file"].replace("\\", "/").replace("//", "/"),
+                int(groups.get(f"{kind}_line") or 0),
+                groups.get(f"{kind}_function") or "",
+                re.sub(r"\s*[\^~]{2,}\s*", " ", arrow.group(1) if arrow else code).strip(),
+            ),
+        )
+    return tuple(frames)
+
+
+def windows(text: str, starts: list[int], ends: list[int]) -> tuple[str, ...]:
+    """Cut the text before each message, from the end of the message before it."""
+    return tuple(text[begin:start] for begin, start in zip([0, *ends[:-1]], starts, strict=True)) if starts else ()

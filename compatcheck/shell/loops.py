@@ -1,0 +1,217 @@
+"""Loops: unrolled where their rounds are known, read once for any round where they are not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.shell.flow import Flow
+from compatcheck.shell.limits import MAX_ITERATIONS, LimitError
+from compatcheck.shell.parameters import NO_ARGUMENTS
+from compatcheck.shell.reading import SHOWN
+from compatcheck.shell.simple import SimpleCommands
+from compatcheck.shell.state import join
+from compatcheck.shell.values import is_many, show, unknown
+from compatcheck.shell.words import read_simple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tree_sitter import Node
+
+    from compatcheck.shell.grammar import Unit
+
+_TRIALS = 4
+"""Rounds after which what a loop changes is taken as found."""
+
+
+class Loops(SimpleCommands):
+    """Read loops."""
+
+    def _condition(self, unit: Unit, nodes: Iterable[Node]) -> str:
+        written = " ".join("; ".join(unit.written(node) for node in nodes if node.is_named).split())
+        return written if len(written) <= SHOWN else written[:SHOWN] + "…"
+
+    def _for(self, unit: Unit, node: Node) -> Flow:
+        body, variable = node.child_by_field_name("body"), node.child_by_field_name("variable")
+        if body is None or variable is None:
+            return Flow.NEXT
+        if unit.text.startswith("((", variable.start_byte):
+            return self._count(unit, unit.text[variable.start_byte : body.start_byte], body)
+        name, line = unit.written(variable), unit.line(variable.start_byte)
+        values = [child for n, child in enumerate(node.children) if node.field_name_for_child(n) == "value"]
+        if any(child.type == "in" for child in node.children):
+            words = read_simple(unit, values[0].start_byte, values[-1].end_byte).words if values else []
+            items = [item for word in words for item in self.expander.fields(word.text, word.line)]
+        else:
+            items = self.expander.fields('"$@"', line)
+
+        def read() -> Flow:
+            return self.statement(unit, body)
+
+        if any(is_many(item) for item in items):
+            hidden = [piece for item in items for piece in item if piece.many]
+            if all(piece.name in {"$@", "$*"} and piece.implicit for piece in hidden):
+                self._assume([NO_ARGUMENTS])
+                items = [item for item in items if not is_many(item)]
+            else:
+                self.expander.parameters.assign(name, None, unknown(f"${name}", line), line)
+                return self._widen(read, f"for {name} in {' '.join(show(item) for item in items)}"[:SHOWN], keep=name)
+        mark, depth = len(self.jumps), len(self.doubts)
+        if len(items) > MAX_ITERATIONS:
+            raise LimitError(f"a loop has more than {MAX_ITERATIONS} rounds")
+        for item in items:
+            self.expander.parameters.assign(name, None, item, line)
+            flow = self._round(read, mark)
+            if flow is not None:
+                return self._end_loop(mark, depth, flow)
+        return self._end_loop(mark, depth, Flow.NEXT)
+
+    def _round(self, read: Callable[[], Flow], mark: int) -> Flow | None:
+        """Read a loop's body once; return how the loop ends, None if it goes on."""
+        stdin, self.stdin = self.stdin, None
+        self.loops += 1
+        flow = read()
+        self.loops -= 1
+        self.stdin = stdin
+        again = [state for kind, state in self.jumps[mark:] if kind is Flow.CONTINUE]
+        self.jumps[mark:] = [jump for jump in self.jumps[mark:] if jump[0] is not Flow.CONTINUE]
+        if flow is Flow.NEXT or (flow is Flow.CONTINUE and not self.levels):
+            self.state = join([self.state, *again], self.line)
+            return None
+        if again:
+            self.jumps.append((flow, self.state)) if flow is not Flow.EXIT else None
+            self.state = join(again, self.line)
+            return None
+        return flow
+
+    def _end_loop(self, mark: int, depth: int, flow: Flow) -> Flow:
+        """Leave a loop: join the states of every ``break`` that may have been taken."""
+        broken = [state for kind, state in self.jumps[mark:] if kind is Flow.BREAK]
+        self.jumps[mark:] = [jump for jump in self.jumps[mark:] if jump[0] is not Flow.BREAK]
+        returned = any(kind is Flow.RETURN for kind, _ in self.jumps[mark:])
+        if not returned:
+            del self.doubts[depth:]
+        if flow in {Flow.BREAK, Flow.CONTINUE} and self.levels:
+            self.levels -= 1
+            return flow
+        if flow in {Flow.NEXT, Flow.BREAK}:
+            self.state = join([self.state, *broken], self.line)
+            return Flow.NEXT
+        if broken:
+            if flow is Flow.RETURN:
+                self.jumps.append((flow, self.state))
+            self.state = join(broken, self.line)
+            return Flow.NEXT
+        return flow
+
+    def _count(self, unit: Unit, header: str, body: Node) -> Flow:
+        """Read ``for ((start; condition; step))``."""
+        inside = header.strip().rstrip(";").strip()[2:-2]
+        parts = inside.split(";")
+        line = self.line
+        if len(parts) != 3:
+            return self._widen(lambda: self.statement(unit, body), f"for (({inside}))")
+        start, condition, step = parts
+        self.expander.number(start, line)
+        mark, depth = len(self.jumps), len(self.doubts)
+        for _ in range(MAX_ITERATIONS):
+            number, _, _ = self.expander.number(condition, line) if condition.strip() else (1, (), ())
+            if number == 0:
+                return self._end_loop(mark, depth, Flow.NEXT)
+            if number is None or any(kind is Flow.BREAK for kind, _ in self.jumps[mark:]):
+                break
+            flow = self._round(lambda: self.statement(unit, body), mark)
+            if flow is not None:
+                return self._end_loop(mark, depth, flow)
+            self.expander.number(step, line)
+
+        def read() -> Flow:
+            flow = self.statement(unit, body)
+            self.expander.number(step, line)
+            return flow
+
+        flow = self._widen(read, f"(({condition.strip()}))")
+        return self._end_loop(mark, depth, flow)
+
+    def _while(self, unit: Unit, node: Node) -> Flow:
+        body = node.child_by_field_name("body")
+        if body is None:
+            return Flow.NEXT
+        until = node.children[0].type == "until"
+        tests = [child for n, child in enumerate(node.children) if node.field_name_for_child(n) == "condition"]
+        written = self._condition(unit, tests)
+        mark, depth = len(self.jumps), len(self.doubts)
+        for _ in range(MAX_ITERATIONS):
+            assumed = len(self.expander.assumed)
+            stdin, self.stdin = self.stdin, None
+            before = self.state.copy()
+            flow = self.statements(unit, tests)
+            self.stdin = stdin
+            if flow is not Flow.NEXT:
+                return self._end_loop(mark, depth, flow)
+            status = self.state.status
+            if status is None and self.state.arguments is None and re.search(r"\$\{?[#1@*]|getopts", written):
+                self._assume([NO_ARGUMENTS])
+                self.state = before
+                return self._end_loop(mark, depth, Flow.NEXT)
+            if status is not None and status == until:
+                self._assume(self.expander.assumed[assumed:])
+                return self._end_loop(mark, depth, Flow.NEXT)
+            if status is None or any(kind is Flow.BREAK for kind, _ in self.jumps[mark:]):
+                break
+            ending = self._round(lambda: self.statement(unit, body), mark)
+            if ending is not None:
+                return self._end_loop(mark, depth, ending)
+            if self.state == before and not any(kind is Flow.BREAK for kind, _ in self.jumps[mark:]):
+                return self._end_loop(mark, depth, Flow.EXIT)  # it never ends
+
+        def read() -> Flow:
+            flow = self.statements(unit, tests)
+            return self.statement(unit, body) if flow is Flow.NEXT else flow
+
+        flow = self._widen(read, written if not until else f"not ({written})")
+        return self._end_loop(mark, depth, flow)
+
+    def _widen(self, read: Callable[[], Flow], condition: str, keep: str = "") -> Flow:
+        """Read a loop's body once for any of its rounds: what a round changes is unknown before it and after."""
+        for _ in range(_TRIALS):
+            trial, counts = (
+                self.state.copy(),
+                (len(self.commands), len(self.queries), len(self.jumps), len(self.doubts)),
+            )
+            before, muted, self._muted = self.state, self._muted, True
+            self.state = trial
+            flow = self._round(read, counts[2])
+            after = join([before, self.state, *(state for _, state in self.jumps[counts[2] :])], self.line)
+            if flow is Flow.EXIT:
+                after = before
+            self.state, self._muted = before, muted
+            del self.commands[counts[0] :], self.queries[counts[1] :], self.jumps[counts[2] :], self.doubts[counts[3] :]
+            changed = [
+                name
+                for name, variable in after.variables.items()
+                if before.variables.get(name) != variable and name != keep
+            ]
+            if before.arguments != after.arguments:
+                changed.append("@")
+            before.arguments = after.arguments
+            for name in changed:
+                if name in after.variables:
+                    before.variables[name] = after.variables[name]
+            before.functions, before.files, before.foreign = after.functions, after.files, after.foreign
+            if not changed:
+                break
+        entry = self.state.copy()
+        mark, depth = len(self.jumps), len(self.doubts)
+        self.doubts.append(condition)
+        flow = self._round(read, mark)
+        del self.doubts[depth:]
+        if flow is Flow.RETURN:
+            self.jumps.append((Flow.RETURN, self.state))
+        broken = [state for kind, state in self.jumps[mark:] if kind is Flow.BREAK]
+        self.jumps[mark:] = [jump for jump in self.jumps[mark:] if jump[0] is not Flow.BREAK]
+        ends = [entry, *broken] if flow in {Flow.EXIT, Flow.RETURN} else [entry, self.state, *broken]
+        self.state = join(ends, self.line)
+        self.state.status = None
+        return Flow.NEXT

@@ -1,0 +1,324 @@
+"""The state of a reading: what was found, what rests on what, branches that are joined, and where output goes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.command import Command, Word
+from compatcheck.core.source import Skipped, Source
+from compatcheck.shell.builtins import TRUSTED
+from compatcheck.shell.conditions import Conditions
+from compatcheck.shell.expand import Expander, compact
+from compatcheck.shell.flow import Flow
+from compatcheck.shell.lexical import UnclosedError
+from compatcheck.shell.limits import MAX_COMMANDS, LimitError
+from compatcheck.shell.state import State, Variable, join
+from compatcheck.shell.values import (
+    Piece,
+    Value,
+    assumptions_of,
+    from_text,
+    is_many,
+    line_of,
+    names_of,
+    show,
+    text_of,
+    unknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tree_sitter import Node
+
+    from compatcheck.shell.grammar import Unit
+    from compatcheck.shell.words import Raw, Redirection
+
+
+class Streams(NamedTuple):
+    """Where a command's output goes and its input comes from."""
+
+    stdin: Value | None
+    """None is unknown."""
+    path: str | None = None
+    """File that takes the output."""
+    append: bool = False
+    hidden: bool = False
+    """Whether the output goes where nothing of the script reads it."""
+
+
+Branch = tuple[str, "Callable[[], Flow]"]
+"""A condition, as written, and what reads the statements under it."""
+SHOWN = 120
+"""Characters of a condition or a command that are repeated in a report."""
+
+
+class Reading(ABC):
+    """What every part of the evaluation shares."""
+
+    def __init__(
+        self, path: str, variables: Mapping[str, str], arguments: Iterable[str] | None, *, slurm: bool
+    ) -> None:
+        """Start in the environment and with the arguments that are given."""
+        self.path = path
+        self.state = State(
+            variables={
+                **{name: Variable(from_text(text, 1), exported=True) for name, text in variables.items()},
+                # Bash sets these itself, whatever the environment says.
+                "IFS": Variable(from_text(" \t\n", 1)),
+                "OPTIND": Variable(from_text("1", 1)),
+            },
+            arguments=None if arguments is None else tuple(from_text(text, 1) for text in arguments),
+        )
+        self.commands: list[Command] = []
+        self.queries: list[Command] = []
+        """Commands run for their output, inside of ``$( … )``."""
+        self.skipped: dict[tuple[int, str], Skipped] = {}
+        self.assumptions: dict[str, int] = {}
+        """What the reading rests on, and the line that first needed it."""
+        self.expander = Expander(lambda: self.state, self.substitute, slurm=slurm)
+        self.conditions = Conditions(self.expander)
+        self.doubts: list[str] = []
+        """Conditions, not known, under which the present statement runs."""
+        self.jumps: list[tuple[Flow, State]] = []
+        """States in which a loop or function may have been left early."""
+        self.stdin: Value | None = None
+        self.sink: list[Piece] | None = None
+        """What is printed, where something of the script reads it."""
+        self.line = 1
+        self.loops = 0
+        """Loops around the present statement, in the running function."""
+        self.levels = 0
+        """Loops that ``break 2`` leaves besides the innermost."""
+        self._sink_doubts = 0
+        """How many doubts there were when the output began to be read."""
+        self._steps = 0
+        self._calls = 0
+        self._querying = False
+        self._muted = False
+
+    # Statements --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def run(self, unit: Unit) -> Flow:
+        """Read all statements of a text."""
+
+    @abstractmethod
+    def statements(self, unit: Unit, nodes: list[Node]) -> Flow:
+        """Read statements one after another."""
+
+    @abstractmethod
+    def statement(self, unit: Unit, node: Node) -> Flow:
+        """Read one statement."""
+
+    @abstractmethod
+    def substitute(self, text: str, line: int, depth: int) -> Value:
+        """Return the output of ``$( … )``."""
+
+    def skip(self, line: int, reason: str, hint: str | None = None) -> None:
+        """Note a part of the script that is not read."""
+        if not self._muted:
+            self.skipped.setdefault((line, reason), Skipped(Source(self.path, None, line), reason, hint))
+
+    def decide(
+        self,
+        status: bool | None,  # noqa: FBT001 (three values)
+        mark: int,
+        yes: Callable[[], Flow],
+        no: Callable[[], Flow],
+        condition: tuple[str, str],
+    ) -> Flow:
+        """Go the way a condition leads, or both where it is not known.
+
+        Args:
+            status: the condition.
+            mark: how much was assumed before it was evaluated.
+            yes: reads what runs if it holds.
+            no: reads what runs otherwise.
+            condition: it and its opposite, as written.
+        """
+        branches: list[Branch] = [(condition[0], yes), (condition[1], no)]
+        if status is None:
+            return self.fork(branches)
+        assumed = self.expander.assumed[mark:]
+        if not assumed:
+            return yes() if status else no()
+        before = self.state.copy(), len(self.commands), len(self.queries), len(self.jumps), len(self.doubts)
+        flow = yes() if status else no()
+        if flow is Flow.EXIT:
+            # Whoever starts the script gives what it asks for: `if [ -z "$1" ]; then usage; exit 1; fi`.
+            self.state, commands, queries, jumps, doubts = before
+            del self.commands[commands:], self.queries[queries:], self.jumps[jumps:], self.doubts[doubts:]
+            return self.fork(branches)
+        self._assume(assumed)
+        return flow
+
+    def _assume(self, assumed: Iterable[str]) -> None:
+        if not self._muted:
+            for one in assumed:
+                self.assumptions.setdefault(one, self.line)
+
+    def fork(self, branches: list[Branch]) -> Flow:
+        """Read every branch in a state of its own, and join what they leave."""
+        before, depth, line = self.state, len(self.doubts), self.line
+        ends: list[tuple[Flow, State]] = []
+        reasons: list[str] = []
+        for condition, read in branches:
+            self.state = before.copy()
+            self.doubts.append(condition)
+            flow = read()
+            del self.doubts[depth:]
+            ends.append((flow, self.state))
+            if flow is not Flow.NEXT:
+                reasons.append(condition)
+        live = [state for flow, state in ends if flow is Flow.NEXT]
+        left = [(flow, state) for flow, state in ends if flow not in {Flow.NEXT, Flow.EXIT}]
+        if live:
+            self.state = join(live, line)
+            self.jumps.extend(left)
+            if left:
+                self.doubts.extend(f"not ({reason})" for reason in reasons)
+            return Flow.NEXT
+        if left:
+            flow = left[0][0]
+            self.state = join([state for one, state in left if one is flow], line)
+            self.jumps.extend((one, state) for one, state in left if one is not flow)
+            return flow
+        self.state = ends[0][1]
+        return Flow.EXIT
+
+    def subshell(self, read: Callable[[], Flow], *, in_loops: bool = False) -> Flow:
+        """Read statements that change nothing but files.
+
+        Args:
+            read: reads them.
+            in_loops: whether ``break`` knows of the loops around them: bash lets it in a command substitution alone.
+        """
+        outer, jumps, depth, loops = self.state, len(self.jumps), len(self.doubts), self.loops
+        self.state = outer.copy()
+        self.loops = loops if in_loops else 0
+        flow = read()
+        self.loops = loops
+        del self.jumps[jumps:], self.doubts[depth:]
+        outer.files = self.state.files
+        outer.status = self.state.status if flow is Flow.NEXT else None
+        self.state = outer
+        return Flow.NEXT
+
+    # Streams -----------------------------------------------------------------------------------------------------
+
+    def _streams(self, redirections: list[Redirection]) -> Streams:
+        stdin, path, append, hidden = self.stdin, None, False, False
+        for one in redirections:
+            operator, line = one.operator, one.target.line
+            if operator in {"<<", "<<-"}:
+                stdin = self._document(one)
+            elif operator == "<<<":
+                stdin = (*self.expander.one(one.target.text, line), Piece("\n", line))
+            elif operator == "<" and one.descriptor in {None, 0}:
+                stdin = self._input(one.target)
+            elif operator in {">", ">>", ">|", "&>", "&>>", ">&"} and (one.descriptor in {None, 1}):
+                name = text_of(self.expander.one(one.target.text, line)) or ""
+                if operator == ">&" and (name.isdigit() or name == "-"):
+                    hidden, path = hidden or name != "1", None if name != "1" else path
+                else:
+                    hidden, path, append = True, name or None, operator.endswith(">>")
+        return Streams(stdin, path, append, hidden)
+
+    def _input(self, target: Raw) -> Value | None:
+        if target.text.startswith("<("):
+            value = self.substitute(target.text[2:-1], target.line, self.expander.depth + 1)
+            return (*value, Piece("\n", target.line)) if value else value
+        path = text_of(self.expander.one(target.text, target.line))
+        if path == "/dev/null":
+            return ()
+        return self.state.files.get(path or "", unknown(f"$(<{target.text})", target.line))
+
+    def _document(self, redirection: Redirection) -> Value | None:
+        document = redirection.document
+        if document is None:
+            return None
+        if redirection.literal:
+            return from_text(document.text, document.line)
+        try:
+            return self.expander.document(document.text, document.line)
+        except UnclosedError as error:
+            self.skip(document.line, f"is not understood: {error}")
+            return unknown("a here-document", document.line)
+
+    def with_streams(self, streams: Streams, read: Callable[[], Flow]) -> Flow:
+        """Read a statement whose input and output are redirected."""
+        stdin, sink, doubts = self.stdin, self.sink, self._sink_doubts
+        self.stdin = streams.stdin
+        if streams.hidden:
+            self._open_sink()
+        flow = read()
+        if streams.path is not None and streams.path != "/dev/null":
+            self._write(streams.path, compact(tuple(self.sink or ())), append=streams.append)
+        self.stdin, self.sink, self._sink_doubts = stdin, sink, doubts
+        return flow
+
+    def _open_sink(self) -> None:
+        self.sink, self._sink_doubts = [], len(self.doubts)
+
+    def _write(self, path: str, value: Value, *, append: bool) -> None:
+        if path == "/dev/null":
+            return
+        if append:
+            value = (*self.state.files.get(path, unknown(f"content of {path}", self.line)), *value)
+        self.expander.check_length(value)
+        self.state.files[path] = value
+
+    def emit(self, value: Value) -> None:
+        """Print where something of the script reads it."""
+        if self.sink is not None:
+            # What only one way prints is unknown.
+            self.sink.extend(value if len(self.doubts) <= self._sink_doubts else unknown("$(…)", self.line))
+
+    # Commands ----------------------------------------------------------------------------------------------------
+
+    def word(self, value: Value, raw: Raw | None, line: int) -> Word:
+        """Make a word of the report."""
+        text = text_of(value)
+        written = raw.text if raw is not None and text is not None else show(value)
+        return Word(
+            text,
+            Source(self.path, None, line_of(value, line)),
+            written,
+            names_of(value),
+            is_many(value),
+            assumptions_of(value),
+        )
+
+    def _exported(self, extra: dict[str, Variable]) -> dict[str, Word]:
+        variables = {**{name: one for name, one in self.state.variables.items() if one.exported}, **extra}
+        return {
+            name: self.word(one.value, None, one.line)
+            for name, one in variables.items()
+            if one.value is not None and one.elements is None
+        }
+
+    def _command(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], line: int) -> Command:
+        counts: dict[Raw, int] = {}
+        for _, raw in values:
+            counts[raw] = counts.get(raw, 0) + 1
+        words = tuple(self.word(value, raw if counts[raw] == 1 else None, raw.line) for value, raw in values)
+        condition = " and ".join(self.doubts) or None
+        stdin = None if self.stdin is None else self.word(self.stdin, None, line)
+        return Command(words, self._exported(extra), Source(self.path, None, line), not self.doubts, condition, stdin)
+
+    def _record_query(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], line: int) -> None:
+        if len(self.queries) < MAX_COMMANDS:
+            self.queries.append(self._command(values, extra, line))
+
+    def _record(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], raw: str, line: int) -> Flow:
+        if len(self.commands) >= MAX_COMMANDS:
+            raise LimitError(f"more than {MAX_COMMANDS} commands are run")
+        if self._querying:
+            self._record_query(values, extra, line)
+        else:
+            self.commands.append(self._command(values, extra, line))
+        self.emit(unknown(f"$({raw})", line))
+        self.state.status = True if text_of(values[0][0]) in TRUSTED else None
+        return Flow.NEXT

@@ -1,0 +1,302 @@
+"""Simple commands: assignments, tests, functions, bash's own commands, and the programs that are reported."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from compatcheck.shell.builtins import BUILTINS, assign_words
+from compatcheck.shell.filters import FILTERS, run_filter
+from compatcheck.shell.flow import Flow
+from compatcheck.shell.grammar import Unit
+from compatcheck.shell.lexical import ASSIGNMENT, Lexer, UnclosedError
+from compatcheck.shell.limits import MAX_CALLS, MAX_WORDS, LimitError
+from compatcheck.shell.reading import SHOWN, Branch, Reading, Streams
+from compatcheck.shell.state import Function, Variable, join
+from compatcheck.shell.values import Value, assumptions_of, from_text, text_of, unknown
+from compatcheck.shell.words import Raw, Simple, read_simple
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_PLACEHOLDER = "__unresolved_{}"
+_DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
+
+
+class SimpleCommands(Reading):
+    """Read simple commands."""
+
+    def simple(self, unit: Unit, node: Node) -> Flow:
+        """Read assignments, a test, or a command with its words and redirections."""
+        raw, line = unit.written(node), unit.line(node.start_byte)
+        if raw.startswith("[[") and raw[2:3] in {" ", "\t", "\n"}:
+            try:
+                if "]]" not in raw:
+                    raise UnclosedError(0, "[[")  # noqa: TRY301 (one end for whatever is not closed)
+                self.state.status = self.conditions.double(raw[2 : raw.rfind("]]")], line)
+            except UnclosedError as error:
+                self.state.status = None
+                self.skip(line, f"is not understood: {error}")
+            return Flow.NEXT
+        end = Lexer(raw, unit.depth).arithmetic(2) if raw.startswith("((") else None
+        if end is not None:
+            number, _, assumes = self.expander.number(raw[2 : end - 2], line)
+            self.expander.assumed.extend(assumes)
+            self.state.status = None if number is None else number != 0
+            return Flow.NEXT
+        try:
+            simple = read_simple(unit, node.start_byte, node.end_byte)
+        except UnclosedError as error:
+            self.skip(line, f"is not understood: {error}")
+            return Flow.NEXT
+        return self._run_simple(simple, raw, line)
+
+    def _run_simple(self, simple: Simple, raw: str, line: int) -> Flow:
+        assignments: list[Raw] = []
+        words = list(simple.words)
+        while words and ASSIGNMENT.match(words[0].text):
+            assignments.append(words.pop(0))
+        streams = self._streams(simple.redirections)
+        if not words:
+            self.state.status = True
+            for word in assignments:
+                self.assign(word)
+            if self._querying and not assignments and streams.stdin is not None and streams.path is None:
+                self.emit(streams.stdin)  # $(<file)
+            return self.with_streams(streams, lambda: Flow.NEXT) if simple.redirections else Flow.NEXT
+        if words[0].text in _DECLARATIONS:
+            for word in assignments:
+                self.assign(word)
+            return self.with_streams(streams, lambda: assign_words(self, words))
+        values = [(value, word) for word in words for value in self.expander.fields(word.text, word.line)]
+        if len(values) > MAX_WORDS:
+            raise LimitError(f"a command has more than {MAX_WORDS} words")
+        if not values:
+            for word in assignments:
+                self.assign(word)
+            return Flow.NEXT
+        extra: dict[str, Variable] = {}
+        hidden: dict[str, Variable | None] = {}
+        for word in assignments:
+            name = (ASSIGNMENT.match(word.text) or [""])[0].split("=")[0].split("[")[0].rstrip("+")
+            hidden.setdefault(name, self.state.variables.get(name))
+            self.assign(word)
+            extra[name] = self.state.variables[name]
+        try:
+            return self.with_streams(streams, lambda: self._dispatch(values, extra, raw, line, streams))
+        finally:
+            for name, variable in hidden.items():
+                if variable is None:
+                    self.state.variables.pop(name, None)
+                else:
+                    self.state.variables[name] = variable
+
+    def _dispatch(
+        self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], raw: str, line: int, streams: Streams
+    ) -> Flow:
+        name = text_of(values[0][0])
+        if (
+            name in {"command", "builtin", "time", "-p"}
+            and len(values) > 1
+            and not (text_of(values[1][0]) or "").startswith("-")
+        ):
+            return self._dispatch(values[1:], extra, raw, line, streams)
+        functions = self.state.functions.get(name or "")
+        if functions:
+            branches: list[Branch] = [
+                (
+                    f"{name} is defined so",
+                    lambda function=function: (
+                        self._call(function, values, line)  # type: ignore[misc]
+                        if function
+                        else self._record(values, extra, raw, line)
+                    ),
+                )
+                for function in functions
+            ]
+            return branches[0][1]() if len(branches) == 1 else self.fork(branches)
+        arguments = [value for value, _ in values[1:]]
+        if name == "exec" and arguments:
+            self._record(values[1:], extra, raw, line)
+            return Flow.EXIT
+        if name in BUILTINS:
+            return BUILTINS[name](self, arguments, line)
+        if name in {"cat", "tee"}:
+            return self._copy(name, arguments, raw, line)
+        if name in FILTERS:
+            texts = [text_of(value) for value in arguments]
+            known = [text for text in texts if text is not None]
+            stdin = None if self.stdin is None else text_of(self.stdin)
+            output = run_filter(name, known, stdin) if len(known) == len(texts) else None
+            self.state.status = None if output is None else True
+            if output is None:
+                self._record_query(values, extra, line)
+            assumes = tuple(one for value in (*arguments, self.stdin or ()) for one in assumptions_of(value))
+            self.emit(unknown(f"$({raw})", line) if output is None else from_text(output, line, assumes))
+            return Flow.NEXT
+        return self._record(values, extra, raw, line)
+
+    def _copy(self, name: str, arguments: list[Value], raw: str, line: int) -> Flow:
+        """``cat`` and ``tee``: pass on what is known of the input and of files the script wrote."""
+        texts = [text_of(value) for value in arguments]
+        paths = [text for text in texts if text is not None and (not text.startswith("-") or text == "-")]
+        hidden = unknown(f"$({raw})", line)
+        stdin = self.stdin if self.stdin is not None else hidden
+        if name == "tee":
+            append = "-a" in texts
+            for path in paths:
+                self._write(path, stdin, append=append)
+            self.emit(stdin)
+        elif len(paths) != len(texts):
+            self.emit(hidden)
+        else:
+            for path in paths or ["-"]:
+                self.emit(stdin if path == "-" else self.state.files.get(path, hidden))
+        known = all(path == "-" or path in self.state.files for path in paths) and len(paths) == len(texts)
+        self.state.status = True if name == "tee" or known else None
+        return Flow.NEXT
+
+    def assign(self, word: Raw) -> None:
+        """Set what an assignment sets."""
+        match = ASSIGNMENT.match(word.text)
+        if match is None:
+            return
+        name, subscript, plus = match.groups()
+        rest = word.text[match.end() :]
+        if rest.startswith("(") and rest.endswith(")") and subscript is None:
+            self._assign_array(name, Raw(rest[1:-1], word.line), append=bool(plus))
+            return
+        value = self.expander.one(rest, word.line)
+        key = self._key(name, subscript, word.line)
+        if subscript is not None and key is None:
+            self.expander.parameters.replace_array(
+                name, {0: unknown(f"${{{name}[@]}}", word.line, many=True)}, word.line
+            )
+            return
+        old = self.state.variables.get(name)
+        integer = old is not None and old.integer
+        if plus and not integer:
+            found = self.expander.parameters.find(name, None if key is None else str(key), word.line)
+            value = (*(found.values[0] if found.values else ()), *value)
+            self.expander.check_length(value)
+        if integer:
+            text = text_of(value)
+            text = f"{name}+({text})" if plus and text is not None else text
+            number = None if text is None else self.expander.number(text, word.line)[0]
+            value = unknown(f"${name}", word.line) if number is None else from_text(str(number), word.line)
+        self.expander.parameters.assign(name, key, value, word.line)
+
+    def _key(self, name: str, subscript: str | None, line: int) -> int | str | None:
+        if subscript is None:
+            return None
+        if self.expander.parameters.is_associative(name):
+            return text_of(self.expander.one(subscript[1:-1], line))
+        return self.expander.number(subscript[1:-1], line)[0]
+
+    def _assign_array(self, name: str, inside: Raw, *, append: bool) -> None:
+        old = self.state.variables.get(name)
+        elements: dict[int | str, Value] = {}
+        if append and old is not None:
+            elements = dict(old.elements) if old.elements is not None else {} if old.value is None else {0: old.value}
+        elif append:
+            elements = {0: unknown(f"${{{name}[@]}}", inside.line, many=True, implicit=True)}
+        place = max((key for key in elements if isinstance(key, int)), default=-1) + 1
+        associative = old is not None and old.associative
+        for word in self.expander.elements(inside):
+            match = re.match(r"\[((?:[^\]\"']|\"[^\"]*\"|'[^']*')+)\](\+?)=", word.text)
+            if match:
+                key = self._key(name, f"[{match[1]}]", word.line)
+                if key is None or match[2]:
+                    elements = {0: unknown(f"${{{name}[@]}}", word.line, many=True)}
+                    break
+                elements[key] = self.expander.one(word.text[match.end() :], word.line)
+                place = key + 1 if isinstance(key, int) else place
+            elif associative:
+                elements = {0: unknown(f"${{{name}[@]}}", word.line, many=True)}
+                break
+            else:
+                for value in self.expander.fields(word.text, word.line):
+                    elements[place] = value
+                    place += 1
+        if not associative:
+            elements = dict(sorted(elements.items(), key=lambda item: int(item[0])))
+        self.expander.parameters.replace_array(name, elements, inside.line)
+
+    def _call(self, function: Function, values: list[tuple[Value, Raw]], line: int) -> Flow:
+        """Read a function's body with its arguments."""
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise LimitError(f"functions call one another more than {MAX_CALLS} deep")
+        outer = self.state.arguments
+        self.state.arguments = tuple(value for value, _ in values[1:])
+        self.state.saved.append({})
+        mark, depth = len(self.jumps), len(self.doubts)
+        loops, self.loops = self.loops, 0
+        flow = self.statement(function.unit, function.body)  # type: ignore[arg-type]
+        self.loops = loops
+        returned = [state for kind, state in self.jumps[mark:] if kind is Flow.RETURN]
+        del self.jumps[mark:], self.doubts[depth:]
+        if returned:
+            self.state = join(returned if flow is Flow.EXIT else [self.state, *returned], line)
+            flow = Flow.NEXT
+        self.state.leave()
+        self.state.arguments = outer
+        self._calls -= 1
+        return Flow.NEXT if flow is not Flow.EXIT else flow
+
+    def evaluate_text(self, value: Value, line: int) -> Flow:
+        """Read what ``eval`` is given; unknown parts of it are taken as words without quotes."""
+        text = ""
+        for n, piece in enumerate(value):
+            if piece.text is None:
+                name = _PLACEHOLDER.format(f"{line}_{n}")
+                self.state.variables[name] = Variable((piece,), line=line)
+                text += f"${{{name}}}"
+            else:
+                text += piece.text
+        return self.nested(text, line)
+
+    def nested(self, text: str, line: int) -> Flow:
+        """Read statements inside of a statement."""
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise LimitError(f"functions call one another more than {MAX_CALLS} deep")
+        flow = self.run(Unit(text, line, self._calls))
+        self._calls -= 1
+        return flow
+
+    def substitute(self, text: str, line: int, depth: int) -> Value:
+        """Return the output of ``$( … )``; what any program prints in it is unknown."""
+        written = f"$({' '.join(text.split())})"
+        hidden = unknown(written if len(written) <= SHOWN else written[:SHOWN] + "…)", line)
+        unit = Unit(text, line, depth)
+        self._calls += 1
+        if unit.problems or self._calls > MAX_CALLS:
+            self._calls -= 1
+            return hidden
+        sink, doubts = self.sink, self._sink_doubts
+        querying, assumed, outer_line = self._querying, len(self.expander.assumed), self.line
+        self._open_sink()
+        self._querying = True
+        flow = Flow.NEXT
+
+        def read() -> Flow:
+            nonlocal flow
+            flow = self.run(unit)
+            return flow
+
+        self.subshell(read, in_loops=True)
+        output = tuple(self.sink or ())
+        self.sink, self._sink_doubts, self._querying, self.line = sink, doubts, querying, outer_line
+        self._calls -= 1
+        del self.expander.assumed[assumed:]
+        if any(piece.text is None and piece.name.startswith("$(") for piece in output) or self.state.status is None:
+            return hidden if output or self.state.status is None else ()
+        pieces = list(output)
+        while pieces and pieces[-1].text is not None:
+            last = pieces.pop()
+            stripped = (last.text or "").rstrip("\n")
+            if stripped:
+                pieces.append(last._replace(text=stripped))
+                break
+        return tuple(piece._replace(line=line, many=False) for piece in pieces)

@@ -1,0 +1,178 @@
+"""What a script has set so far: variables, arguments, functions, files; copied at a branch and joined after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.shell.values import Piece, Value, is_many, same, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.shell.grammar import Unit
+
+ALWAYS_SET = frozenset(
+    {
+        "BASH",
+        "BASHPID",
+        "BASH_SOURCE",
+        "BASH_VERSION",
+        "BASH_VERSINFO",
+        "EPOCHSECONDS",
+        "EUID",
+        "FUNCNAME",
+        "GROUPS",
+        "HOME",
+        "HOSTNAME",
+        "HOSTTYPE",
+        "LANG",
+        "LINENO",
+        "LOGNAME",
+        "MACHTYPE",
+        "OLDPWD",
+        "OSTYPE",
+        "PATH",
+        "PIPESTATUS",
+        "PPID",
+        "PWD",
+        "RANDOM",
+        "SECONDS",
+        "SHELL",
+        "SHLVL",
+        "TERM",
+        "UID",
+        "USER",
+    }
+)
+"""Variables that bash, the login or the last command sets: never taken as unset, never known."""
+
+INHERITED = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "USER"})
+"""Variables of the login's environment: a script that sets one passes it on without ``export``."""
+
+
+class Variable(NamedTuple):
+    """A variable of the script."""
+
+    value: Value | None = None
+    """Its text; None for an array, and for a variable that is surely unset."""
+    elements: Mapping[int | str, Value] | None = None
+    """Elements of an array in the order of their keys."""
+    associative: bool = False
+    exported: bool = False
+    integer: bool = False
+    line: int = 1
+    """Where it was last set."""
+
+    @property
+    def has_unknown_places(self) -> bool:
+        """Tell whether it is an array in which an element may be no element or several."""
+        return self.elements is not None and any(is_many(value) for value in self.elements.values())
+
+
+@dataclass(slots=True)
+class State:
+    """Everything a statement may change."""
+
+    variables: dict[str, Variable] = field(default_factory=dict)
+    arguments: tuple[Value, ...] | None = None
+    """Positional arguments; None while nobody said which there are."""
+    functions: dict[str, tuple[Function | None, ...]] = field(default_factory=dict)
+    """Every definition a name may have; None stands for no definition."""
+    files: dict[str, Value] = field(default_factory=dict)
+    """What the script wrote into files."""
+    saved: list[dict[str, Variable | None]] = field(default_factory=list)
+    """Per running function, the variables that its local ones hide."""
+    status: bool | None = True
+    """Whether the last command succeeded."""
+    options: frozenset[str] = frozenset()
+    """Of ``set``: ``f`` (no file names), ``a`` (export all)."""
+    foreign: str | None = None
+    """A file that was sourced and may have set any variable the script does not."""
+
+    def copy(self) -> State:
+        """Return a state that may change on its own."""
+        return replace(
+            self,
+            variables=dict(self.variables),
+            functions=dict(self.functions),
+            files=dict(self.files),
+            saved=[dict(frame) for frame in self.saved],
+        )
+
+    def hide(self, name: str) -> None:
+        """Make a variable local to the running function."""
+        if self.saved and name not in self.saved[-1]:
+            self.saved[-1][name] = self.variables.get(name)
+
+    def leave(self) -> None:
+        """Give back what a function's local variables hid."""
+        for name, variable in self.saved.pop().items():
+            if variable is None:
+                self.variables.pop(name, None)
+            else:
+                self.variables[name] = variable
+
+
+class Function(NamedTuple):
+    """A function's body."""
+
+    unit: Unit
+    body: object
+    """Node of the syntax tree."""
+
+
+def join(states: list[State], line: int) -> State:
+    """Return what is known after one of several ways was taken; what differs is unknown."""
+    result = states[0]
+    for other in states[1:]:
+        result = _join(result, other, line)
+    return result
+
+
+def _join(first: State, second: State, line: int) -> State:
+    result = first.copy()
+    for name in {**first.variables, **second.variables}:
+        one, two = first.variables.get(name), second.variables.get(name)
+        if one is None or two is None or not _same_variable(one, two):
+            result.variables[name] = _unknown_variable(name, one, two, line)
+    for name in {**first.functions, **second.functions}:
+        result.functions[name] = tuple(
+            dict.fromkeys((*first.functions.get(name, (None,)), *second.functions.get(name, (None,))))
+        )
+    for path in {**first.files, **second.files}:
+        texts = first.files.get(path), second.files.get(path)
+        if texts[0] is None or texts[1] is None or not same(texts[0], texts[1]):
+            result.files[path] = unknown(f"content of {path}", line)
+    if first.arguments != second.arguments:
+        result.arguments = (unknown("$@", line, many=True),)
+    for frame, other in zip(result.saved, second.saved, strict=False):
+        for name, variable in other.items():
+            frame.setdefault(name, variable)
+    if first.status != second.status:
+        result.status = None
+    result.foreign = first.foreign or second.foreign
+    return result
+
+
+def _same_variable(one: Variable, two: Variable) -> bool:
+    if one.exported != two.exported:
+        return False
+    if one.elements is None or two.elements is None:
+        if one.value is None or two.value is None:
+            return one.value is two.value and one.elements is two.elements
+        return same(one.value, two.value)
+    return list(one.elements) == list(two.elements) and all(
+        same(one.elements[key], two.elements[key]) for key in one.elements
+    )
+
+
+def _unknown_variable(name: str, one: Variable | None, two: Variable | None, line: int) -> Variable:
+    known = [variable for variable in (one, two) if variable is not None]
+    exported = any(variable.exported for variable in known)
+    line = next((variable.line for variable in reversed(known)), line)
+    if any(variable.elements is not None for variable in known):
+        associative = any(variable.associative for variable in known)
+        many = Piece(None, line, f"${{{name}[@]}}", many=True)
+        return Variable(elements={0: (many,)}, associative=associative, exported=exported, line=line)
+    return Variable(value=unknown(f"${name}", line), exported=exported, line=line)

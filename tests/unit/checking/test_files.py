@@ -1,0 +1,186 @@
+"""Directories: which files make a subject, and which are named as not read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compatcheck.cli.__main__ import main
+from tests import ROOT
+
+CONFIGS = ROOT / "fixtures/configs"
+
+
+def check(*arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["compatcheck", "check", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    code = caught.value.code
+    assert isinstance(code, int)
+    return code, capsys.readouterr().out
+
+
+def check_json(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(check(str(path), "--format", "json", monkeypatch=monkeypatch, capsys=capsys)[1])
+    return report
+
+
+def names(report: dict[str, Any]) -> list[str]:
+    """Name the files of each subject, without the directories above the project."""
+    found = []
+    for subject in report["subjects"]:
+        parts = [part.rpartition("/")[2] for part in subject["id"].rpartition(": ")[2].split(" + ")]
+        found.append(" + ".join(parts))
+    return sorted(found)
+
+
+def test_a_project_pairs_each_run_with_one_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = check_json(CONFIGS / "project", monkeypatch, capsys)
+    assert names(report) == [
+        "requirements-docs.txt",
+        "requirements.txt + config_a.yaml",
+        "requirements.txt + config_b.yaml",
+        "requirements.txt + config_c.yaml",
+        "requirements.txt + config_d.yaml",
+        *(f"requirements.txt + tune{number}.yaml" for number in range(1, 6)),
+        "requirements.txt + zero3.yaml",
+    ]
+    assert report["skipped"] == []
+
+
+def test_a_lock_stands_for_the_requirements_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed>=0.15\n")
+    (tmp_path / "uv.lock").write_text(
+        'version = 1\nrequires-python = ">=3.10"\n\n'
+        '[[package]]\nname = "project"\nversion = "1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "deepspeed" }]\n\n'
+        '[[package]]\nname = "deepspeed"\nversion = "0.16.8"\nsource = { registry = "https://example.org/simple" }\n'
+    )
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "train_batch_size": 8}')
+    assert names(check_json(tmp_path, monkeypatch, capsys)) == ["requirements.txt", "uv.lock + ds.json"]
+
+
+def test_a_file_named_from_the_directory_a_program_starts_in_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "example/configs").mkdir(parents=True)
+    (tmp_path / "example/configs/ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": 8}')
+    (tmp_path / "example/configs/accelerate.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+        "deepspeed_config:\n  deepspeed_config_file: configs/ds.json\n"
+    )
+    report = check_json(tmp_path, monkeypatch, capsys)
+    assert report["skipped"] == []
+    (subject,) = report["subjects"]
+    stages = [fact["value"] for fact in subject["facts"] if fact["name"] == "training.zero_stage"]
+    assert stages == [2]
+
+
+def test_an_environment_without_requirements_is_no_subject(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.8\n")
+    report = check_json(tmp_path, monkeypatch, capsys)
+    assert names(report) == ["requirements.txt"]
+    assert [entry["reason"] for entry in report["skipped"]] == ["states no requirements"]
+
+
+def test_many_subjects_are_folded_by_rule(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _, text = check(str(CONFIGS / "project"), monkeypatch=monkeypatch, capsys=capsys)
+    assert text.startswith("11 configurations and environments; -v reports them one by one")
+    heads = [line for line in text.splitlines() if line.startswith(("POSSIBLE", "MEDIUM", "HIGH", "LOW", "CRITICAL"))]
+    assert len(heads) == len(set(heads))
+
+
+def test_files_that_are_not_read_are_folded_by_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.8\n")
+    for number in range(5):
+        (tmp_path / f"{number}.yaml").write_text((CONFIGS / "other/llamafactory-v1.yaml").read_text())
+    _, text = check(str(tmp_path), monkeypatch=monkeypatch, capsys=capsys)
+    assert "the same for 4 others" in text
+    _, long = check(str(tmp_path), "-v", monkeypatch=monkeypatch, capsys=capsys)
+    assert long.count("configuration of LLaMA-Factory v1") == 5
+
+
+GARBAGE = {
+    "a.json": b"\x00\xff\x12",
+    "trunc.json": b'{"zero_optimization": {"stage": 3',
+    "config.json": b'{"model_type": 5}',
+    "list.json": b"[1, 2]",
+    "loop.yaml": b"a: &a [*a]\n",
+    "tag.yaml": b'x: !!python/object/apply:os.system ["true"]\n',
+    "acc.json": b'{"fsdp_config": 5, "compute_environment": "X", "distributed_type": ["FSDP"], "deepspeed_config": []}',
+    "ds.json": b'{"zero_optimization": [1], "bf16": 7, "optimizer": "Adam", "train_batch_size": {"a": 1}}',
+    "tr.yaml": b"learning_rate: {}\noutput_dir: 5\nfsdp_config: [1]\ndeepspeed: 7\noptim: [1]\nfsdp: 3\nbf16: maybe\n",
+    "requirements.txt": b"torch==\n===\n",
+    "pyproject.toml": b"[project\n",
+    "facts.yaml": b"compatcheck: 1\ntraining: 5\n",
+    "nan.json": b'{"train_batch_size": 1e400, "zero_optimization": {"stage": NaN}}',
+    "deep.json": b'{"zero_optimization":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    "model/config.json": b'{"model_type": "llama", "hidden_size": "x", "num_hidden_layers": -1}',
+    "ok/ds.json": b'{"zero_optimization": {"stage": 3}, "train_batch_size": 8}',
+    "ok/requirements.txt": b"deepspeed==0.16.4\n",
+}
+
+
+def test_garbage_is_reported_and_loses_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in GARBAGE.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+    (tmp_path / "dangling.json").symlink_to("nowhere.json")
+    (tmp_path / "around").symlink_to(".")
+    code, text = check(str(tmp_path), "--format", "json", monkeypatch=monkeypatch, capsys=capsys)
+    assert code in {0, 1}
+    report = json.loads(text)
+    assert "requirements.txt + ds.json" in names(report)
+    assert any(finding["rule_id"] == "deepspeed/zero3-params-kept-in-backward" for finding in report["findings"])
+    assert {entry["source"].rpartition("/")[2].partition(":")[0].partition(" ")[0] for entry in report["skipped"]} >= {
+        "trunc.json",
+        "deep.json",
+        "facts.yaml",
+        "pyproject.toml",
+        "nan.json",
+        "tr.yaml",
+    }
+    assert check(str(tmp_path), "--strict", monkeypatch=monkeypatch, capsys=capsys)[0] in {1, 4}
+
+
+def test_a_named_file_is_the_same_however_the_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": 8}')
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/accelerate.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+        "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    )
+    monkeypatch.chdir(tmp_path / "project")
+    for argument in (".", str(tmp_path / "project")):
+        execute_check = check_json(Path(argument), monkeypatch, capsys)
+        assert [entry["reason"].startswith("names 'ds.json'") for entry in execute_check["skipped"]] == [True]
+
+
+def test_an_empty_file_that_is_named_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ds.json").write_text("\n")
+    (tmp_path / "accelerate.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+        "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    )
+    (entry,) = check_json(tmp_path, monkeypatch, capsys)["skipped"]
+    assert "is empty" in entry["reason"]

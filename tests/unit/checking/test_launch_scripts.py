@@ -1,0 +1,140 @@
+"""Launch scripts and training scripts among the inputs of a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compatcheck.checking.gather import gather
+from compatcheck.checking.request import Gathered, Request
+from compatcheck.core.errors import NothingToCheckError
+from compatcheck.resolution.subject import Subject
+from compatcheck.rules.database import RuleSet
+from compatcheck.rules.locate import open_rules
+
+HF = "--output_dir o --learning_rate 1e-5 --per_device_train_batch_size"
+DEEPSPEED = '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}'
+
+
+@pytest.fixture(scope="module")
+def rules() -> RuleSet:
+    return open_rules()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(project: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = project / name.replace("__", ".")
+        path.write_text(text, encoding="utf-8")
+
+
+def read(rules: RuleSet, *paths: str, training: tuple[str, ...] = ()) -> Gathered:
+    return gather(Request(paths=paths, training=training), rules, {})
+
+
+def value(subject: Subject, name: str, role: str = "train") -> Any:
+    fact = subject.roles[role].get(name)
+    return None if fact is None else fact.value
+
+
+def test_a_script_is_a_run_with_the_files_it_names(rules: RuleSet, project: Path) -> None:
+    write(project, train__sh=f"deepspeed --num_gpus 4 a.py {HF} 2 --deepspeed ds.json\n", ds__json=DEEPSPEED)
+    (subject,) = read(rules, "train.sh").subjects
+    assert subject.id == "train.sh"
+    assert value(subject, "training.zero_stage") == 2
+    assert value(subject, "training.micro_batch_size") == 2
+    assert value(subject, "hardware.world_size") == 4
+    assert subject.roles["train"]["training.micro_batch_size"].sources[0] == (
+        "train.sh",
+        "per_device_train_batch_size",
+        1,
+    )
+
+
+def test_each_training_of_a_script_is_a_run(rules: RuleSet, project: Path) -> None:
+    write(
+        project, train__sh=f"torchrun a.py {HF} 2\n\ntorchrun b.py {HF} 4\n", requirements__txt="transformers==4.48.0\n"
+    )
+    subjects = read(rules, "train.sh", "requirements.txt").subjects
+    assert [value(subject, "training.micro_batch_size") for subject in subjects] == [2, 4]
+    assert [subject.id for subject in subjects] == ["requirements.txt + train.sh:1", "requirements.txt + train.sh:3"]
+
+
+def test_one_training_can_be_named_by_its_line(rules: RuleSet, project: Path) -> None:
+    write(project, train__sh=f"torchrun a.py {HF} 2\n\ntorchrun b.py {HF} 4\n")
+    (subject,) = read(rules, "train.sh:3").subjects
+    assert value(subject, "training.micro_batch_size") == 4
+    gathered = read(rules, "requirements.txt", training=("train.sh",))
+    assert "starts 2 trainings (train.sh:1, train.sh:3)" in {entry.reason for entry in gathered.skipped}
+
+
+def test_exported_variables_are_those_of_the_run(rules: RuleSet, project: Path) -> None:
+    text = f"export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\ntorchrun a.py {HF} 2\n"
+    write(project, train__sh=text, requirements__txt="torch==2.6.0\n")
+    (subject,) = read(rules, "train.sh", "requirements.txt").subjects
+    assert value(subject, "allocator.expandable_segments") is True
+    assert subject.environment is not None
+    assert subject.environment.packages["torch"].version == "2.6.0"
+
+
+def test_a_directory_holds_scripts_that_train_and_others(rules: RuleSet, project: Path) -> None:
+    write(
+        project,
+        train__sh=f"torchrun a.py {HF} 2 --deepspeed ds.json\n",
+        ds__json=DEEPSPEED,
+        other__sh="python evaluate.py --x 1\nls\n",
+    )
+    write(project, build__sh="make all\n")
+    (subject,) = read(rules, ".").subjects
+    assert value(subject, "training.zero_stage") == 2
+
+
+def test_a_python_script_counts_where_a_command_starts_it(rules: RuleSet, project: Path) -> None:
+    write(project, train__py="from trl import SFTTrainer\nSFTTrainer(model)\n", train__sh=f"torchrun train.py {HF} 2\n")
+    (subject,) = read(rules, "train.sh").subjects
+    assert value(subject, "training.trainer") == "sft"
+    assert value(subject, "training.framework") == "trl"
+
+
+def test_a_python_script_that_is_named(rules: RuleSet, project: Path) -> None:
+    write(project, train__py="Trainer(args=TrainingArguments(bf16=True, per_device_train_batch_size=n))\n")
+    (subject,) = read(rules, "train.py").subjects
+    assert value(subject, "training.mixed_precision") == "bf16"
+    assert value(subject, "training.micro_batch_size") is None
+    assert [name for name, _, _ in subject.unresolved] == ["training.micro_batch_size"]
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.sh", "ls -l\n"), ("a.py", "print(1)\n"), ("a.sh", "")])
+def test_a_named_script_that_trains_nothing_is_said(rules: RuleSet, project: Path, name: str, text: str) -> None:
+    (project / name).write_text(text, encoding="utf-8")
+    gathered = read(rules, name)
+    assert gathered.subjects == ()
+    assert [entry.named for entry in gathered.skipped] == [True]
+
+
+def test_a_directory_without_a_training_holds_nothing(rules: RuleSet, project: Path) -> None:
+    write(project, a__sh="python -m http.server\n")
+    with pytest.raises(NothingToCheckError):
+        read(rules, ".")
+
+
+def test_what_a_script_sources_is_said_and_fails_nothing(rules: RuleSet, project: Path) -> None:
+    write(project, train__sh=f"source ./env.sh\ntorchrun a.py {HF} $BATCH\n")
+    (subject,) = read(rules, "train.sh").subjects
+    (skip,) = [entry for entry in subject.skipped if "sources" in entry.reason]
+    assert not skip.named
+    assert [(name, source.line) for name, source, _ in subject.unresolved] == [("training.micro_batch_size", 2)]
+
+
+def test_the_slurm_header_tells_the_number_of_nodes(rules: RuleSet, project: Path) -> None:
+    text = f"#!/bin/bash\n#SBATCH --nodes=4\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 a.py {HF} 2\n"
+    write(project, job__slurm=text)
+    (subject,) = read(rules, "job.slurm").subjects
+    assert value(subject, "hardware.world_size") == 32

@@ -1,0 +1,242 @@
+"""Dockerfiles: the image they build, by the names of base images and the installs they pin."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compatcheck.collectors.dockerfile.read import read_dockerfile
+from compatcheck.collectors.read import read_environments
+from compatcheck.collectors.recognise import recognise, recognise_content
+from compatcheck.core.environment import Environment
+from compatcheck.core.errors import InputError
+
+
+def _read(directory: Path, text: str) -> Environment:
+    path = directory / "Dockerfile"
+    path.write_text(text)
+    (environment,) = read_environments(str(path), "dockerfile")
+    return environment
+
+
+def _versions(environment: Environment) -> dict[str, str]:
+    """Return releases and ranges; those that are not certain end in a question mark."""
+    return {
+        name: (package.version or package.specifier or "*") + ("?" if package.details.get("presence") else "")
+        for name, package in environment.packages.items()
+    }
+
+
+def _cuda(environment: Environment) -> object:
+    return environment.facts["runtime.torch_cuda"][0] if "runtime.torch_cuda" in environment.facts else "unknown"
+
+
+def test_base_image_pins_and_variables(tmp_path: Path) -> None:
+    environment = _read(
+        tmp_path,
+        "ARG TAG=2.5.1-cuda12.4-cudnn9-devel\nFROM pytorch/pytorch:${TAG}\nARG DS=0.16.4\n"
+        "ENV PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"
+        "RUN apt-get update && \\\n    pip install deepspeed==$DS \\\n      'transformers>=4.48,<5'\n",
+    )
+    assert _versions(environment) == {"torch": "2.5.1", "deepspeed": "0.16.4", "transformers": "<5,>=4.48"}
+    assert _cuda(environment) == "12.4"
+    assert environment.facts["allocator.expandable_segments"][0] is True
+    assert not environment.complete
+    assert environment.packages["torch"].source.key == "by the tag pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel"
+    assert environment.packages["deepspeed"].source.line == 6
+    assert environment.packages["transformers"].source.line == 7
+
+
+def test_the_last_stage_counts_with_what_it_takes_over(tmp_path: Path) -> None:
+    text = (
+        "FROM python:3.11-slim AS build\n"
+        "RUN pip install --prefix=/install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu126\n"
+        "FROM build AS other\nRUN pip install vllm==0.8.5\n"
+        "FROM nvidia/cuda:12.6.3-base-ubuntu22.04\nCOPY --from=build /install /usr/local\nRUN pip install trl==0.15.0\n"
+    )
+    environment = _read(tmp_path, text)
+    assert _versions(environment) == {"torch": "2.6.0", "trl": "0.15.0"}
+    assert _cuda(environment) == "12.6"
+    assert environment.facts["runtime.cuda_compat"][0] == "12.6"
+    other = read_dockerfile(str(tmp_path / "Dockerfile"), stage="other")
+    assert other.packages["vllm"].version == "0.8.5"
+
+
+def test_requirement_files_are_found_by_their_copy(tmp_path: Path) -> None:
+    (tmp_path / "docker").mkdir()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "req").mkdir()
+    (tmp_path / "req" / "train.txt").write_text("accelerate==1.3.0\n")
+    (tmp_path / "extra.txt").write_text("peft==0.14.0\n")
+    text = (
+        "FROM ubuntu:22.04\nWORKDIR /app\nCOPY req/ /tmp/req/\nRUN pip install -r /tmp/req/train.txt\n"
+        "RUN --mount=type=bind,source=extra.txt,target=e.txt pip install -r e.txt\nRUN pip install -r gone.txt\n"
+    )
+    environment = _read(tmp_path / "docker", text)
+    assert _versions(environment) == {"accelerate": "1.3.0", "peft": "0.14.0"}
+    assert environment.packages["accelerate"].source.path.endswith("train.txt")
+    assert [entry.source.line for entry in environment.skipped] == [6]
+
+
+def test_a_copied_file_is_not_taken_for_another_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==1.0\n")
+    environment = _read(
+        tmp_path, "FROM ubuntu\nCOPY a/requirements.txt requirements.txt\nRUN pip install -r requirements.txt\n"
+    )
+    assert not environment.packages
+    assert "does not lie beside" in environment.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("commands", "torch", "cuda"),
+    [
+        ("pip install torch==2.4.0", "2.4.0", "12.1"),
+        ("pip install torch", "2.5.1", "12.4"),
+        ("pip install 'torch>=2.4'", "2.5.1", "12.4"),
+        ("pip install 'torch>=2.6'", ">=2.6", "unknown"),
+        ("pip install -U torch", "*", "unknown"),
+        ("pip install torch==2.5.1", "2.5.1", "12.4"),
+        ("pip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu126", "2.6.0", "12.6"),
+        ("UV_TORCH_BACKEND=cu126 uv pip install torch==2.6.0", "2.6.0", "12.6"),
+        ("pip install vllm==0.8.5", "==2.6.*", "unknown"),
+        ("pip install --no-deps vllm==0.8.5", "2.5.1", "12.4"),
+        ("pip install vllm==0.6.6", "2.5.1", "12.4"),
+        ("pip install vllm", "*", "unknown"),
+        ("pip install xformers==0.0.29.post3 torch==2.6.0", "2.6.0", "12.4"),
+        (
+            "pip uninstall -y torch && pip install torch==2.4.0 --index-url https://download.pytorch.org/whl/cu124",
+            "2.4.0",
+            "12.4",
+        ),
+        ("if test -f x; then pip install torch==2.4.0; fi", "==2.5.1 || ==2.4.0?", "unknown"),
+    ],
+)
+def test_which_torch_is_there_in_the_end(tmp_path: Path, commands: str, torch: str, cuda: str) -> None:
+    environment = _read(tmp_path, f"FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel\nRUN {commands}\n")
+    assert (_versions(environment)["torch"], _cuda(environment)) == (torch, cuda)
+
+
+def test_a_vendor_build_is_replaced_by_a_pin(tmp_path: Path) -> None:
+    environment = _read(tmp_path, "FROM nvcr.io/nvidia/pytorch:24.05-py3\nRUN pip install torch==2.4.0\n")
+    assert _versions(environment)["torch"] == "2.4.0"
+
+
+def test_wheels_tell_what_they_were_built_for(tmp_path: Path) -> None:
+    wheel = "flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE-cp311-cp311-linux_x86_64.whl"
+    environment = _read(tmp_path, f"FROM x\nRUN wget https://host/{wheel} && pip install {wheel}\n")
+    assert environment.packages["flash-attn"].version == "2.7.4.post1+cu12torch2.6cxx11abiFALSE"
+
+
+def test_conda_says_its_cuda_apart(tmp_path: Path) -> None:
+    commands = "conda create -n e python=3.10 && conda install pytorch==2.4.1 pytorch-cuda=12.1 -c pytorch"
+    text = f"FROM continuumio/miniconda3\nRUN {commands}\n"
+    environment = _read(tmp_path, text)
+    assert (_versions(environment), environment.python) == ({"torch": "2.4.1"}, "3.10")
+    assert _cuda(environment) == "12.1"
+
+
+def test_other_forms_of_run(tmp_path: Path) -> None:
+    text = (
+        'FROM x\nRUN ["pip", "install", "a==1"]\nRUN ["bash", "-c", "pip install b==2"]\nRUN <<EOF\npip install c==3\nEOF\n'
+        "RUN bash <<EOF\npip install d==4\nEOF\nRUN python3 <<EOF\npip install e==5\nEOF\n"
+    )
+    assert _versions(_read(tmp_path, text)) == {"a": "1", "b": "2", "c": "3", "d": "4"}
+
+
+def test_what_only_the_build_knows_is_listed(tmp_path: Path) -> None:
+    text = "ARG B\nFROM $B\nRUN pip install torch==$(cat v) -r ${F}\nRUN uv sync\nRUN pip install .\n"
+    environment = _read(tmp_path, text)
+    assert [(entry.source.line, entry.named) for entry in environment.skipped] == [(2, False), (3, False), (3, False)]
+    notes = " ".join(environment.notes)
+    assert "uv sync" in notes
+    assert "pyproject.toml" in notes
+
+
+def test_a_file_without_from_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no FROM"):
+        _read(tmp_path, "RUN pip install a\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("Dockerfile", True),
+        ("Dockerfile.gpu", True),
+        ("Dockerfile-cu121", True),
+        ("Dockerfile_amd", True),
+        ("train.Dockerfile", True),
+        ("Containerfile", True),
+        ("Dockerfile.dockerignore", False),
+        ("Dockerfiles.md", False),
+        ("mydockerfile", False),
+    ],
+)
+def test_names_of_dockerfiles(tmp_path: Path, name: str, *, known: bool) -> None:
+    (tmp_path / name).write_text("FROM ubuntu:22.04\n")
+    assert (recognise(str(tmp_path / name)) == "dockerfile") is known
+
+
+def test_a_dockerfile_on_standard_input_is_told_by_its_content() -> None:
+    assert recognise_content(b"# c\nARG A=1\nFROM nvidia/cuda:${A} AS b\nRUN x\n") == "dockerfile"
+    assert recognise_content(b"From the team\ntorch==2.0\nnumpy==1.26.4\n") == "requirements"
+    assert recognise_content(b"torch==2.0\n") == "requirements"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "FROM a\n",
+                "FROM a AS b\n",
+                "ARG A=$A\n",
+                "ENV A $A$A\n",
+                "RUN pip install a==$A\n",
+                "COPY --from=b / /\n",
+                "RUN <<E\n",
+                "E\n",
+                "WORKDIR $A\n",
+                'RUN ["pip"\n',
+                "\\\n",
+                "COPY x\n",
+                "RUN pip install -r /\n",
+                "pip install 'a\n",
+            ]
+        ),
+        max_size=30,
+    )
+)
+def test_any_order_of_instructions_is_read(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "Dockerfile"
+    path.write_text("FROM a\n" + "".join(lines))
+    assert read_dockerfile(str(path)).origin == str(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM a\n" + "".join(f"ENV A{i}=$A{i - 1}$A{i - 1}x\n" for i in range(20_000)),
+        "FROM a\nENV A=" + "x" * 4_000 + "\nRUN pip install " + "$A" * 100_000,
+        "FROM a\nRUN " + "if x; then " * 30_000,
+        "FROM a\nRUN pip install " + "<" * 100_000,
+        "FROM a\nRUN pip install " + "\"'" * 50_000,
+        "".join(f"FROM s{i} AS s{i + 1}\n" for i in range(499)),
+        "FROM a\nARG " + "=" * 50_000 + "\nARG a=" + "'\"" * 20_000 + "\n",
+        "FROM a AS b\nRUN pip install x==1\nFROM c\nCOPY --from=b " + "a" * 500_000 + " /\n",
+        "FROM a\nRUN pip install " + "a-" * 200_000 + ".tar.gz\n",
+        "FROM a\nRUN <<A <<B <<C\n" + "\n" * 50_000,
+    ],
+)
+def test_hostile_files_take_bounded_time(tmp_path: Path, text: str) -> None:
+    started = time.process_time()
+    _read(tmp_path, text)
+    assert time.process_time() - started < 5
+
+
+def test_too_many_stages_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="500 stages"):
+        _read(tmp_path, "FROM a\n" * 501)

@@ -1,0 +1,116 @@
+"""Files of a git revision: read without a checkout, called by their true names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compatcheck.collectors.requirements.git_revision import open_revision, parse_revision
+from compatcheck.collectors.requirements.lines import read_requirements
+from compatcheck.core.errors import InputError
+
+
+def git(*arguments: str) -> None:
+    settings = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *settings, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q")
+    Path("requirements").mkdir()
+    Path("requirements/train.txt").write_text("-r base.txt\n-c ../constraints.txt\ndeepspeed==0.16.4\n")
+    Path("requirements/base.txt").write_text("torch==2.6.0\n")
+    Path("constraints.txt").write_text("numpy<2\n")
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    Path("requirements/base.txt").write_text("torch==2.7.0\n")
+    git("commit", "-qam", "two")
+    Path("requirements/base.txt").write_text("torch==2.8.0\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("HEAD~1:uv.lock", ("HEAD~1", "uv.lock")),
+        ("origin/main:a/requirements.txt", ("origin/main", "a/requirements.txt")),
+        ("HEAD:./uv.lock", ("HEAD", "uv.lock")),
+        ("uv.lock", None),
+        ("-x:uv.lock", None),
+        (":uv.lock", None),
+        ("HEAD:", None),
+    ],
+)
+def test_revision_and_path(text: str, expected: tuple[str, str] | None) -> None:
+    assert parse_revision(text) == expected
+
+
+def test_a_file_of_that_very_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("HEAD:uv.lock").write_text("")
+    assert parse_revision("HEAD:uv.lock") is None
+
+
+def test_a_revision_is_read_with_what_it_includes(repository: Path) -> None:
+    before = sorted(path.name for path in repository.iterdir())
+    for revision, torch in (("HEAD~1", "2.6.0"), ("HEAD", "2.7.0")):
+        with open_revision(f"{revision}:requirements/train.txt") as file:
+            environment = file.rename(read_requirements(file.path))
+        assert environment.packages["torch"].version == torch
+        assert environment.packages["deepspeed"].version == "0.16.4"
+        assert environment.skipped == ()
+        assert str(environment.packages["torch"].source) == f"{revision}:requirements/base.txt:1"
+        assert environment.origin == f"{revision}:requirements/train.txt"
+        assert not os.path.exists(file.path)
+    assert sorted(path.name for path in repository.iterdir()) == before
+    assert (repository / "requirements/base.txt").read_text() == "torch==2.8.0\n"
+
+
+def test_a_path_that_starts_here(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository / "requirements")
+    with open_revision("HEAD:./train.txt") as file:
+        environment = file.rename(read_requirements(file.path))
+    assert environment.origin == "HEAD:requirements/train.txt"
+    assert (environment.packages["torch"].version, environment.skipped) == ("2.7.0", ())
+
+
+def test_an_included_file_that_is_not_in_the_revision_is_named(repository: Path) -> None:
+    Path("r.txt").write_text("-r gone.txt\ntorch==2.6.0\n")
+    git("add", "r.txt")
+    git("commit", "-qm", "three")
+    Path("gone.txt").write_text("deepspeed==0.16.4\n")
+    with open_revision("HEAD:r.txt") as file:
+        environment = file.rename(read_requirements(file.path))
+    assert "deepspeed" not in environment.packages
+    assert [(str(entry.source), entry.reason) for entry in environment.skipped] == [
+        ("HEAD:r.txt:1", "includes HEAD:gone.txt: no such file"),
+    ]
+    assert str(repository) not in str(environment)
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("text", ["nope:requirements/train.txt", "HEAD:nope.txt", "HEAD:requirements"])
+def test_what_git_does_not_have_is_an_error_with_its_reason(text: str) -> None:
+    with pytest.raises(InputError, match="git has no such file: exit code 128: fatal") as caught, open_revision(text):
+        pass
+    assert caught.value.source is not None
+    assert caught.value.source.path == text
+    assert caught.value.hint is not None
+
+
+def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(InputError, match="not a git repository"), open_revision("HEAD:uv.lock"):
+        pass
+
+
+def test_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match="git could not be started"), open_revision("HEAD:uv.lock"):
+        pass

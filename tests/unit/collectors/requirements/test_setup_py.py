@@ -1,0 +1,139 @@
+"""`setup.py`: literals are read, the rest is said as unread, and nothing is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatcheck.collectors.recognise import recognise
+from compatcheck.collectors.requirements.setup_py import read_setup_py
+from compatcheck.core.environment import Environment
+from compatcheck.core.errors import InputError
+
+
+def read(tmp_path: Path, text: str) -> Environment:
+    path = tmp_path / "setup.py"
+    path.write_text(text, encoding="utf-8")
+    return read_setup_py(str(path))
+
+
+def specifiers(environment: Environment) -> dict[str, str | None]:
+    return {name: package.version or package.specifier for name, package in environment.packages.items()}
+
+
+def reasons(environment: Environment) -> list[tuple[int | None, str]]:
+    return [(entry.source.line, entry.reason) for entry in environment.skipped]
+
+
+def test_list_literals_are_read_with_their_lines(tmp_path: Path) -> None:
+    environment = read(
+        tmp_path,
+        "from setuptools import setup\n\nsetup(\n    name='x',\n    install_requires=[\n        'torch>=2.1',\n"
+        "        \"deepspeed==0.16.4; sys_platform == 'linux'\",\n    ],\n)\n",
+    )
+    assert specifiers(environment) == {"torch": ">=2.1", "deepspeed": "0.16.4"}
+    assert environment.packages["deepspeed"].source.line == 7
+    assert environment.skipped == ()
+    assert not environment.complete
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import setuptools\nsetuptools.setup(install_requires=('torch==2.5.1',))",
+        "setup(install_requires='torch==2.5.1')",
+        "setup(install_requires='''\n  torch==2.5.1\n  # why\n''')",
+        "NEEDS = ['torch' '==2.5.1']\nsetup(install_requires=NEEDS)",
+        "NEEDS: list[str] = ['torch==2.5.1']\nif __name__ == '__main__':\n    setup(install_requires=NEEDS)",
+        "A = ['torch==2.5.1']\nsetup(install_requires=A + [])",
+        "setup(install_requires=[*['torch==2.5.1']])",
+    ],
+)
+def test_other_ways_to_write_a_literal(text: str, tmp_path: Path) -> None:
+    environment = read(tmp_path, text + "\n")
+    assert specifiers(environment) == {"torch": "2.5.1"}
+    assert environment.skipped == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("setup(install_requires=open('requirements.txt').read().splitlines())", 1, "install_requires is computed"),
+        ("setup(install_requires=['torch', 'a==' + VERSION])", 1, "an entry of install_requires is computed"),
+        ("setup(install_requires=['torch',\n f'a=={version}'])", 2, "an entry of install_requires is computed"),
+        ("setup(install_requires=fetch(),\n extras_require={'x': []})", 1, "install_requires is computed"),
+        ("A = ['a']\nA.append('b')\nsetup(install_requires=A)", 3, "install_requires is computed"),
+        ("A = ['a']\nA += ['b']\nsetup(install_requires=A)", 3, "install_requires is computed"),
+        ("A = ['a']\nA[0] = 'b'\nsetup(install_requires=A)", 3, "install_requires is computed"),
+        ("A = ['a']\nif x:\n    A = ['b']\nsetup(install_requires=A)", 4, "install_requires is computed"),
+        ("A = B\nB = A\nsetup(install_requires=A)", 3, "install_requires is computed"),
+        ("def f(A):\n    setup(install_requires=A)\nA = ['a']", 2, "install_requires is computed"),
+        ("setup(**options)", 1, "arguments of setup() are computed"),
+        ("setup(extras_require=extras())", 1, "extras_require is computed"),
+        ("setup(extras_require={'x': extra(), **more})", 1, "extras_require"),
+        ("setup(install_requires=['torch =2'])", 1, "is not a requirement"),
+        ("setup(install_requires=[1])", 1, "an entry of install_requires is computed"),
+        ("print('hello')", None, "calls no setup()"),
+        ("setup(name='x')", None, "states no requirements"),
+    ],
+)
+def test_what_is_no_literal_is_said(text: str, line: int | None, words: str, tmp_path: Path) -> None:
+    found = reasons(read(tmp_path, text + "\n"))
+    assert any(at == line and words in reason for at, reason in found), found
+    assert all(entry.hint for entry in read(tmp_path, text + "\n").skipped)
+
+
+def test_literals_beside_what_is_computed_count(tmp_path: Path) -> None:
+    environment = read(tmp_path, "setup(install_requires=['torch==2.5.1', *more()] + ['deepspeed'] + rest)\n")
+    assert specifiers(environment) == {"torch": "2.5.1", "deepspeed": ""}
+    assert len(environment.skipped) == 1
+
+
+def test_extras_are_possible_and_those_with_a_marker_alone_required(tmp_path: Path) -> None:
+    environment = read(
+        tmp_path,
+        "extras = {'gpu': ['deepspeed>=0.15'], 'old:python_version<\"3\"': ['six'],\n"
+        "  ':sys_platform==\"linux\"': ['triton; python_version<\"9\"']}\n"
+        "setup(install_requires=['torch'], extras_require=extras, python_requires='>=3.9')\n",
+    )
+    assert specifiers(environment) == {"torch": "", "triton": "", "deepspeed": ">=0.15"}
+    assert environment.packages["deepspeed"].details["presence"] == "unknown"
+    assert environment.packages["deepspeed"].details["extra"] == "gpu"
+    assert "presence" not in environment.packages["triton"].details
+
+
+def test_nothing_is_run(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    read(tmp_path, f"open({str(mark)!r}, 'w')\nsetup(install_requires=[open({str(mark)!r}, 'w') and 'a'])\n")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"setup(install_requires=[", 1),
+        (b"x = 1\nprint 'python 2'\n", 2),
+        (b"\xff\xfe\x00", None),
+        (b"a = '\xff'\n", None),
+        (b"# coding: klingon\n", None),
+        (b"x = " + b"(" * 5000 + b")" * 5000, None),
+        (b"\0", None),
+    ],
+)
+def test_what_is_no_python_is_an_error(content: bytes, line: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "setup.py"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_setup_py(str(path))
+    assert caught.value.hint
+    assert caught.value.source is not None
+    assert line is None or caught.value.source.line == line
+
+
+def test_only_a_file_that_states_requirements_is_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "setup.py"
+    path.write_text("from setuptools import setup\nsetup()\n")
+    assert recognise(str(path)) is None
+    path.write_text("from setuptools import setup\nsetup(install_requires=[])\n")
+    assert recognise(str(path)) == "setup_py"

@@ -1,0 +1,90 @@
+"""The reader of accelerate's configuration file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.document import Document
+from compatcheck.frameworks.accelerate import configuration as accelerate
+from tests import ROOT
+from tests.unit.frameworks.stated_facts import facts
+
+CONFIGS = ROOT / "fixtures/configs/accelerate"
+
+
+def read(name: str) -> tuple[Document, dict[str, object]]:
+    document = accelerate.read(str(CONFIGS / name))
+    return document, facts(document)
+
+
+def test_fsdp_without_a_version_is_fsdp_1() -> None:
+    document, found = read("fsdp1.yaml")
+    assert found["training.sharding"] == "fsdp"
+    assert found["training.fsdp_version"] == 1
+    assert found["training.fsdp_sharding_strategy"] == "hybrid_shard"
+    assert found["training.fsdp_state_dict_type"] == "full_state_dict"
+    assert found["hardware.world_size"] == 16
+    assert found["hardware.nodes"] == 2
+    assert document.unread == ()
+
+
+def test_fsdp_2_with_ulysses_ranks() -> None:
+    document, found = read("fsdp2.yaml")
+    assert found["training.fsdp_version"] == 2
+    assert found["training.fsdp_reshard_after_forward"] is False
+    assert found["training.fsdp_activation_checkpointing"] is True
+    assert found["training.context_parallel"] == 4
+    assert [key for key, _ in document.unread] == ["fsdp_config.fsdp_transformer_cls_names_to_wrap"]
+
+
+def test_deepspeed_section() -> None:
+    document, found = read("deepspeed.yaml")
+    assert found["training.zero_stage"] == 3
+    assert found["training.offload_optimizer"] is None
+    assert found["training.offload_param"] == "cpu"
+    assert found["training.zero_init"] is True
+    assert "training.fsdp_version" not in found
+    assert document.unread == ()
+
+
+def test_a_named_deepspeed_file_becomes_a_reference() -> None:
+    document, _ = read("deepspeed-file.yaml")
+    assert document.references == (
+        ("deepspeed", "configs/deepspeed/zero3-auto.json", "deepspeed_config.deepspeed_config_file"),
+    )
+
+
+def test_megatron_degrees() -> None:
+    document, found = read("megatron.yaml")
+    assert found["training.sharding"] == "megatron"
+    assert found["training.tensor_parallel"] == 4
+    assert found["training.pipeline_parallel"] == 2
+    assert document.unread == ()
+
+
+@pytest.mark.parametrize(("value", "name"), [(1, "full_shard"), ("2", "shard_grad_op"), ("NO_SHARD", "no_shard")])
+def test_strategies_by_number_and_by_name(tmp_path: Path, value: object, name: str) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(
+        json.dumps(
+            {"distributed_type": "FSDP", "mixed_precision": "no", "fsdp_config": {"fsdp_sharding_strategy": value}}
+        )
+    )
+    found = {statement.fact: statement.value for statement in accelerate.read(str(file)).statements}
+    assert found["training.fsdp_sharding_strategy"] == name
+
+
+def test_sections_of_the_wrong_type_do_not_break_the_reader(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    data = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": ["FSDP"],
+        "deepspeed_config": [],
+        "fsdp_config": 5,
+        "parallelism_config": 3,
+    }
+    file.write_text(json.dumps(data))
+    assert accelerate.read(str(file)).reader == "accelerate"

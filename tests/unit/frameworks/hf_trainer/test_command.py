@@ -1,0 +1,171 @@
+"""Command lines of programs on the HF Trainer: which program, which facts, which files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compatcheck.core.document import Document
+from tests.unit.frameworks.launch.written_commands import documents, facts, runs
+
+HF = "--model_name_or_path m --output_dir o --per_device_train_batch_size 4 --learning_rate 1e-5 "
+
+
+def read(text: str, **variables: str) -> Document:
+    return documents(text, **variables)[0]
+
+
+def test_a_script_on_the_trainer() -> None:
+    found = read(
+        f"torchrun --nproc_per_node 8 finetune.py {HF} --bf16 True "
+        "--gradient_checkpointing --deepspeed ds.json --no_full_determinism"
+    )
+    assert (found.reader, found.is_command) == ("hf_trainer", True)
+    assert facts(found) == {
+        "training.micro_batch_size": 4,
+        "training.gradient_checkpointing": True,
+        "training.mixed_precision": "bf16",
+        "training.full_determinism": False,
+    }
+    assert set(found.references) == {
+        ("model", "m", "model_name_or_path"),
+        ("deepspeed", "ds.json", "deepspeed"),
+        ("program", "finetune.py", "(program)"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "reader", "trainer"),
+    [
+        ("python examples/scripts/dpo.py", "trl", "dpo"),
+        ("python trl/scripts/sft.py", "trl", "sft"),
+        ("trl grpo", "trl", "grpo"),
+        ("python train.py", "hf_trainer", None),
+        ("python my/sft.py", "hf_trainer", None),
+    ],
+)
+def test_the_trainer_is_told_by_the_program(program: str, reader: str, trainer: str | None) -> None:
+    found = read(f"{program} {HF}")
+    assert found.reader == reader
+    assert facts(found).get("training.trainer") == trainer
+
+
+def test_keys_of_a_trainer_tell_it_whatever_the_script_is_called() -> None:
+    found = read(f"accelerate launch train.py {HF} --num_generations 8 --use_vllm True --max_completion_length 512")
+    assert (found.reader, facts(found)["training.trainer"]) == ("trl", "grpo")
+    assert facts(found)["rollout.engine"] == "vllm"
+
+
+def test_values_nobody_knows_are_listed() -> None:
+    found = read(
+        f"python train.py {HF} --gradient_accumulation_steps $STEPS --deepspeed $DS --bf16 $B --run_name $R $MORE"
+    )
+    assert {(entry.fact, entry.key) for entry in found.unresolved} == {
+        ("training.gradient_accumulation_steps", "gradient_accumulation_steps"),
+        (None, "deepspeed"),
+        ("training.zero_stage", "deepspeed"),
+        (None, "bf16"),
+        ("training.mixed_precision", "bf16"),
+        (None, "run_name"),
+    }
+
+
+def test_a_file_of_arguments_is_named_and_options_win_over_it() -> None:
+    found = read("accelerate launch scripts/run_sft.py recipes/config.yaml --load_in_4bit=true")
+    assert ("config", "recipes/config.yaml", "(argument)") in found.references
+    assert facts(found)["model.quantization"] == "nf4"
+    found = read("trl sft --config c.yaml --num_processes 4")
+    assert ("config", "c.yaml", "--config") in found.references
+
+
+def test_ranks_of_python_alone_and_of_tools() -> None:
+    def world(text: str, **variables: str) -> dict[str, Any]:
+        return {key: value for document in documents(text, **variables)[1:] for key, value in facts(document).items()}
+
+    assert world(f"python train.py {HF}") == {"hardware.world_size": 1}
+    assert world("llamafactory-cli train c.yaml", CUDA_VISIBLE_DEVICES="0,1") == {
+        "hardware.gpus_per_node": 2,
+        "hardware.nodes": 1,
+    }
+    assert world("llamafactory-cli train c.yaml") == {}
+    assert world("swift sft --model m --train_type lora", NPROC_PER_NODE="4") == {
+        "hardware.gpus_per_node": 4,
+        "hardware.nodes": 1,
+    }
+    assert world("swift sft --model m --train_type lora") == {"hardware.world_size": 1}
+    assert world("swift sft --model m --train_type lora", NPROC_PER_NODE="4", NNODES="$N") == {
+        "hardware.gpus_per_node": 4
+    }
+
+
+def test_llama_factory_reads_options_and_words_over_a_file() -> None:
+    found = read("llamafactory-cli train c.yaml per_device_train_batch_size=2 quantization_bit=4")
+    assert found.reader == "llamafactory"
+    assert facts(found)["training.micro_batch_size"] == 2
+    assert facts(found)["model.quantization"] == "nf4"
+    assert ("config", "c.yaml", "(argument)") in found.references
+    flags = read(
+        "deepspeed --num_gpus 8 src/train_bash.py --stage sft --finetuning_type lora --cutoff_len 2048 --model_name_or_path m"
+    )
+    assert flags.reader == "llamafactory"
+    assert facts(flags)["training.sequence_length"] == 2048
+
+
+def test_ms_swift_and_open_instruct() -> None:
+    swift = read(
+        "swift sft --model m --train_type lora --per_device_train_batch_size 2 --max_length 4096 --deepspeed zero3"
+    )
+    assert swift.reader == "ms_swift"
+    assert facts(swift)["training.sequence_length"] == 4096
+    tulu = read(
+        "accelerate launch open_instruct/finetune.py --model_name_or_path m "
+        "--with_tracking --max_seq_length 4096 --use_flash_attn"
+    )
+    assert tulu.reader == "open_instruct"
+    assert facts(tulu)["training.trainer"] == "sft"
+    grpo = read(
+        "python open_instruct/grpo_fast.py --model_name_or_path m --per_device_train_batch_size 1 --deepspeed_stage 3 --beta 0.01"
+    )
+    assert (grpo.reader, facts(grpo)["training.zero_stage"], facts(grpo)["training.trainer"]) == ("script", 3, "grpo")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "accelerate launch run_no_trainer.py --output_dir o --learning_rate 1 "
+            "--max_train_steps 3 --checkpointing_steps 1 --report_to x"
+        ),
+        "deepspeed train.py --deepspeed_config d.json --learning_rate 1 --output_dir o --per_device_train_batch_size 2",
+    ],
+)
+def test_a_loop_of_its_own_gets_no_defaults_of_the_trainer(text: str) -> None:
+    assert read(text).reader == "script"
+
+
+def test_commands_that_train_nothing_are_passed_over() -> None:
+    texts = [
+        "python eval.py --model m",
+        "swift infer --model m",
+        "llamafactory-cli chat c.yaml",
+        "trl vllm-serve --model m",
+        "python -m http.server",
+    ]
+    assert [run.launch.program for run in runs(*texts) if run.documents[0].reader != "script"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("--bf16 --fp16", ["--fp16"]),
+        ("--bf16 True --fp16 False", []),
+        ("--bf16", []),
+        ("--deepspeed ds.json --fsdp full_shard", ["--deepspeed"]),
+        ("--deepspeed ds.json --fsdp ''", []),
+    ],
+)
+def test_options_the_trainer_refuses_together_are_said(words: str, refused: list[str]) -> None:
+    found = read(f"torchrun --nproc_per_node 8 finetune.py {HF} {words}")
+    said = [entry.source.key for entry in found.skipped if "refuses" in entry.reason]
+    assert said == refused

@@ -1,0 +1,57 @@
+"""Options as argparse reads them."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compatcheck.frameworks.launch.flags import known_values, parse_flags
+from tests.unit.frameworks.launch.written_commands import word
+
+
+def parse(*words: str, **more: bool) -> dict[str, object]:
+    return known_values(parse_flags(map(word, words), **more).options)  # type: ignore[arg-type]  # only ``single``
+
+
+def test_values_switches_lists_and_repeats() -> None:
+    words = ["--a", "1", "--b", "--c=x=y", "--d-e", "q", "k", "--a", "2", "--f", "-1", "--g", "1e-5", "--h", "True"]
+    assert parse(*words) == {"a": 2, "b": True, "c": "x=y", "d_e": ["q", "k"], "f": -1, "g": 1e-5, "h": True}
+
+
+def test_unknown_words_are_told_from_unknown_values() -> None:
+    flags = parse_flags(map(word, ["$MORE", "--a", "$A", "--b=$B", "--c", "1", "x$C"]))
+    assert [entry.written for entry in flags.unknown] == ["$MORE"]
+    assert flags.options["a"].why == "depends on $A, which the script does not tell"
+    assert flags.options["b"].why == "depends on $B, which the script does not tell"
+    assert flags.options["c"].why == "depends on $C, which the script does not tell"
+
+
+def test_words_behind_a_single_value_are_positional() -> None:
+    flags = parse_flags(map(word, ["recipe", "--config", "c.yaml", "batch_size=2"]), single=True)
+    assert [entry.text for entry in flags.positional] == ["recipe", "batch_size=2"]
+
+
+@pytest.mark.parametrize("switches", [(), ("s",)])
+def test_a_known_switch_takes_no_word(switches: tuple[str, ...]) -> None:
+    flags = parse_flags(map(word, ["--s", "file"]), switches=switches)
+    assert (flags.options["s"].value is True) == bool(switches)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["--a", "--b", "--c"]), st.sampled_from(["1", "x", "0.5", "/p/q", "-3"]), st.booleans()
+        ),
+        max_size=8,
+    )
+)
+def test_argparse_agrees(pairs: list[tuple[str, str, bool]]) -> None:
+    words = [part for name, value, joined in pairs for part in ([f"{name}={value}"] if joined else [name, value])]
+    parser = argparse.ArgumentParser()
+    for name in ("--a", "--b", "--c"):
+        parser.add_argument(name)
+    expected = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
+    assert {name: str(value) for name, value in parse(*words).items()} == expected

@@ -1,0 +1,105 @@
+"""Hydra's overrides: keys, signs, values. The values are those Hydra 1.3.8 itself gave for the same words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compatcheck.frameworks.launch.hydra import interpolate, parse_overrides, parse_value
+from tests.unit.frameworks.launch.written_commands import word
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("-1", -1),
+        ("1e-6", 1e-6),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("True", True),
+        ("false", False),
+        ("null", None),
+        ("text", "text"),
+        ("'quoted'", "quoted"),
+        ('"a b"', "a b"),
+        ("[]", []),
+        ("[a,1,true]", ["a", 1, True]),
+        ("['wandb']", ["wandb"]),
+        ("[[1,2],[3]]", [[1, 2], [3]]),
+        ("{a:1,b:[x]}", {"a": 1, "b": ["x"]}),
+        ("{}", {}),
+        ("/data/train.parquet", "/data/train.parquet"),
+        ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B"),
+        ("1_000", 1000),
+        ("007", "007"),
+        ("", ""),
+        ("[ a , b ]", ["a", "b"]),
+        ("${a.b}", "${a.b}"),
+        ("1e3", 1000.0),
+        ("nan_value", "nan_value"),
+    ],
+)
+def test_values(text: str, value: Any) -> None:
+    found = parse_value(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("text", ["[1,2", "'open", "{a:1", "[1]x", "{a}"])
+def test_values_that_hydra_refuses(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(has|is) "):
+        parse_value(text)
+
+
+def test_a_command_line_is_taken_apart() -> None:
+    words = [
+        "--config-path=conf",
+        "--config-name",
+        "main",
+        "a.b=1",
+        "+a.c=[x]",
+        "++d=null",
+        "~e.f",
+        "a.b=2",
+        "g/h=i",
+        "n=$N",
+        "$MORE",
+        "?",
+    ]
+    found = parse_overrides(map(word, words))
+    assert {key: argument.value for key, argument in found.values.items() if argument.why is None} == {
+        "a.b": 2,
+        "a.c": ["x"],
+        "d": None,
+    }
+    assert found.values["n"].why == "depends on $N, which the script does not tell"
+    assert found.removed == {"e.f": 7}
+    assert found.groups["g/h"].value == "i"
+    assert (found.config_path, found.config_name) != (None, None)
+    assert [entry.written for entry in found.unknown] == ["$MORE"]
+    assert [entry.written for entry, _ in found.refused] == ["?"]
+
+
+def test_a_removed_key_may_be_set_again_and_the_other_way_round() -> None:
+    assert parse_overrides(map(word, ["a=1", "~a"])).values == {}
+    assert parse_overrides(map(word, ["~a", "a=1"])).removed == {}
+
+
+def test_a_value_that_names_another_key_is_followed() -> None:
+    values = parse_overrides(map(word, ["a=${b}", "b=3", "c=${d.e}"])).values
+    assert getattr(interpolate("a", values), "value", None) == 3
+    assert getattr(interpolate("c", values), "why", None) == "is that of d.e, which the script does not state"
+    circle = parse_overrides(map(word, ["a=${b}", "b=${a}"])).values
+    assert interpolate("a", circle) is not None
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_value_or_refused(text: str) -> None:
+    try:
+        parse_value(text)
+    except ValueError as error:
+        assert str(error)

@@ -1,0 +1,54 @@
+"""Which commands of a script train, and what the script itself brings."""
+
+from __future__ import annotations
+
+from tests.unit.frameworks.launch.written_commands import facts, runs
+
+HF = "--output_dir o --per_device_train_batch_size 4 --learning_rate 1e-5"
+
+
+def test_every_training_command_counts_once() -> None:
+    found = runs(
+        f"torchrun a.py {HF}", "echo x", f"torchrun a.py {HF}", f"torchrun a.py {HF} --bf16", "axolotl train c.yml"
+    )
+    assert [run.launch.program for run in found] == ["a.py", "a.py", "axolotl train"]
+    assert {run.line for run in found} == {7}
+
+
+def test_a_deepspeed_file_the_script_writes_is_read_from_it() -> None:
+    text = '{"zero_optimization": {"stage": 3}, # comment\n "train_micro_batch_size_per_gpu": 2}'
+    ((launch, documents),) = runs(f"deepspeed --num_gpus 2 a.py {HF} --deepspeed ./ds.json", files={"ds.json": text})
+    assert launch.program == "a.py"
+    written = next(document for document in documents if document.reader == "deepspeed")
+    assert facts(written)["training.zero_stage"] == 3
+    assert written.source.path == "train.sh (ds.json)"
+    assert not any(kind == "deepspeed" for document in documents for kind, _, _ in document.references)
+
+
+def test_a_written_file_that_is_broken_is_said() -> None:
+    ((_, documents),) = runs(
+        f"deepspeed --num_gpus 2 a.py {HF} --deepspeed ds.json", files={"ds.json": '{"zero_optimization": '}
+    )
+    (skip,) = documents[0].skipped
+    assert skip.reason.startswith("writes 'ds.json'")
+    assert skip.source.line == 7
+
+
+def test_a_program_nobody_knows_is_named_where_it_runs_on_many_ranks() -> None:
+    ((_, documents),) = runs("torchrun --nproc_per_node 8 mine.py --layers 3")
+    assert [skip.reason for skip in documents[0].skipped] == [
+        "starts mine.py, whose options this release does not read"
+    ]
+    assert facts(documents[1]) == {"hardware.gpus_per_node": 8, "hardware.nodes": 1}
+    assert runs("python -m mine --layers 3") == ()
+
+
+def test_a_program_with_options_of_its_own_may_name_a_deepspeed_file() -> None:
+    ((_, documents),) = runs("deepspeed --num_gpus 8 mine.py --deepspeed --deepspeed_config d.json")
+    assert ("deepspeed", "d.json", "--deepspeed_config") in documents[0].references
+
+
+def test_a_retriever_on_the_devices_is_a_fact() -> None:
+    ((_, documents),) = runs("python search/retrieval_server.py --index_path i --faiss_gpu")
+    assert facts(documents[0]) == {"run.retriever_on_gpu": True}
+    assert documents[0].place("faiss_gpu").line == 7

@@ -1,0 +1,49 @@
+"""Megatron-LM's command lines: dtypes of its state, and whether the optimizer's is split."""
+
+import pytest
+
+from tests.unit.frameworks.launch.written_commands import documents, facts
+
+MAIN = (
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+    "--seq-length 4096 --micro-batch-size 1 "
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("--bf16", ("bfloat16", "float32", False)),
+        ("--bf16 --use-distributed-optimizer", ("bfloat16", "float32", True)),
+        ("--bf16 --grad-reduce-in-bf16", ("bfloat16", "bfloat16", False)),
+        ("--fp16", ("float16", "float16", False)),
+        ("--fp16 --accumulate-allreduce-grads-in-fp32", ("float16", "float32", False)),
+        ("", ("float32", None, False)),
+    ],
+)
+def test_state_has_the_dtypes_the_options_say(words, found):
+    stated = facts(documents(MAIN + words)[0])
+    names = ("training.param_dtype", "training.grad_accum_dtype", "training.distributed_optimizer")
+    assert tuple(stated.get(name) for name in names) == found
+    assert stated["training.optimizer"] == "adam"
+
+
+def test_two_dtypes_at_once_are_refused():
+    assert [entry.source.key for entry in documents(MAIN + "--bf16 --fp16")[0].skipped] == ["--fp16"]
+    assert documents(MAIN + "--bf16")[0].skipped == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", (False, False, True, None)),
+        ("--sequence-parallel --swiglu --untie-embeddings-and-output-weights", (True, True, False, 10880)),
+        ("--swiglu --ffn-hidden-size 14336", (False, True, True, 14336)),
+    ],
+)
+def test_what_is_left_out_is_what_the_program_does_without_it(words, found):
+    stated = facts(documents(MAIN + words)[0])
+    names = (
+        "training.sequence_parallel", "model.gated_mlp", "model.tie_word_embeddings", "model.intermediate_size",
+    )  # fmt: skip
+    assert tuple(stated.get(name) for name in names) == found

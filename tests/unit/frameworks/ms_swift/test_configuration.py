@@ -1,0 +1,177 @@
+"""The reader of ms-swift's configuration files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compatcheck.core.document import AUTO, Document
+from compatcheck.frameworks.ms_swift import configuration as ms_swift
+from compatcheck.frameworks.recognise import read_configuration
+from tests import ROOT
+from tests.unit.frameworks.stated_facts import facts
+
+CONFIGS = ROOT / "fixtures/configs/ms_swift"
+SHORT: dict[str, Any] = {"model": "llama-3-8b", "tuner_type": "lora", "dataset": "mine"}
+
+
+def read(**keys: Any) -> tuple[Document, ...]:
+    return ms_swift.read_data({**SHORT, **keys}, "sft.yaml")[0]
+
+
+def test_adapters_with_a_built_in_deepspeed_file() -> None:
+    (document, inner), environment = ms_swift.read(str(CONFIGS / "sft.yaml"))
+    found = facts(document)
+    assert document.reader == "ms_swift"
+    assert document.references == (("model", "llama-3-8b", "model"),)
+    assert document.unread == document.skipped == ()
+    assert found["training.peft"] == "lora"
+    assert found["training.lora_rank"] == 16
+    assert found["training.lora_target_modules"] == ("all-linear",)
+    assert found["training.packing"] is True
+    assert found["training.sequence_length"] == 2048
+    assert found["model.load_dtype"] == "bfloat16"
+    assert found["model.attn_implementation"] == "flash_attention_2"
+    assert found["allocator.expandable_segments"] is True
+    assert facts(inner)["training.zero_stage"] == 3
+    assert facts(inner)["training.reduce_bucket_size"] is AUTO
+    assert environment is not None
+    assert environment.variables == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "MAX_PIXELS": "1003520"}
+    assert not environment.variables_complete
+
+
+def test_reinforcement_learning_as_json() -> None:
+    (document, inner), environment = ms_swift.read(str(CONFIGS / "grpo.json"))
+    found = facts(document)
+    assert environment is None
+    assert document.unread == document.skipped == ()
+    assert found["training.trainer"] == "grpo"
+    assert found["training.peft"] is None
+    assert found["training.max_prompt_length"] == 1024
+    assert "training.sequence_length" not in found
+    assert found["training.max_response_length"] == 2048
+    assert found["rollout.engine"] == "vllm"
+    assert found["rollout.mode"] == "colocate"
+    assert found["rollout.sleep_mode"] is True
+    assert found["rollout.sleep_level"] == 1
+    assert found["training.kl_coefficient"] == 0
+    assert found["training.use_reentrant"] is False
+    assert facts(inner)["training.zero_stage"] == 2
+    assert facts(inner)["training.offload_optimizer"] == "cpu"
+
+
+def test_megatron_with_groups_of_workers() -> None:
+    (document,), _ = ms_swift.read(str(CONFIGS / "megatron.yaml"))
+    found = facts(document)
+    assert document.reader == "megatron_swift"
+    assert document.unread == document.skipped == ()
+    assert found["training.framework"] == "megatron"
+    assert found["training.sharding"] == "megatron"
+    assert found["training.tensor_parallel"] == 2
+    assert found["training.expert_parallel"] == 4
+    assert found["training.micro_batch_size"] == 1
+    assert found["training.global_batch_size"] == 32
+    assert found["training.gradient_checkpointing"] is True
+    assert found["training.offload_optimizer"] == "cpu"
+
+
+def test_a_file_for_inference_is_passed_over() -> None:
+    assert read_configuration(str(CONFIGS / "infer.yaml"), named=False) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "optimizer", "parameters"),
+    [
+        ("zero0", 0, None, None),
+        ("zero1", 1, None, None),
+        ("zero2", 2, None, None),
+        ("zero2_offload", 2, "cpu", None),
+        ("zero3", 3, None, None),
+        ("zero3_offload", 3, "cpu", "cpu"),
+    ],
+)
+def test_built_in_deepspeed_files(name: str, stage: int, optimizer: str | None, parameters: str | None) -> None:
+    _, inner = read(deepspeed=name)
+    found = facts(inner)
+    assert found["training.zero_stage"] == stage
+    assert found.get("training.offload_optimizer") == optimizer
+    assert found.get("training.offload_param") == parameters
+    assert inner.unread == inner.skipped == ()
+
+
+def test_a_deepspeed_file_of_ones_own_is_followed() -> None:
+    (document,) = read(deepspeed="mine/zero3.json")
+    assert document.references[1] == ("deepspeed", "mine/zero3.json", "deepspeed")
+
+
+def test_built_in_fsdp_file_takes_checkpointing_over() -> None:
+    (document,) = read(fsdp="fsdp2", gradient_checkpointing=True)
+    found = facts(document)
+    assert found["training.sharding"] == "fsdp"
+    assert found["training.fsdp_version"] == 2
+    assert found["training.fsdp_activation_checkpointing"] is True
+    assert found["training.gradient_checkpointing"] is False
+
+
+def test_an_fsdp_file_of_ones_own_is_named() -> None:
+    (document,) = read(fsdp="mine/fsdp.json")
+    assert facts(document)["training.sharding"] == "fsdp"
+    assert [entry.source.key for entry in document.skipped] == ["fsdp_config"]
+
+
+@pytest.mark.parametrize(
+    ("word", "adapter"), [("lora", "lora"), ("full", None), ("adalora", "adalora"), ("vera", "vera"), ("boft", "boft")]
+)
+@pytest.mark.parametrize("key", ["tuner_type", "train_type", "sft_type"])
+def test_adapters_over_the_releases(key: str, word: str, adapter: str | None) -> None:
+    data = {"model": "llama-3-8b", "split_dataset_ratio": 0, key: word}
+    (document,) = ms_swift.read_data(data, "sft.yaml")[0]
+    assert facts(document)["training.peft"] == adapter
+
+
+@pytest.mark.parametrize(
+    ("keys", "quantization"),
+    [
+        ({"quant_method": "bnb", "quant_bits": 4}, "nf4"),
+        ({"quant_method": "bnb", "quant_bits": 4, "bnb_4bit_quant_type": "fp4"}, "fp4"),
+        ({"quant_method": "bnb", "quant_bits": 8}, "int8"),
+        ({"quant_method": "hqq", "quant_bits": 4}, "hqq"),
+        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_bits": 4}, None),
+    ],
+)
+def test_quantisation(keys: dict[str, Any], quantization: str | None) -> None:
+    (document,) = read(**keys)
+    assert facts(document).get("model.quantization") == quantization
+
+
+def test_an_optimizer_plugin_replaces_the_trainers() -> None:
+    (document,) = read(optimizer="muon", optim="adamw_torch")
+    assert facts(document)["training.optimizer"] == "muon"
+    (document,) = read(optimizer="lorap", optim="adamw_torch")
+    assert "training.optimizer" not in facts(document)
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "hint"),
+    [
+        ({"rlhf_type": "dpoo"}, "rlhf_type", "known: cpo, dpo, gkd"),
+        ({"quant_method": "bnb", "quant_bits": 3}, "quant_bits", "expected 4 or 8"),
+        ({"attn_impl": "flashy"}, "attn_impl", "expected eager or sdpa"),
+        ({"max_length": -4}, "max_length", "expected a whole number"),
+    ],
+)
+def test_a_value_not_understood_names_its_key_and_the_remedy(keys: dict[str, Any], key: str, hint: str) -> None:
+    (skipped,) = read(**keys)[0].skipped
+    assert (skipped.source.path, skipped.source.key) == ("sft.yaml", key)
+    assert skipped.hint is not None
+    assert skipped.hint.startswith(hint)
+
+
+def test_misspelt_keys_are_unread() -> None:
+    (document,) = read(tuner_typ="full", split_dataset_rato=0)
+    assert document.unread == (
+        ("tuner_typ", "tuner_type"),
+        ("split_dataset_rato", "split_dataset_ratio"),
+    )

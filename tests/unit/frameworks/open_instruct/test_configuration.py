@@ -1,0 +1,70 @@
+"""The reader of open-instruct's recipes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.frameworks.open_instruct import configuration as open_instruct
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
+from tests import ROOT
+from tests.unit.frameworks.stated_facts import facts
+
+RECIPE = ROOT / "fixtures/configs/open_instruct/sft.yaml"
+SHORT: dict[str, Any] = {
+    "model_name_or_path": "m",
+    "with_tracking": True,
+    "max_seq_length": 2048,
+    "use_slow_tokenizer": True,
+}
+
+
+def test_a_recipe_for_supervised_training() -> None:
+    document = open_instruct.read(str(RECIPE))
+    assert document.reader == "open_instruct"
+    assert document.references == (("model", "llama-3-8b", "model_name_or_path"),)
+    assert document.unread == document.skipped == ()
+    assert facts(document) == {
+        "model.attn_implementation": "flash_attention_2",
+        "training.framework": "accelerate",
+        "training.gradient_accumulation_steps": 16,
+        "training.gradient_checkpointing": True,
+        "training.micro_batch_size": 1,
+        "training.sequence_length": 4096,
+        "training.trainer": "sft",
+    }
+
+
+def test_preferences_are_told_by_their_keys() -> None:
+    found = facts(open_instruct.read_data({**SHORT, "beta": 5, "loss_type": "dpo_norm", "use_lora": True}, "r.yaml"))
+    assert found["training.trainer"] == "dpo"
+    assert found["training.loss_type"] == "dpo_norm"
+    assert found["training.peft"] == "lora"
+
+
+def test_misspelt_keys_and_bad_values() -> None:
+    document = open_instruct.read_data(
+        {**SHORT, "gradient_checkpoint": True, "use_lorra": 1, "packing": "some"}, "r.yaml"
+    )
+    assert document.unread == (("gradient_checkpoint", "gradient_checkpointing"), ("use_lorra", "use_lora"))
+    (skipped,) = document.skipped
+    assert (skipped.source.path, skipped.source.key, skipped.hint) == ("r.yaml", "packing", "expected true or false")
+
+
+def test_a_script_of_another_project_is_not_taken_for_one() -> None:
+    other = {"model_name_or_path": "m", "with_tracking": True, "checkpointing_steps": "epoch", "block_size": 512}
+    assert not open_instruct.recognise(other)
+    assert open_instruct.recognise(SHORT)
+
+
+def test_checkpointing_is_what_transformers_makes_of_it() -> None:
+    for release, reentrant in (("4.57.1", True), ("5.3.0", False)):
+        packages = {"transformers": Package("transformers", release, Source("requirements.txt"))}
+        environment = Environment(origin="requirements.txt", packages=packages, complete=False)
+        document = open_instruct.read_data(SHORT, "r.yaml")
+        found = resolve("x", rules=open_rules(()), environment=environment, documents=[document]).roles["train"]
+        assert found["training.use_reentrant"].value is reentrant
+        assert found["training.gradient_checkpointing"].value is False
+        assert found["model.load_dtype"].value == "bfloat16"

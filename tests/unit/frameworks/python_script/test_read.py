@@ -1,0 +1,301 @@
+"""Python training scripts, read without running a line of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.errors import InputError
+from compatcheck.core.source import Source
+from compatcheck.frameworks.python_script import read as python_script
+from compatcheck.frameworks.python_script.calls import Script, parse_script
+from compatcheck.resolution.resolve import resolve
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatcheck.core.document import Document
+
+
+def read(directory: Path, text: str, *, named: bool = True) -> tuple[Document, ...]:
+    path = directory / "train.py"
+    path.write_text(text, encoding="utf-8")
+    return python_script.read(str(path), named=named)
+
+
+def facts(documents: tuple[Document, ...]) -> dict[str, Any]:
+    return {
+        str(entry.fact): entry.value
+        for document in documents
+        for entry in document.statements
+        if entry.fact is not None
+    }
+
+
+def unresolved(documents: tuple[Document, ...]) -> dict[str | None, str]:
+    return {entry.fact: entry.why for document in documents for entry in document.unresolved}
+
+
+SCRIPT = """
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import SFTConfig as Arguments, SFTTrainer
+from peft import LoraConfig
+import os
+
+BASE = 4
+COMMON = dict(bf16=True, optim="adamw_torch")
+
+def main(rank):
+    length = 1024 * 2
+    steps = BASE * 2
+    model = AutoModelForCausalLM.from_pretrained(
+        "meta-llama/Llama-3.1-8B",
+        torch_dtype=torch.bfloat16,
+        attn_implementation="flash_attention_2",
+        quantization_config=BitsAndBytesConfig(load_in_4bit=True),
+    )
+    model.config.use_cache = False
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    peft = LoraConfig(r=16, lora_dropout=0.05, target_modules=["q_proj", "v_proj"])
+    arguments = Arguments(
+        output_dir=f"out/{rank}",
+        per_device_train_batch_size=BASE,
+        gradient_accumulation_steps=steps,
+        max_length=length,
+        packing=True,
+        eval_accumulation_steps=rank,
+        deepspeed="ds.json",
+        **COMMON,
+    )
+    SFTTrainer(model, args=arguments, peft_config=peft).train()
+
+if __name__ == "__main__":
+    main(int(os.environ["RANK"]))
+"""
+
+
+def test_literals_of_a_training_script(tmp_path: Path) -> None:
+    found = read(tmp_path, SCRIPT)
+    assert found[0].reader == "trl"
+    assert facts(found) == {
+        "model.load_dtype": "bfloat16",
+        "model.attn_implementation": "flash_attention_2",
+        "model.quantization": "nf4",
+        "model.use_cache": False,
+        "training.gradient_checkpointing": True,
+        "training.use_reentrant": False,
+        "training.peft": "lora",
+        "training.lora_rank": 16,
+        "training.lora_dropout": 0.05,
+        "training.lora_target_modules": ("q_proj", "v_proj"),
+        "training.micro_batch_size": 4,
+        "training.gradient_accumulation_steps": 8,
+        "training.sequence_length": 2048,
+        "training.packing": True,
+        "training.mixed_precision": "bf16",
+        "training.optimizer": "adamw",
+        "training.optimizer_implementation": "foreach",
+        "training.trainer": "sft",
+    }
+    assert unresolved(found) == {"training.eval_accumulation_steps": "is rank, which is no literal"}
+    assert set(found[0].references) == {
+        ("model", "meta-llama/Llama-3.1-8B", "from_pretrained"),
+        ("deepspeed", "ds.json", "deepspeed"),
+    }
+    assert found[0].place("per_device_train_batch_size").line == 25
+
+
+def test_what_is_no_literal_gets_no_default(tmp_path: Path) -> None:
+    found = read(tmp_path, "Trainer(args=TrainingArguments(output_dir='o', gradient_checkpointing=flags.gc))\n")
+    environment = Environment("e", {"transformers": Package("transformers", "4.48.0", Source("e"))}, complete=False)
+    subject = resolve("s", rules=open_rules(), environment=environment, documents=found)
+    facts_of = subject.roles["train"]
+    assert "training.gradient_checkpointing" not in facts_of
+    assert facts_of["training.micro_batch_size"].value == 8
+    assert facts_of["training.micro_batch_size"].origin == "reader-default"
+    assert [(name, why) for name, _, why in subject.unresolved] == [
+        ("training.gradient_checkpointing", "is flags.gc, which is no literal")
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TrainingArguments(output_dir='o', **more)",
+        "parser = HfArgumentParser(TrainingArguments)\nTrainer(model)",
+    ],
+)
+def test_arguments_from_elsewhere_leave_no_room_for_defaults(tmp_path: Path, text: str) -> None:
+    found = read(tmp_path, text)
+    assert found[0].reader == "script"
+    subject = resolve("s", rules=open_rules(), documents=found)
+    assert not any(fact.origin == "reader-default" for fact in subject.roles["train"].values())
+
+
+def test_a_trainer_means_training(tmp_path: Path) -> None:
+    assert facts(read(tmp_path, "DPOTrainer(model, beta=0.2, max_length=512)")) == {
+        "training.trainer": "dpo",
+        "training.kl_coefficient": 0.2,
+        "training.sequence_length": 512,
+    }
+    assert read(tmp_path, "Trainer(model=m, compute_metrics=score)")[0].reader == "hf_trainer"
+
+
+def test_branches_that_no_literal_decides_leave_facts_open(tmp_path: Path) -> None:
+    text = "def f(args):\n    if args.lora:\n        LoraConfig(r=8)\n    TrainingArguments(bf16=True)\n    Trainer()\n"
+    found = read(tmp_path, text)
+    assert facts(found)["training.mixed_precision"] == "bf16"
+    assert unresolved(found)["training.peft"] == "is set only if args.lora"
+    decided = read(tmp_path, "LORA = False\nif LORA:\n    LoraConfig(r=8)\nelse:\n    TrainingArguments(bf16=True)\n")
+    assert "training.peft" not in unresolved(decided) | facts(decided)
+
+
+def test_two_calls_that_differ_leave_a_fact_open(tmp_path: Path) -> None:
+    text = (
+        "a = TrainingArguments(per_device_train_batch_size=1)\nb = TrainingArguments(per_device_train_batch_size=2)\n"
+    )
+    assert unresolved(read(tmp_path, text)) == {
+        "training.micro_batch_size": "is set in lines 1 and 2, each time to something else"
+    }
+    models = "AutoModelForCausalLM.from_pretrained('a')\nAutoModelForCausalLM.from_pretrained('b')\nTrainer()\n"
+    assert "model.name" in unresolved(read(tmp_path, models))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "FSDP(model, use_orig_params=True)",
+            {"training.sharding": "fsdp", "training.fsdp_version": 1, "training.fsdp_use_orig_params": True},
+        ),
+        (
+            "fully_shard(m, reshard_after_forward=False)",
+            {"training.sharding": "fsdp", "training.fsdp_version": 2, "training.fsdp_reshard_after_forward": False},
+        ),
+        (
+            "DDP(model, gradient_as_bucket_view=True)",
+            {"training.sharding": "ddp", "training.gradient_as_bucket_view": True},
+        ),
+        (
+            "Accelerator(mixed_precision='bf16', gradient_accumulation_steps=4)",
+            {"training.mixed_precision": "bf16", "training.gradient_accumulation_steps": 4},
+        ),
+        (
+            "DeepSpeedPlugin(zero_stage=3, offload_optimizer_device='cpu')",
+            {"training.zero_stage": 3, "training.offload_optimizer": "cpu"},
+        ),
+        (
+            "FullyShardedDataParallelPlugin(fsdp_version=2, cpu_offload=True)",
+            {"training.sharding": "fsdp", "training.fsdp_version": 2, "training.fsdp_offload_params": True},
+        ),
+        (
+            "FSDP(m)\ntorch.compile(m)",
+            {"training.sharding": "fsdp", "training.fsdp_version": 1, "training.compile": True},
+        ),
+        ("deepspeed.initialize(model=m, config={'zero_optimization': {'stage': 2}})", {"training.zero_stage": 2}),
+    ],
+)
+def test_sharding_without_a_trainer(tmp_path: Path, text: str, expected: dict[str, Any]) -> None:
+    found = read(tmp_path, text)
+    assert facts(found) == expected
+    assert {document.reader for document in found} <= {"script", "deepspeed"}
+
+
+def test_an_argument_that_is_set_again_leaves_its_fact_open(tmp_path: Path) -> None:
+    text = "a = TrainingArguments(bf16=True, gradient_checkpointing=False)\na.gradient_checkpointing = True\na.report_to = 'x'\n"
+    found = read(tmp_path, text)
+    assert facts(found) == {"training.mixed_precision": "bf16"}
+    assert (
+        unresolved(found)["training.gradient_checkpointing"] == "is set in lines 1 and 2, each time to something else"
+    )
+
+
+def test_a_script_that_trains_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="starts no training"):
+        read(tmp_path, "print('hello')\n")
+    assert read(tmp_path, "print('hello')\n", named=False) == ()
+
+
+@pytest.mark.parametrize("text", ["print 'python 2'\n", "def f(:\n", "x = (" * 5000])
+def test_what_is_no_python_is_said(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError):
+        read(tmp_path, text)
+
+
+def test_nothing_is_run(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    read(tmp_path, f"open({str(mark)!r}, 'w')\n__import__('os').system('touch {mark}')\nTrainer()\n")
+    assert not mark.exists()
+
+
+def value(text: str) -> tuple[object, str | None]:
+    calls = list(Script(parse_script(text, "x.py")).calls())
+    given = next(call for call in calls if call.name == "take").keywords["x"]
+    return given.value, given.why
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("take(x=-1)", -1),
+        ("take(x=2**4 * 3 // 2)", 24),
+        ("take(x='a' 'b')", "ab"),
+        ("take(x='a' + 'b')", "ab"),
+        ("take(x=torch.float16)", "float16"),
+        ("take(x=dict(a=1, b=[2]))", {"a": 1, "b": [2]}),
+        ("take(x=int('3'))", 3),
+        ("N = 3\ndef f():\n    take(x=N)", 3),
+        ("def f():\n    n = 3\n    take(x=n)", 3),
+        ("D = {'a': 1}\ntake(x={**D, 'b': 2})", {"a": 1, "b": 2}),
+        ("n: int = 4\ntake(x=n)", 4),
+        ("take(x=not True)", False),
+    ],
+)
+def test_expressions_that_are_literals(text: str, expected: object) -> None:
+    assert value(text) == (expected, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "take(x=f'{a}')",
+        "take(x=args.n)",
+        "n = 1\nn = 2\ntake(x=n)",
+        "n = 1\nn += 1\ntake(x=n)",
+        "for n in range(3): take(x=n)",
+        "def f(n):\n    take(x=n)",
+        "n = 1\ndef f(n=2):\n    take(x=n)",
+        "take(x=n)",
+        "take(x=1 if a else 2)",
+        "take(x=10**99)",
+        "take(x=os.environ.get('A', '1'))",
+        "d = {}\nd['a'] = 1\ntake(x=d)",
+        "n = n\ntake(x=n)",
+        "take(x=1/0)",
+        "take(x=[f()])",
+        "d = {}\nd.update(a=1)\ntake(x=d)",
+        "d = {}\ndef f():\n    d['a'] = 1\ntake(x=d)",
+        "if a:\n    n = 1\nelse:\n    n = 2\ntake(x=n)",
+        "def f():\n    global n\n    n = 2\nn = 1\ndef g():\n    f()\n    take(x=n)",
+    ],
+)
+def test_expressions_that_are_none(text: str) -> None:
+    found, why = value(text)
+    assert found is None
+    assert why is not None
+    assert why.endswith("which is no literal")
+
+
+@settings(max_examples=60)
+@given(st.text(alphabet="()[]{}=,.:'\"\n abTrainer0+*#\\", max_size=60))
+def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    try:
+        read(tmp_path_factory.getbasetemp(), text, named=False)
+    except InputError as error:
+        assert error.hint

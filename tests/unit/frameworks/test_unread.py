@@ -1,0 +1,42 @@
+"""Files of programs that are known and not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.errors import InputError
+from compatcheck.frameworks.recognise import read_configuration
+from compatcheck.frameworks.text import parse_json_or_yaml, read_text
+from compatcheck.frameworks.unread import recognise
+from tests import ROOT
+
+CONFIGS = ROOT / "fixtures/configs"
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [
+        ("llamafactory-v1.yaml", "LLaMA-Factory v1"),
+        ("no-trainer.yaml", "a script on accelerate without the HF Trainer"),
+    ],
+)
+def test_program_is_named_and_its_file_not_read(name: str, framework: str) -> None:
+    file = str(CONFIGS / "other" / name)
+    assert recognise(parse_json_or_yaml(read_text(file), file)) == framework
+    with pytest.raises(InputError, match=f"configuration of {framework}"):
+        read_configuration(file, named=False)
+
+
+NOT_TRAINING = {"infer.yaml", "merge.yaml"}
+
+
+@pytest.mark.parametrize("file", sorted(CONFIGS.glob("[adhlmt]*/*.[jy]*")), ids=lambda path: path.name)
+def test_files_that_are_read_belong_to_no_other_program(file: Path) -> None:
+    assert recognise(parse_json_or_yaml(read_text(str(file)), str(file))) is None
+    assert (read_configuration(str(file), named=False) is None) == (file.name in NOT_TRAINING)
+
+
+def test_a_workflow_is_passed_over() -> None:
+    assert read_configuration(str(CONFIGS / "other/workflow.yml"), named=False) is None

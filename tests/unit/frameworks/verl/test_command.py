@@ -1,0 +1,275 @@
+"""verl's command lines: facts by role, meanings by release, forks by their marks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compatcheck.core.document import Document
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.frameworks.verl import command as verl
+from compatcheck.resolution.resolve import resolve
+from compatcheck.resolution.subject import Subject
+from compatcheck.rules.locate import open_rules
+from tests.unit.frameworks.launch.written_commands import documents, facts
+
+MAIN = "python3 -m verl.trainer.main_ppo "
+A, M, R, F = (
+    "actor_rollout_ref.actor.",
+    "actor_rollout_ref.model.",
+    "actor_rollout_ref.rollout.",
+    "actor_rollout_ref.ref.",
+)
+
+
+def read(*words: str) -> Document:
+    return documents(MAIN + " ".join(words))[0]
+
+
+def subject(document: Document, **versions: str) -> Subject:
+    packages = {name: Package(name, version, Source("env")) for name, version in versions.items()}
+    environment = Environment("env", packages, complete=False) if packages else None
+    return resolve("s", rules=open_rules(), environment=environment, documents=(document,))
+
+
+def value(found: Subject, role: str, name: str) -> Any:
+    fact = found.roles[role].get(name)
+    return None if fact is None else fact.value
+
+
+def test_grpo_has_no_critic_and_ppo_has_one() -> None:
+    grpo = read("algorithm.adv_estimator=grpo", f"{A}use_kl_loss=True", "critic.ppo_micro_batch_size_per_gpu=4")
+    assert {entry.role for entry in grpo.statements} == {None, "actor", "reference"}
+    assert facts(grpo)["training.trainer"] == "grpo"
+    ppo = read("critic.ppo_micro_batch_size_per_gpu=4", "critic.model.path=m")
+    assert facts(ppo)["training.trainer"] == "ppo"
+    assert facts(ppo, "critic")["training.micro_batch_size"] == 4
+    assert ("model:critic", "m", "critic.model.path") in ppo.references
+
+
+def test_limits_in_tokens_that_are_left_out() -> None:
+    stated = read(f"{A}use_dynamic_bsz=True", f"{A}ppo_max_token_len_per_gpu=24000", "algorithm.adv_estimator=grpo")
+    assert facts(stated)["rollout.log_prob_micro_batch_tokens"] == 24000
+    assert facts(stated, "reference")["training.micro_batch_tokens"] == 24000
+    left = read(f"{A}use_dynamic_bsz=True", f"{R}log_prob_max_token_len_per_gpu=9000")
+    assert facts(left, "actor")["training.micro_batch_tokens"] == 16384
+    assert facts(left, "critic")["training.micro_batch_tokens"] == 32768
+    assert facts(left)["rollout.log_prob_micro_batch_tokens"] == 9000
+    assert "training.micro_batch_tokens" not in facts(read(f"{A}ppo_micro_batch_size_per_gpu=4"), "actor")
+
+
+def test_a_batch_is_prompts_times_completions() -> None:
+    found = read("data.train_batch_size=8", f"{A}ppo_mini_batch_size=2", f"{R}n=16")
+    assert facts(found)["rollout.global_batch_size"] == 128
+    assert facts(found, "actor")["training.global_batch_size"] == 32
+    assert "rollout.global_batch_size" not in facts(read(f"{A}ppo_mini_batch_size=2", f"{R}n=16"))
+
+
+def test_search_r1_trains_on_the_first_prompt_and_what_is_appended() -> None:
+    found = read(
+        "data.max_start_length=2048", "data.max_prompt_length=4096", "data.max_response_length=500", "max_turns=4"
+    )
+    assert value(subject(found), "actor", "training.sequence_length") == 6144
+
+
+def test_micro_batches_are_global_or_per_device_by_their_key() -> None:
+    per_device = read(
+        f"{A}ppo_micro_batch_size_per_gpu=2",
+        f"{R}log_prob_micro_batch_size_per_gpu=8",
+        f"{F}log_prob_micro_batch_size=64",
+    )
+    assert facts(per_device, "actor")["training.micro_batch_is_global"] is False
+    assert facts(per_device, "reference")["training.micro_batch_is_global"] is True
+    assert facts(per_device)["rollout.log_prob_micro_batch_is_global"] is False
+    whole = read(f"{A}ppo_micro_batch_size=64")
+    assert facts(whole, "actor") | {"training.micro_batch_size": 64, "training.micro_batch_is_global": True} == facts(
+        whole, "actor"
+    )
+
+
+def test_dynamic_batches_count_tokens_and_not_sequences() -> None:
+    found = read(
+        f"{A}use_dynamic_bsz=True", f"{A}ppo_max_token_len_per_gpu=16384", f"{A}ppo_micro_batch_size_per_gpu=4"
+    )
+    assert facts(found, "actor")["training.micro_batch_tokens"] == 16384
+    assert "training.micro_batch_size" not in facts(found, "actor")
+
+
+def test_offload_parallelism_and_adapters() -> None:
+    found = read(
+        f"{A}fsdp_config.param_offload=True",
+        f"{A}fsdp_config.optimizer_offload=False",
+        f"{A}strategy=fsdp2",
+        f"{M}lora_rank=32",
+        f"{A}ulysses_sequence_parallel_size=4",
+        f"{M}use_fused_kernels=True",
+        f"{F}fsdp_config.param_offload=True",
+    )
+    actor = facts(found, "actor")
+    assert actor["training.offload_param"] == "cpu"
+    assert actor["training.offload_optimizer"] is None
+    assert (actor["training.sharding"], actor["training.fsdp_version"]) == ("fsdp", 2)
+    assert (actor["training.peft"], actor["training.lora_rank"]) == ("lora", 32)
+    assert actor["training.context_parallel"] == 4
+    assert actor["training.loss_implementation"] == "fused_linear"
+    assert facts(found, "reference")["training.fsdp_version"] == 2
+
+
+def test_the_configuration_that_is_chosen_settles_the_back_end() -> None:
+    assert facts(read("data.max_prompt_length=1"), "actor")["training.sharding"] == "fsdp"
+    assert facts(read("--config-name=ppo_megatron_trainer.yaml"), "actor")["training.sharding"] == "megatron"
+    assert facts(read("model_engine=megatron"), "actor")["training.sharding"] == "megatron"
+    assert "training.sharding" not in facts(read("--config-path=conf", "--config-name=mine"), "actor")
+
+
+@pytest.mark.parametrize(
+    ("mini", "batch", "n", "agents", "sequences"),
+    [(256, 8, 32, None, 256), (256, 512, None, 5, 256), (64, 1024, 8, None, 512)],
+)
+def test_sequences_of_one_step(mini: int, batch: int, n: int | None, agents: int | None, sequences: int) -> None:
+    more = [f"{R}n={n}"] if n else []
+    more += [f"{R}n_agent={agents}"] if agents else []
+    found = read(f"{A}ppo_mini_batch_size={mini}", f"data.train_batch_size={batch}", *more)
+    assert facts(found, "actor")["training.global_batch_size"] == sequences
+
+
+def test_forks_are_told_by_their_own_keys_or_projects() -> None:
+    assert read(f"{R}n_agent=5").reader == "search-r1"
+    assert read("retriever.topk=3").reader == "search-r1"
+    assert read("trainer.project_name=GRPO_logic_KK", f"{A}ppo_micro_batch_size=64").reader == "logic-rl"
+    assert read("trainer.project_name=TinyZero").reader == "tinyzero"
+    assert read("trainer.project_name=TinyZero", f"{A}ppo_micro_batch_size_per_gpu=1").reader == "verl"
+    assert read("data.max_prompt_length=1").reader == "verl"
+
+
+def test_what_the_script_does_not_tell_is_listed_and_gets_no_default() -> None:
+    found = read(
+        "trainer.nnodes=$N",
+        f"{A}use_kl_loss=True",
+        f"{M}path=$MODEL",
+        "trainer.project_name=$P",
+        f"{R}gpu_memory_utilization=$U",
+    )
+    assert {(entry.fact, entry.key) for entry in found.unresolved} == {
+        ("hardware.nodes", "trainer.nnodes"),
+        ("model.name", f"{M}path"),
+        (None, "trainer.project_name"),
+        ("rollout.gpu_memory_utilization", f"{R}gpu_memory_utilization"),
+    }
+    facts_of = subject(found, verl="0.4.0")
+    assert value(facts_of, "actor", "rollout.gpu_memory_utilization") is None
+    assert ("hardware.nodes", "depends on $N, which the script does not tell") in {
+        (name, why) for name, _, why in facts_of.unresolved
+    }
+
+
+def test_misspelt_keys_are_unread_and_known_ones_are_not() -> None:
+    found = read(
+        f"{A}ppo_micro_batch_size_per_gpus=1",
+        "trainer.nnode=2",
+        "trainer.save_freq=1",
+        "+ray_kwargs.x=1",
+        "algorithm.mine=2",
+    )
+    assert dict(found.unread) == {
+        f"{A}ppo_micro_batch_size_per_gpus": f"{A}ppo_micro_batch_size_per_gpu",
+        "trainer.nnode": "trainer.nnodes",
+    }
+
+
+def test_defaults_are_of_the_release_and_the_role() -> None:
+    found = read("algorithm.adv_estimator=grpo", f"{A}use_kl_loss=True", f"{F}fsdp_config.param_offload=False")
+    early, late = subject(found, verl="0.3.0.post1"), subject(found, verl="0.9.1")
+    assert (value(early, "actor", "training.param_dtype"), value(early, "reference", "training.param_dtype")) == (
+        "float32",
+        "bfloat16",
+    )
+    assert value(late, "reference", "training.param_dtype") == "float32"
+    assert value(early, "reference", "training.offload_param") == "cpu"
+    assert value(early, "actor", "training.gradient_checkpointing") is True
+    assert value(early, "reference", "training.gradient_checkpointing") is False
+    assert value(early, "actor", "rollout.enforce_eager") is True
+    assert value(late, "actor", "rollout.enforce_eager") is False
+
+
+@pytest.mark.parametrize(
+    ("words", "version", "there"),
+    [
+        ([], "0.3.0.post1", True),
+        ([], "0.4.0", False),
+        ([f"{A}use_kl_loss=True"], "0.9.1", True),
+        ([f"{A}use_kl_loss=False", "algorithm.use_kl_in_reward=False"], "0.9.1", False),
+        ([f"{A}use_kl_loss=False"], "0.2", True),
+        ([f"{A}use_kl_loss=$K"], "0.9.1", True),
+    ],
+)
+def test_the_reference_is_there_as_the_release_has_it(words: list[str], version: str, *, there: bool) -> None:
+    found = subject(read("algorithm.adv_estimator=grpo", *words), verl=version)
+    assert ("reference" in found.roles) == there
+
+
+def test_supervised_training() -> None:
+    words = (
+        "data.micro_batch_size_per_gpu=4 data.max_length=2048 "
+        "model.partial_pretrain=m model.lora_rank=8 use_remove_padding=true"
+    )
+    document, launcher = documents(f"torchrun --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer {words}")
+    assert facts(document)["training.micro_batch_size"] == 4
+    assert facts(document)["training.trainer"] == "sft"
+    assert facts(launcher)["hardware.gpus_per_node"] == 8
+    assert document.references == (("model", "m", "model.partial_pretrain"),)
+
+
+def test_supervised_training_shards_float32_weights_and_counts_sequences_of_one_rank() -> None:
+    run = "torchrun --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer "
+    found = facts(documents(run + "data.micro_batch_size_per_gpu=4")[0])
+    assert found["training.micro_batch_is_global"] is False
+    assert found["training.sharding"] == "fsdp"
+    assert (found["training.param_dtype"], found["training.compute_dtype"]) == ("float32", "bfloat16")
+    assert found["training.sequence_length"] == 1024
+    left_out = facts(documents(run + "model.fsdp_config.model_dtype=bf16")[0])
+    assert left_out["training.micro_batch_size"] == 4
+    assert left_out["training.micro_batch_is_global"] is False
+    assert left_out["training.param_dtype"] == "bfloat16"
+    whole = facts(documents(run + "data.micro_batch_size=64")[0])
+    assert (whole["training.micro_batch_size"], whole["training.micro_batch_is_global"]) == (64, True)
+
+
+def test_supervised_training_of_unknown_ranks_is_not_one_rank() -> None:
+    read = documents("torchrun --nproc_per_node=$n -m verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=4")
+    assert all("hardware.world_size" not in facts(document) for document in read)
+    assert facts(read[0])["training.sharding"] == "fsdp"
+
+
+def test_a_configuration_file_is_read_like_a_command() -> None:
+    data = {
+        "data": {"max_prompt_length": 512, "train_batch_size": 16},
+        "actor_rollout_ref": {
+            "model": {"path": "m"},
+            "actor": {
+                "use_kl_loss": True,
+                "ppo_mini_batch_size": 16,
+                "ppo_micro_batch_size_per_gpu": 2,
+                "ulysses_sequence_parallel_size": 2,
+            },
+            "ref": {"ulysses_sequence_parallel_size": "${actor_rollout_ref.actor.ulysses_sequence_parallel_size}"},
+            "rollout": {"n": "${oc.select:missing.key,4}", "name": "vllm"},
+        },
+        "algorithm": {"adv_estimator": "grpo"},
+    }
+    document = verl.read_data(data, "grpo.yaml")
+    assert (document.reader, document.is_command) == ("verl", False)
+    assert facts(document)["rollout.n"] == 4
+    assert facts(document, "reference")["training.context_parallel"] == 2
+    assert facts(document, "actor")["training.global_batch_size"] == 64
+    assert document.references == (("model", "m", "actor_rollout_ref.model.path"),)
+
+
+def test_a_key_that_a_release_does_not_know_counts_for_nothing() -> None:
+    found = subject(read(f"{A}ppo_micro_batch_size_per_gpu=2"), verl="0.1")
+    assert value(found, "actor", "training.micro_batch_size") == 64
+    assert value(found, "actor", "training.micro_batch_is_global") is True
+    (skip,) = found.skipped
+    assert (skip.reason, skip.source.line) == ("unknown to verl 0.1", 7)

@@ -1,0 +1,43 @@
+"""Ranks that cannot be arranged as a run asks."""
+
+import pytest
+
+from compatcheck.core.facts import Fact, Facts
+from compatcheck.memory.job import estimate_job
+from compatcheck.memory.rank_layout import find_contradiction
+
+BASE = {"hardware.world_size": 8, "model.num_attention_heads": 28}
+
+
+def make_roles(**changes):
+    values = {**BASE, **{f"training.{name}": value for name, value in changes.items()}}
+    return {"train": Facts({name: Fact(name, value, "set") for name, value in values.items()})}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tensor_parallel": 8, "pipeline_parallel": 4}, "multiple of 32 ranks, and there are 8"),
+        ({"tensor_parallel": 16}, "multiple of 16 ranks, and there are 8"),
+        ({"tensor_parallel": 8}, "28 attention heads cannot be split over 8"),
+        ({"context_parallel": 3}, "context 3 parallel needs a multiple of 3"),
+        ({"sharding": "fsdp", "zero_stage": 3}, "FSDP and DeepSpeed's ZeRO-3 exclude each other"),
+    ],
+)
+def test_what_no_program_arranges_has_no_estimate_and_a_reason(changes, words):
+    roles = make_roles(**changes)
+    assert words in find_contradiction(roles)
+    found = estimate_job(roles)
+    assert found.phases == ()
+    assert found.verdict.outcome == "unknown"
+    assert words in found.verdict.primary
+
+
+@pytest.mark.parametrize("changes", [{}, {"tensor_parallel": 4, "pipeline_parallel": 2}, {"context_parallel": 8}])
+def test_what_divides_is_priced(changes):
+    assert find_contradiction(make_roles(**changes)) is None
+
+
+def test_without_a_number_of_ranks_nothing_is_refused():
+    roles = {"train": Facts({"training.pipeline_parallel": Fact("training.pipeline_parallel", 4, "set")})}
+    assert find_contradiction(roles) is None

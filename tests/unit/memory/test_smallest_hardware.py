@@ -1,0 +1,59 @@
+"""The smallest hardware a run fits on, by device and by cloud instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.collectors.machine.instances import parse_hardware
+from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
+from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.units import GIB
+from compatcheck.memory.smallest_hardware import name_instance, place
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def price(roles: Mapping[str, Facts]) -> Estimate:
+    """Price a toy run: 630 GiB over the ranks."""
+    facts = roles["train"]
+    ranks, limit = (facts[f"hardware.{name}"].value for name in ("world_size", "memory_bytes"))
+    assert isinstance(ranks, int)
+    assert isinstance(limit, int)
+    size = 630 * GIB // ranks
+    part = Component("state", "parameters", exactly(size), "", "")
+    outcome = "fits" if size <= limit else "does_not_fit"
+    return Estimate("closed_form", (Phase("step", "train", (part,)),), Verdict(outcome, limit, limit - size))
+
+
+def test_the_smallest_hardware_names_instances_that_hold_it() -> None:
+    run = Facts({"training.sharding": Fact("training.sharding", "zero", "set")})
+    placements = place({"train": run}, price, open_rules())
+    sizes = [placement.gpus * placement.limit_bytes for placement in placements]
+    assert sizes == sorted(sizes)
+    assert min(sizes) >= 630 * GIB
+    named = [placement for placement in placements if placement.instance is not None]
+    assert named
+    for placement in named:
+        hardware = parse_hardware(str(placement.instance))
+        assert hardware.gpu == placement.gpu
+        assert (hardware.nodes or 1) * (hardware.gpus_per_node or 0) >= placement.gpus
+
+
+def test_an_engine_that_splits_its_model_starts_on_no_fewer_devices() -> None:
+    facts = {"training.sharding": "fsdp", "rollout.tensor_parallel": 8}
+    run = Facts({name: Fact(name, value, "set") for name, value in facts.items()})
+    placements = place({"train": run}, price, open_rules())
+    assert placements
+    assert all(placement.gpus % 8 == 0 for placement in placements)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "name"),
+    [("A100-80GB", 8, "p4de.24xlarge"), ("A100-80GB", 32, "4xp4de.24xlarge"), ("RTX-3060", 1, None)],
+)
+def test_an_instance_is_named_as_the_option_takes_it(gpu: str, gpus: int, name: str | None) -> None:
+    assert name_instance(gpu, gpus, open_rules()) == name

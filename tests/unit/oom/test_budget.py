@@ -1,0 +1,90 @@
+"""What the other numbers say: fragmentation is claimed last, after everything else was ruled out."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatcheck.oom.budget import weigh
+from compatcheck.oom.message import read_messages
+from tests.unit.oom.printed_messages import print_message
+
+BASE = {"total": "80.00 GiB", "free": "1.00 GiB", "allocated": "60.00 GiB", "unallocated": "18.00 GiB"}
+
+
+def cause(asked: str, era: str = "2.2", **sizes):
+    (message,) = read_messages(print_message(era, {"asked": asked, **BASE, **sizes}))
+    return weigh(message)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sizes", "expected"),
+    [
+        ("10.00 GiB", {}, "fragmentation"),
+        ("20.00 GiB", {}, "need"),
+        ("10.00 GiB", {"allocated": "77.00 GiB", "unallocated": "1.00 GiB"}, "need"),
+        ("2.00 GiB", {"allocated": "76.00 GiB", "unallocated": "2.10 GiB"}, "need"),
+        ("10.00 GiB", {"allocated": "30.00 GiB", "unallocated": "20.00 GiB"}, "foreign_memory"),
+        (
+            "10.00 GiB",
+            {"allocated": "30.00 GiB", "unallocated": "20.00 GiB", "process": "52.00 GiB"},
+            "other_processes",
+        ),
+        (
+            "10.00 GiB",
+            {"allocated": "30.00 GiB", "unallocated": "20.00 GiB", "process": "78.00 GiB"},
+            "outside_allocator",
+        ),
+        (
+            "10.00 GiB",
+            {"allocated": "30.00 GiB", "unallocated": "20.00 GiB", "others": [(7, "79.00 GiB")]},
+            "outside_allocator",
+        ),
+        (
+            "10.00 GiB",
+            {"allocated": "30.00 GiB", "unallocated": "20.00 GiB", "others": [(7, "28.00 GiB"), (8, "51.00 GiB")]},
+            "other_processes",
+        ),
+        ("10.00 GiB", {"allocated": "30.00 GiB", "unallocated": "48.00 GiB", "process": "79.00 GiB"}, "fragmentation"),
+        ("60.00 GiB", {"allocated": "30.00 GiB", "unallocated": "20.00 GiB"}, "need"),
+        ("10.00 GiB", {"allocated": "30.00 GiB", "unallocated": "20.00 GiB", "process": "0 bytes"}, "foreign_memory"),
+        (
+            "10.00 GiB",
+            {"allocated": "50.00 GiB", "unallocated": "28.00 GiB", "process": "17179869184.00 GiB"},
+            "fragmentation",
+        ),
+        ("90.00 GiB", {}, "larger_than_device"),
+        ("0.50 GiB", {"free": "3.00 GiB", "allocated": "58.00 GiB"}, "refused_with_free_memory"),
+        ("0.50 GiB", {"allocated": "78.00 GiB", "unallocated": "0.10 GiB"}, "need"),
+        ("10.00 GiB", {"allocated": "90.00 GiB"}, "unclear"),
+        ("10.00 GiB", {"allowed": "70.00 GiB"}, "memory_limit"),
+        (
+            "10.00 GiB",
+            {"allowed": "79.99 GiB", "allocated": "60.00 GiB", "unallocated": "1.00 GiB", "free": "18.00 GiB"},
+            "refused_with_free_memory",
+        ),
+    ],
+)
+def test_causes(asked, sizes, expected) -> None:
+    budget = cause(asked, **sizes)
+    assert budget.cause == expected, budget
+
+
+def test_what_was_ruled_out_is_said() -> None:
+    assert cause("20.00 GiB").ruled_out == (
+        "larger than the device",
+        "refused although free",
+        "memory of others",
+        "fragmentation",
+    )
+
+
+def test_old_messages_print_the_sum() -> None:
+    sizes = {"reserved": "78.00 GiB"}
+    assert cause("10.00 GiB", "1.11", **sizes).cause == "fragmentation"
+    assert cause("20.00 GiB", "1.4", **sizes).cause == "need"
+    assert cause("10.00 GiB", "1.3", **sizes).cause == "fragmentation"
+
+
+def test_a_message_without_numbers_of_the_card_has_no_budget() -> None:
+    (message,) = read_messages("CUDA out of memory. Tried to allocate 9.28 GiB")
+    assert weigh(message) is None

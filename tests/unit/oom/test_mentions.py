@@ -1,0 +1,43 @@
+"""What a log says in passing: the model, packages, settings; and silence where it says two things."""
+
+from __future__ import annotations
+
+from compatcheck.oom.mentions import read_mentions
+
+MODELS = {"qwen2.5-7b": ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct"), "llama-3-8b": ("meta-llama/Meta-Llama-3-8B",)}
+
+
+def test_the_one_known_model_is_taken() -> None:
+    assert read_mentions("--model_name_or_path Qwen/Qwen2.5-7B-Instruct --bf16", MODELS).model == "qwen2.5-7b"
+    assert read_mentions("loading /hub/models--Qwen--Qwen2.5-7B/snapshots/0a1b", MODELS).model == "qwen2.5-7b"
+    assert read_mentions("I train llama-3-8b on two cards", MODELS).model == "llama-3-8b"
+
+
+def test_several_models_are_no_model() -> None:
+    mentions = read_mentions("actor Qwen/Qwen2.5-7B and reward meta-llama/Meta-Llama-3-8B", MODELS)
+    assert (mentions.model, mentions.known_models) == (None, ("qwen2.5-7b", "llama-3-8b"))
+
+
+def test_a_model_that_is_not_known_is_named_and_nothing_is_assumed() -> None:
+    mentions = read_mentions("actor Qwen/Qwen2.5-7B, critic Qwen/Qwen3-Omni-30B", MODELS)
+    assert (mentions.model, mentions.unknown_models) == (None, ("Qwen/Qwen3-Omni-30B",))
+    assert read_mentions("File models/llama/modeling_llama.py and scripts/qwen-run.sh", MODELS).unknown_models == ()
+
+
+def test_packages_with_one_version_are_taken() -> None:
+    log = "[pip3] torch==2.4.0+cu121\n- `transformers` version: 4.48.0\ndeepspeed==0.16.4\naccelerate 1.2.0\nPyTorch version: 2.4.0+cu121\n"
+    packages = read_mentions(log + "vllm==0.6.3 then vllm==0.7.0", MODELS).packages
+    assert packages == {"torch": "2.4.0+cu121", "transformers": "4.48.0", "deepspeed": "0.16.4"}
+
+
+def test_settings_with_one_value_are_taken() -> None:
+    log = "tensor_parallel_size=4, max_num_seqs=256 --per_device_train_batch_size 2 --cutoff_len 4096 max_num_batched_tokens: 8192"
+    settings = read_mentions(log, MODELS).settings
+    assert settings == {
+        "rollout.tensor_parallel": 4,
+        "rollout.max_num_seqs": 256,
+        "rollout.max_num_batched_tokens": 8192,
+        "training.micro_batch_size": 2,
+        "training.sequence_length": 4096,
+    }
+    assert read_mentions("--per_device_train_batch_size 2 … --per_device_train_batch_size 1", MODELS).settings == {}
