@@ -9,8 +9,8 @@ from compatcheck.checking.report import build_report, mark_failing
 from compatcheck.checking.request import Gathered, read_shared
 from compatcheck.checking.runs import gather_all
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import Overlay
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, RESOLVED, Change, Fix, Plan, Resolution
-from compatcheck.core.textfile import pretend
 from compatcheck.core.versions import compile_specifier, parse_version
 from compatcheck.fixing.edits.project import any_of, write_requirements
 from compatcheck.fixing.files import Files
@@ -127,7 +127,7 @@ def find_fix(plan: Inputs, judging: Judging, ways: Ways, *, unsafe: bool) -> Fix
             group = _Group([cases[name] for name in names], report, judging, ways)
             plans.append(group.plan(unsafe=unsafe))
             evaluations += group.problem.evaluations
-    plans = _prove(plans, plan, report, judging)
+    plans = _prove(plans, plan, gathered, report, judging)
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, exit_code=0, evaluations=evaluations, resolutions=asked)
 
@@ -440,13 +440,14 @@ class _Group:
         return tuple(finding for finding in self.failing if not _keys([finding]) & self._after[key])
 
 
-def _prove(plans: list[Plan], inputs: Inputs, report: Report, judging: Judging) -> list[Plan]:
+def _prove(plans: list[Plan], inputs: Inputs, gathered: Gathered, report: Report, judging: Judging) -> list[Plan]:
     """Read everything again as if the files were written: what the new texts do not clear was not cleared."""
-    texts = {file.path: file.after for plan in plans for file in plan.files}
+    texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
     if not texts:
         return plans
-    with pretend(texts):
-        after = judging.report(gather_all(inputs, judging.rules, os.environ))
+    files = Overlay(gathered.files, texts)
+    inputs = inputs._replace(requests=tuple(request._replace(files=files) for request in inputs.requests))
+    after = judging.report(gather_all(inputs, judging.rules, os.environ))
     failing = _keys(finding for finding in after.findings if finding.fails)
     new = failing - _keys(finding for finding in report.findings if finding.fails)
     proved = []

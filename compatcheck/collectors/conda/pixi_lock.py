@@ -14,6 +14,7 @@ from compatcheck.collectors.conda.packages import LINUX, Record, build_environme
 from compatcheck.collectors.conda.spec import read_archive_name, read_channel
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_text
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
@@ -61,13 +62,13 @@ class LockedEnvironment(NamedTuple):
     skipped: tuple[Skipped, ...]
 
 
-def read_pixi_lock(path: str) -> tuple[Environment, ...]:
+def read_pixi_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a lock: one environment for each name and Linux platform.
 
     Raises:
         InputError: it cannot be read, is of a version that is not understood, or locks no Linux.
     """
-    file = read_yaml(path)
+    file = read_yaml(path, files)
     if isinstance(file.root, YamlMap) and str(file.root.get("version")) in _OLD and "package" in file.root:
         return read_locked(file)
     found = list(list_environments(file))

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.yaml import MAX_DEPTH, YamlList, YamlMap, parse_yaml
+from compatcheck.core.textfile import MAX_DEPTH
+from compatcheck.core.yaml import YamlList, YamlMap, parse_yaml
 
 
 def test_scalars_stay_as_they_are_written() -> None:
