@@ -85,7 +85,10 @@ class LocalFiles:
 
     def exists(self, path: str) -> bool:
         """See `Files`."""
-        return os.access(path, os.F_OK)  # os.path.exists raises and catches for each that is missing
+        try:
+            return os.access(path, os.F_OK)  # os.path.exists raises and catches for each that is missing
+        except ValueError:  # a NUL in the path
+            return False
 
     def is_file(self, path: str) -> bool:
         """See `Files`."""

@@ -132,7 +132,7 @@ def decode_text(data: bytes, path: str) -> str:
     if "\0" in text:
         message = "holds NUL bytes, so it is not a text file"
         hint = "save it as UTF-8 text, or check that this is the file you mean"
-        raise InputError(message, source=Source(path), hint=hint)
+        raise InputError(message, source=Source(path, line=text.count("\n", 0, text.index("\0")) + 1), hint=hint)
     return text
 
 

@@ -354,7 +354,9 @@ class _Tree:
         top.size += size
         if top.size > MAX_VALUES or self._values > MAX_VALUES:
             raise InputError(
-                f"holds more than {MAX_VALUES} values", source=Source(self.path, line=start.line + 1), hint=_WRONG_FILE
+                f"holds more than {MAX_VALUES} values, aliases expanded",
+                source=Source(self.path, line=start.line + 1),
+                hint=_WRONG_FILE,
             )
         if isinstance(top.value, YamlList):
             top.value.append(value)

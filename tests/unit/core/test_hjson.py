@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.hjson import parse_hjson
+from compatcheck.core.hjson import locate_keys, parse_hjson
 
 KEYS = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 WORDS = st.from_regex(r"[a-zA-Z_./-]{1,12}", fullmatch=True)
@@ -66,5 +66,5 @@ def test_broken_text_is_an_input_error_with_a_line(text: str) -> None:
 
 
 def test_lines_of_nested_keys() -> None:
-    _, lines = parse_hjson('{\n  "a": {\n    "b": 1,\n    c: [2]\n  }\n}', "x")
-    assert lines == {"a": 2, "a.b": 3, "a.c": 4}
+    places = locate_keys('{\n  "a": {\n    "b": 1,\n    c: [2]\n  }\n}', "x")
+    assert {key: place.line for key, place in places.items()} == {"a": 2, "a.b": 3, "a.c": 4}
