@@ -121,9 +121,9 @@ class _Yaml11(Scalars):
 
     def read(self, text: str, tag: str | None, *, plain: bool) -> Any:  # noqa: ANN401 (a scalar)
         """See `Scalars`."""
-        if tag is None and plain:
-            tag = self._resolve(text)
-        if tag is None or tag == "!":
+        if tag in {None, "!"}:
+            tag = self._resolve(text) if plain else None
+        if tag is None:
             return text
         if tag not in self._KINDS:
             raise TagError(f"has the tag {tag!r}, which is not read")
@@ -131,7 +131,7 @@ class _Yaml11(Scalars):
 
         try:
             return self._loader.yaml_constructors[tag](yaml.constructor.SafeConstructor(), yaml.ScalarNode(tag, text))
-        except (ValueError, KeyError, AttributeError, yaml.YAMLError) as error:
+        except (ValueError, LookupError, AttributeError, yaml.YAMLError) as error:
             # A date that does not exist, an integer of thousands of digits, or a tag that the text does not fit.
             reason = str(error).partition(";")[0] if isinstance(error, ValueError) else f"{text!r} does not fit {tag!r}"
             raise ValueError(f"is not valid YAML: {reason}") from None
@@ -241,14 +241,8 @@ class _Open:
         """What ``<<`` brings, what wins last, with its line."""
 
 
-class _Merge:
-    """The key ``<<``."""
-
-    def __str__(self) -> str:
-        return "<<"
-
-
-_MERGE = _Merge()
+_MERGE = object()
+"""Stands for the key ``<<``, which another key may be called in quotes."""
 
 
 class _Tree:
@@ -268,7 +262,7 @@ class _Tree:
     def start_document(self, event: Any) -> None:  # noqa: ANN401
         self._documents += 1
         if self._documents > 1:
-            raise self._error("holds several documents", event, "put each document into a file of its own")
+            raise self._error("holds several documents", event.start_mark, "put each document into a file of its own")
 
     def open_mapping(self, event: Any) -> None:  # noqa: ANN401
         self._open(YamlMap(event.start_mark.line + 1), event)
@@ -278,11 +272,14 @@ class _Tree:
 
     def _open(self, value: YamlMap | YamlList, event: Any) -> None:  # noqa: ANN401
         if len(self._stack) >= MAX_DEPTH:
-            raise self._error(f"is nested more than {MAX_DEPTH} levels deep", event, _WRONG_FILE)
+            raise self._error(f"is nested more than {MAX_DEPTH} levels deep", event.start_mark, _WRONG_FILE)
         if self._stack and isinstance(self._stack[-1].value, YamlMap) and not self._stack[-1].named:
-            raise self._error("a key is a list or a mapping", event, _TEMPLATE)
+            raise self._error("a key is a list or a mapping", event.start_mark, _TEMPLATE)
         if event.tag is not None:
-            self._try(event, self.scalars.check_tag, event.tag)
+            try:
+                self.scalars.check_tag(event.tag)
+            except ValueError as error:
+                raise self._refuse(error, event) from None
         if event.anchor is not None:
             self._note_anchor(event)
             self._open_anchors.add(event.anchor)
@@ -301,21 +298,25 @@ class _Tree:
         anchor = event.anchor
         self._note_anchor(event)
         if anchor in self._open_anchors:
-            raise self._error(f"the alias {anchor!r} refers to the value it stands in", event, "write the value out")
+            raise self._error(
+                f"the alias {anchor!r} refers to the value it stands in", event.start_mark, "write the value out"
+            )
         if anchor not in self._anchors:
-            raise self._error(f"the alias {anchor!r} has no anchor", event, "write the value out")
+            raise self._error(f"the alias {anchor!r} has no anchor", event.start_mark, "write the value out")
         value, size = self._anchors[anchor]
         top = self._stack[-1] if self._stack else None
         if top is not None and isinstance(top.value, YamlMap) and not top.named:
             if isinstance(value, YamlMap | YamlList):
-                raise self._error("a key is a list or a mapping", event, _TEMPLATE)
+                raise self._error("a key is a list or a mapping", event.start_mark, _TEMPLATE)
             self._name(top, value, event)
         else:
             self._add(value, event.start_mark, event.end_mark, size)
 
     def _note_anchor(self, event: Any) -> None:  # noqa: ANN401
         if not self.scalars.has_aliases:
-            raise self._error("has an anchor or an alias, which are not used here", event, "write the value out")
+            raise self._error(
+                "has an anchor or an alias, which are not used here", event.start_mark, "write the value out"
+            )
 
     def add_scalar(self, event: Any) -> None:  # noqa: ANN401
         text, plain = event.value, not event.style
@@ -342,7 +343,7 @@ class _Tree:
         top.named, top.key, top.key_mark = True, key, event.start_mark
         self._values += 1
         if key is not _MERGE and key in top.value:
-            raise self._error(f"has the key {str(key)!r} twice", event, "keep one of the two")
+            raise self._error(f"has the key {str(key)!r} twice", event.start_mark, "keep one of the two")
 
     def _add(self, value: Any, start: Any, end: Any, size: int) -> None:  # noqa: ANN401
         """Put a finished value where it belongs."""
@@ -353,11 +354,7 @@ class _Tree:
         top = self._stack[-1]
         top.size += size
         if top.size > MAX_VALUES or self._values > MAX_VALUES:
-            raise InputError(
-                f"holds more than {MAX_VALUES} values, aliases expanded",
-                source=Source(self.path, line=start.line + 1),
-                hint=_WRONG_FILE,
-            )
+            raise self._error(f"holds more than {MAX_VALUES} values, aliases expanded", start, _WRONG_FILE)
         if isinstance(top.value, YamlList):
             top.value.append(value)
             top.value.lines.append(start.line + 1)
@@ -375,32 +372,22 @@ class _Tree:
     def _take_merged(self, top: _Open, value: Any, start: Any) -> None:  # noqa: ANN401
         for merged in reversed(value) if isinstance(value, YamlList) else [value]:  # the first of a list wins
             if not isinstance(merged, YamlMap):
-                message = "merges what is no mapping"
-                source = Source(self.path, line=start.line + 1)
-                raise InputError(message, source=source, hint="write the keys out")
+                raise self._error("merges what is no mapping", start, "write the keys out")
             top.merged.append((merged, start.line + 1))
-
-    def _try(self, event: Any, check: Callable[[str], None], tag: str) -> None:  # noqa: ANN401
-        try:
-            check(tag)
-        except ValueError as error:
-            raise self._refuse(error, event) from None
 
     def _refuse(self, error: ValueError, event: Any) -> InputError:  # noqa: ANN401
         tagged = isinstance(error, TagError)
         hint = "tags would run code or are unknown; write the plain value" if tagged else "quote the value, or mend it"
-        return self._error(str(error), event, hint)
+        return self._error(str(error), event.start_mark, hint)
 
-    def _error(self, message: str, event: Any, hint: str) -> InputError:  # noqa: ANN401
-        """Say what is wrong with an event, its line and the dotted path of its key."""
+    def _error(self, message: str, mark: Any, hint: str) -> InputError:  # noqa: ANN401
+        """Say what is wrong at a mark: with the line, and the dotted path of the key."""
         names = [
-            str(top.key) if isinstance(top.value, YamlMap) else str(len(top.value))
+            str(len(top.value)) if isinstance(top.value, YamlList) else "<<" if top.key is _MERGE else str(top.key)
             for top in self._stack
             if top.named or isinstance(top.value, YamlList)
         ]
-        return InputError(
-            message, source=Source(self.path, ".".join(names) or None, event.start_mark.line + 1), hint=hint
-        )
+        return InputError(message, source=Source(self.path, ".".join(names) or None, mark.line + 1), hint=hint)
 
 
 def _merge(mapping: YamlMap, merged: list[tuple[YamlMap, int]]) -> None:
@@ -412,8 +399,3 @@ def _merge(mapping: YamlMap, merged: list[tuple[YamlMap, int]]) -> None:
         mapping.lines.update(dict.fromkeys(other, line))
     mapping.update(own)
     mapping.lines.update(lines)
-
-
-def table(value: object) -> Mapping[str, YamlValue]:
-    """Return a mapping as it is, anything else as an empty one."""
-    return value if isinstance(value, YamlMap) else {}
