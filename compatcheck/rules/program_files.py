@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError
+from compatcheck.core.facts import TRAITS
 from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.programs import KINDS, SECTION, Part, Program, Resemblance
@@ -27,8 +28,6 @@ _COLUMNS = {
     *("value", "value_expression", "raw", "forced", "role", "source"),
 }
 _TRAIT_COLUMNS = {"fact", "affected", "when", "value", "value_expression", "note", "source"}
-TRAIT = "program."
-"""What the names of traits start with."""
 
 
 def read_program_files(directory: Path) -> Iterator[tuple[str, Any]]:
@@ -37,19 +36,14 @@ def read_program_files(directory: Path) -> Iterator[tuple[str, Any]]:
     Raises:
         RuleError: a file is malformed; naming file, line and key.
     """
-    records: dict[str, Any] = {}
-    paths = sorted(directory.glob("*.yaml"))
-    for path in paths:
-        file = _File(path)
-        records[path.stem] = file.record()
-        yield from file.sections(path.stem)
-    for path in paths:
+    files = {path.stem: _File(path) for path in sorted(directory.glob("*.yaml"))}
+    records = {name: file.record() for name, file in files.items()}
+    for name, file in files.items():
         for key in ("inherits", "runs_as"):
-            if records[path.stem].get(key, path.stem) not in records:
-                msg = f"{records[path.stem][key]!r} has no record"
-                raise RuleError(
-                    msg, source=Source(str(path), key), hint=f"add {records[path.stem][key]}.yaml beside it"
-                )
+            if records[name].get(key, name) not in records:
+                msg = f"{records[name][key]!r} has no record"
+                raise file.error(msg, key)
+        yield from file.sections(name)
     if records:
         yield SECTION, records
 
@@ -59,12 +53,11 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lines: Lines
         data, self.lines = load_strict(path)
         if not isinstance(data, dict):
             raise self.error("expected a mapping")
         self.data: dict[str, Any] = data
-
-    lines: Lines
 
     def error(self, message: str, *where: str | int) -> RuleError:
         """Name the line of the innermost key that has one."""
@@ -132,8 +125,8 @@ class _File:
             unknown = sorted(row.keys() - (_TRAIT_COLUMNS if is_trait else _COLUMNS))
             if unknown:
                 raise self.error(f"unknown key {unknown[0]!r}", *where, unknown[0])
-            if is_trait != row["fact"].startswith(TRAIT):
-                raise self.error(f"traits, and traits alone, are facts {TRAIT}*", *where, "fact")
+            if is_trait != row["fact"].startswith(TRAITS):
+                raise self.error(f"traits, and traits alone, are facts {TRAITS}*", *where, "fact")
             if is_trait and not row.get("source"):
                 raise self.error("a trait names its source", *where)
             return {
