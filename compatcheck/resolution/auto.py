@@ -70,7 +70,7 @@ def fill_in(
     """
     resolved: dict[str, Fact] = {}
     reasons: dict[str, str] = {}
-    owned = any(find_program(reader).fills_in_auto for reader in readers)
+    owned = any(find_program(reader).reconciles_deepspeed for reader in readers)
     for name, source in automatic.items():
         if not owned:
             reasons[name] = (

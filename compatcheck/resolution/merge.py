@@ -144,4 +144,4 @@ def _must_agree(best: Claim, other: Claim) -> bool:
     """Tell whether two differing claims are a mistake and not an override."""
     if best.rank == other.rank:
         return best.rank in {FRAMEWORK, LIBRARY} and best.source.path != other.source.path
-    return find_program(best.reader).compares and other.reader == "deepspeed"
+    return find_program(best.reader).reconciles_deepspeed and other.reader == "deepspeed"

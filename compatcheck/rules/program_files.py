@@ -13,9 +13,11 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import TRAITS
 from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
+from compatcheck.rules.expression import fact_names
 from compatcheck.rules.programs import KINDS, SECTION, Part, Program, Resemblance
 from compatcheck.rules.strict_yaml import Lines, load_strict
 from compatcheck.rules.syntax import parse
+from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -129,15 +131,24 @@ class _File:
                 raise self.error(f"traits, and traits alone, are facts {TRAITS}*", *where, "fact")
             if is_trait and not row.get("source"):
                 raise self.error("a trait names its source", *where)
+            when, expression = (
+                None if row.get(column) is None else parse(row[column]) for column in ("when", "value_expression")
+            )
+            named = {
+                row["fact"],
+                *(name for code in (when, expression) if code is not None for name in fact_names(code)),
+            }
+            for name in sorted(named - vocabulary().keys()):
+                raise self.error(f"unknown fact {name!r}", *where)
             return {
                 "fact": row["fact"],
                 "key": None if is_trait else row["key"],
                 "absent": row.get("absent", []),
                 "present": row.get("present", []),
                 "ranges": {name: compile_specifier(text) for name, text in (row.get("affected") or {}).items()},
-                "when": None if row.get("when") is None else parse(row["when"]),
+                "when": when,
                 "value": row.get("value"),
-                "expression": None if row.get("value_expression") is None else parse(row["value_expression"]),
+                "expression": expression,
                 "forced": bool(row.get("forced")),
                 "role": row.get("role"),
                 **({"note": row["note"]} if "note" in row else {}),

@@ -68,10 +68,8 @@ class Program(NamedTuple):
     """Program whose loop it runs, where ``training.framework`` names that one."""
     order: int = 0
     """Place among libraries, whose defaults come last, the smallest first."""
-    compares: bool = False
-    """It refuses to start when its own arguments and the DeepSpeed file differ."""
-    fills_in_auto: bool = False
-    """It fills in ``auto`` of a DeepSpeed file."""
+    reconciles_deepspeed: bool = False
+    """It fills in ``auto`` of a DeepSpeed file, and refuses to start where the file and its own arguments differ."""
     drops_auto: bool = False
     """As the program that trains, it drops ``auto`` where a section has it and keeps its own default."""
     writes_deepspeed_file: bool = False
