@@ -24,6 +24,7 @@ from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,21 +42,8 @@ DOCKERFILE = "dockerfile"
 DASH = "-"
 """What a person writes for standard input."""
 POLICY_FILE = "compatcheck.toml"
-_RUN_READERS = {
-    "torchtune",
-    "verl",
-    "search-r1",
-    "easy-r1",
-    "axolotl",
-    "hf_trainer",
-    "trl",
-    "llamafactory",
-    "ms_swift",
-    "megatron_swift",
-    "open_instruct",
-    "native",
-}
-_LIBRARY_READERS = {"deepspeed", "accelerate"}
+_OF_A_RUN = {"program", "facts"}
+"""Kinds of records whose files say what a run is, where a library's or a model's only take part in one."""
 
 
 class Found(NamedTuple):
@@ -347,9 +335,9 @@ def _group(found: Iterable[Found]) -> list[Run]:
 
 
 def _split(items: list[Found], directory: str) -> Iterator[Run]:
-    kinds = [{document.reader for document in item.documents} for item in items]
-    main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _RUN_READERS]
-    libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= _LIBRARY_READERS]
+    kinds = [{find_program(document.reader).kind for document in item.documents} for item in items]
+    main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _OF_A_RUN]
+    libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= {"library"}]
     models = [item for item, kind in zip(items, kinds, strict=True) if kind == {"model"}]
     crowded = len(main) > 1 or len(models) > 1 or _repeats(libraries)
     if not crowded:

@@ -271,7 +271,14 @@ class Releases:
             return True
 
     def _default_sections(self) -> list[str]:
-        return sorted({name for database in self.rules.databases for name in database.sections("defaults/")})
+        return sorted(
+            {
+                name
+                for database in self.rules.databases
+                for kind in ("defaults/", "traits/")
+                for name in database.sections(kind)
+            }
+        )
 
     # What a combination leaves.
 

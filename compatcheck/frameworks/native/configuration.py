@@ -17,7 +17,18 @@ from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read
 from compatcheck.rules.vocabulary import vocabulary
 
 VERSION = 1
-SECTIONS = ("runtime", "model", "training", "rollout", "run", "hardware", "allocator", "configuration", "environment")
+SECTIONS = (
+    "runtime",
+    "model",
+    "training",
+    "rollout",
+    "run",
+    "hardware",
+    "allocator",
+    "configuration",
+    "environment",
+    "program",
+)
 COMPONENTS = {"cuda", "cudnn", "nccl", "cublas", "driver"}
 
 
