@@ -18,7 +18,7 @@ from compatcheck.rules.locate import open_rules
 if TYPE_CHECKING:
     from compatcheck.checking.runs import Plan
     from compatcheck.core.fix import Fix
-    from compatcheck.fixing.find import Ways
+    from compatcheck.fixing.plan import Ways
 
 FORMATS = ("text", "json", "markdown", "diff")
 FIX = "Fix"
@@ -81,7 +81,8 @@ def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Wa
     Raises:
         CompatcheckError: nothing could be checked, or a file cannot be written.
     """
-    from compatcheck.fixing.find import Judging, find_fix, find_ways  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.fix import Judging, find_fix  # noqa: PLC0415 (beside its use)
+    from compatcheck.fixing.plan import find_ways  # noqa: PLC0415 (beside its use)
 
     started = time.perf_counter()
     targets = parse_outputs(output.outputs, FORMATS)

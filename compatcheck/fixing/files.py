@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.core.environment import Package
+    from compatcheck.core.fix import Change, TextEdit
     from compatcheck.fixing.edits.project import Project
-    from compatcheck.fixing.edits.text import TextEdit
-    from compatcheck.fixing.problem import Axis
     from compatcheck.fixing.resolver import UvResolver
     from compatcheck.resolution.subject import Subject
 
@@ -123,21 +122,15 @@ class Files:
         found = list(find_statements(text, Requirement(package.name, wanted, package.source)))
         return [one for one in found if one.specifier == found[0].specifier]
 
-    def edits(self, name: str, axis: Axis, value: str, release: str) -> list[tuple[str, TextEdit]]:
-        """Return the edits that move a package, each with its place.
-
-        Args:
-            name: the package.
-            axis: as it stands.
-            value: the version or range it gets.
-            release: the version, or the lowest one of the range.
-        """
-        found = self.statements.get(name, [])
+    def edits(self, package: Package, change: Change) -> list[tuple[str, TextEdit]]:
+        """Return the edits that move a package, each with its place."""
+        release = change.release or ""
+        found = self.statements.get(package.name, [])
         if not found:
-            return self._edit_elsewhere(axis.package, value, release)
+            return self._edit_elsewhere(package, change.after, release)
         excluding = [one for one in found if not _allows(one, release)]
-        if not excluding and axis.package.version is None:
-            excluding = [one for one in found if one.specifier == axis.written] or found[:1]
+        if not excluding and package.version is None:
+            excluding = [one for one in found if one.specifier == (package.specifier or "")] or found[:1]
         edits = []
         for one in excluding:
             text = self.text(one.path)
@@ -159,9 +152,8 @@ class Files:
         edit = change_value(package.source.path, text, package.source.key, value)
         return [] if edit is None else [(f"{package.source.path}:{line_of(text, edit.start)}", edit)]
 
-    def place_of_setting(self, change: tuple[object, ...]) -> tuple[str, str | None]:
+    def place_of_setting(self, edit: TextEdit) -> tuple[str, str | None]:
         """Return where a setting is written and what stands there; None where the key is new."""
-        edit: TextEdit = change[0]  # type: ignore[assignment]
         text = self.texts[edit.path]
         old = text[edit.start : edit.end]
         added = len(edit.new) - len(edit.new.lstrip("\r\n,"))

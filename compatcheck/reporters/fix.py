@@ -89,7 +89,9 @@ class _Writer:
         for note in plan.notes:
             yield from self.labelled("note", shorten(note))
         if plan.exhausted:
-            yield from self.labelled("note", "the search was stopped at its limits: a smaller set may exist")
+            yield from self.labelled(
+                "note", "a smaller set may exist: only pairs were looked at together, and within limits"
+            )
         for finding, why in plan.remaining:
             yield from self.remains(finding, why)
         if plan.unsafe:
@@ -281,7 +283,9 @@ def _describe_plan(plan: Plan) -> dict[str, object]:
 
 
 def _describe_change(change: Change) -> dict[str, object]:
-    return {**change._asdict(), "places": list(change.places), "clears": list(change.clears)}
+    names = ("kind", "name", "before", "after", "move", "safe", "why", "places", "clears", "command", "note")
+    values = {name: getattr(change, name) for name in names}
+    return {**values, "places": list(change.places), "clears": list(change.clears)}
 
 
 def _describe_resolution(resolution: Resolution | None) -> dict[str, object] | None:
