@@ -80,6 +80,11 @@ class Change(NamedTuple):
         return self.kind == VERSION and str(self.value)[:1] in set("<>=!~")
 
     @property
+    def stays_in_series(self) -> bool:
+        """Return whether only the third number of a version changes."""
+        return (self.move or "").startswith("patch")
+
+    @property
     def lever(self) -> str:
         """Return what it moves: of two changes of one lever, only one can be made."""
         return self.name if self.kind == VERSION else f"{self.edits[0].path}#{self.edits[0].start}"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED, VERSION
 from compatcheck.core.versions import parse_version
 from compatcheck.fixing.edits.project import any_of, write_requirements
-from compatcheck.fixing.moves import series_of
 from compatcheck.fixing.resolver import DEFAULT_PYTHON, Answer, Demand
-from compatcheck.fixing.search import Search
+from compatcheck.fixing.search import Search, by_series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Change
     from compatcheck.fixing.files import Files
@@ -167,22 +165,15 @@ def _narrow(
     before = state.failing
     if not all(chosen.values()) or questions.ask(chosen).verdict == REFUSED:
         return None
-    for name, changes in fitting.items():
-        for group in _series(changes):
+    for name, fits in fitting.items():
+        groups: Iterable[Sequence[Change]] = ([one] for one in fits) if fits[0].ranged else by_series(fits)
+        for group in groups:
             if questions.ask({**chosen, name: group}).verdict != REFUSED:
                 chosen[name] = group
                 break
     pins = questions.ask(chosen).pins
-    for name, group in chosen.items():
+    for name, fits in chosen.items():
         pinned = parse_version(pins.get(name, ""))
-        state = search.with_change(
-            state, next((one for one in group if parse_version(one.release or "") == pinned), group[0])
-        )
+        pick = next((one for one in fits if parse_version(one.release or "") == pinned), fits[0])
+        state = search.with_change(state, pick)
     return state if state.failing <= before and questions.ask(_releases(state)).verdict != REFUSED else None
-
-
-def _series(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Group pins by series; every range stands by itself."""
-    key: Callable[[Change], object] = lambda one: one.after if one.ranged else series_of(one.release or "")  # noqa: E731
-    for _, group in itertools.groupby(changes, key):
-        yield list(group)

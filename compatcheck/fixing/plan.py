@@ -15,7 +15,7 @@ from compatcheck.fixing.settings import NATIVE_NOTE
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from compatcheck.core.fix import Change, FileChange
+    from compatcheck.core.fix import Change
     from compatcheck.core.report import Finding
     from compatcheck.fixing.evaluation import Judge, Target
     from compatcheck.fixing.resolver import UvResolver
@@ -146,13 +146,13 @@ class _Group:
         other = () if other == chosen.state.changes else other
         cleared = self._cleared(chosen.state.changes)
         with_unsafe = self._cleared(other) if other else frozenset()
-        changes, files, moved, remarks = self._write(chosen.state.changes)
-        after = self.evaluation.findings(changes)
+        written = self.files.write(self._describe(chosen.state.changes), self.ways.resolver)
+        after = self.evaluation.findings(written.changes)
         return Plan(
             subjects=tuple(subject.id for subject in self.subjects),
-            changes=changes,
-            files=files,
-            resolution=self._resolution(changes)._replace(moved=moved),
+            changes=written.changes,
+            files=written.files,
+            resolution=self._resolution(written.changes)._replace(moved=written.moved),
             cleared=tuple(finding for finding in self.failing if target_of(finding) in cleared),
             remaining=tuple(
                 (finding, self._why_left(finding, full.refused, unsafe=target_of(finding) in with_unsafe))
@@ -166,7 +166,7 @@ class _Group:
                 targets_of(one for one in after if one.suppressed is None) - targets_of(self.evaluation.before)
             ),
             exhausted=not (safe.smallest and full.smallest) or self.questions.stopped,
-            notes=(*self.levers.notes, *remarks),
+            notes=(*self.levers.notes, *written.notes),
         )
 
     def _cleared(self, changes: Sequence[Change]) -> frozenset[Target]:
@@ -194,21 +194,6 @@ class _Group:
             command = None if edits else self.files.command({change.name: change.release or ""})
             described.append(change._replace(clears=clears, edits=edits, places=places, note=note, command=command))
         return tuple(described)
-
-    def _write(
-        self, changes: Sequence[Change]
-    ) -> tuple[
-        tuple[Change, ...], tuple[FileChange, ...], tuple[tuple[str, str | None, str | None], ...], tuple[str, ...]
-    ]:
-        """Return the described changes, the changed files, what moves along in a lock, and remarks."""
-        described = self._describe(changes)
-        files = self.files.change(edit for change in described for edit in change.edits)
-        targets = {change.name: change.release or "" for change in changes if change.kind == VERSION}
-        if not targets or not self.files.locks:
-            return described, files, (), ()
-        files, commands, moved, remarks = self.files.change_lock(files, targets, self.ways.resolver)
-        told = tuple(change._replace(command=commands.get(change.name, change.command)) for change in described)
-        return told, files, moved, remarks
 
     def _resolution(self, changes: Sequence[Change]) -> Resolution:
         wanted = {change.name: (change,) for change in changes if change.kind == VERSION}

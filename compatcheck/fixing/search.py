@@ -1,14 +1,18 @@
 """Search changes after which nothing fails: the nearest good value of each lever, then pairs that help only together.
 
 A lever is a package or a setting; its changes are looked at from the nearest to the farthest, and the first one that clears what
-the findings blame the lever for is its step. The best steps are made one upon the other. Where none helps, each lever is moved
+the findings blame the lever for is its step. Of a series that is not its own the newest release is looked at first: where that
+changes nothing, so do the others. The best steps are made one upon the other. Where none helps, each lever is moved
 first though it helps nothing by itself, and what fails then is cleared in the same way. Every combination is judged whole, and at
 the end no change is left that could be taken back.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from compatcheck.fixing.moves import series_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -70,6 +74,10 @@ class Search:
         self.levers = levers
         self.evaluate = evaluate
         self._most = evaluate.count + most_evaluations
+        self._unmoved: set[tuple[Hashable, frozenset[str], str]] = set()
+        """What fails, whom it blames, and a lever of theirs that clears it nowhere."""
+        self._turns: dict[str, dict[Hashable, Change]] = {}
+        """The nearest change of each lever for each way in which something else failed, or failed for another reason."""
 
     @property
     def spent(self) -> bool:
@@ -127,22 +135,38 @@ class Search:
 
     def _nearest(self, state: State, lever: str) -> tuple[State, Change] | None:
         """Return the nearest change of a lever that clears all that blames it, else the one that clears the most."""
-        wanted = {key for key, levers in state.blamed.items() if lever in levers}
+        blaming = {(key, levers, lever) for key, levers in state.blamed.items() if lever in levers}
+        unmoved = blaming - self._unmoved
         best = None
-        for change in self.levers[lever]:
-            if self.spent:
-                break
+        for change in self._promising(state, lever) if unmoved else ():
             after = self.with_change(state, change)
+            if after.blamed != state.blamed:
+                self._turns.setdefault(lever, {}).setdefault(frozenset(after.blamed.items()), change)
+            unmoved = {found for found in unmoved if found[0] in after.blamed}
             if after.failing < state.failing and (best is None or len(after.blamed) < len(best[0].blamed)):
                 best = after, change
-                if not after.failing & wanted:
-                    break
+                if all(key not in after.blamed for key, _, _ in blaming):
+                    return best
+        self._unmoved |= unmoved
         return best
+
+    def _promising(self, state: State, lever: str) -> Iterator[Change]:
+        """Yield the changes of a lever while evaluations are left, without series whose newest release changes nothing."""
+        for group in by_series(self.levers[lever]):
+            newest = group[-1] if group[0].ranged else group[0]
+            alike = len(group) > 1 and not newest.stays_in_series
+            if not self.spent and alike and self.with_change(state, newest).blamed == state.blamed:
+                continue
+            for change in group:
+                if self.spent:
+                    return
+                yield change
 
     def _pair(self, state: State) -> State | None:
         """Return the best state behind a change that helps nothing by itself, None where there is none."""
         best = None
-        for first in sorted(self._openings(state), key=lambda one: one.rank):
+        turns = [change for lever in self._blamed(state) for change in self._turns.get(lever, {}).values()]
+        for first in sorted((self.with_change(state, change) for change in turns), key=lambda one: one.rank):
             if self.spent:
                 break
             after = self._climb(first)
@@ -150,21 +174,15 @@ class Search:
                 best = after
         return best
 
-    def _openings(self, state: State) -> Iterator[State]:
-        """Yield the nearest change of each lever for each way in which something else fails, or fails for another reason."""
-        for lever in self._blamed(state):
-            seen = [state.blamed]
-            for change in self.levers[lever]:
-                if self.spent:
-                    return
-                after = self.with_change(state, change)
-                if after.blamed not in seen:
-                    seen.append(after.blamed)
-                    yield after
-
     def _prune(self, state: State) -> State:
         for change in sorted(state.changes, key=lambda one: (one.safe, *(-step for step in one.distance))):
             changes = tuple(other for other in state.changes if other is not change)
             without = State(changes, self.evaluate(changes))
             state = without if without.failing <= state.failing else state
         return state
+
+
+def by_series(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Group the changes of a lever by the series of their releases, in their order."""
+    for _, group in itertools.groupby(changes, lambda one: one.release and series_of(one.release)):
+        yield list(group)
