@@ -40,7 +40,7 @@ FIX = "Fix"
 @options.check_options
 @options.output_options(FORMATS)
 def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
-    """Find the smallest set of changes that clears the findings of PATHs without bringing in others.
+    """Find a small set of changes that clears the findings of PATHs without bringing in others.
 
     A change is a release that moves or a setting that a rule advises. uv checks that the releases fit together; it builds and
     installs nothing. The diff goes to standard output (`--format diff | git apply`), with what it clears and what stays. Safe are

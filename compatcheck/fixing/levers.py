@@ -22,6 +22,29 @@ if TYPE_CHECKING:
     from compatcheck.rules.database import RuleSet
 
 
+class Blame:
+    """The packages whose releases findings rest on; what the rules compare is looked up once."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        """Keep the rules."""
+        self._rules = rules
+        self._compared: dict[str, frozenset[str]] = {}
+
+    def packages(self, finding: Finding) -> frozenset[str]:
+        """Return the packages whose releases a finding rests on."""
+        names = {fact.name for fact in finding.facts}
+        for fact in finding.facts:
+            if fact.name == f"environment.{MISFIT}" and isinstance(fact.value, tuple):
+                names |= {"torch", *map(str, fact.value)}
+        if not names.isdisjoint((*COMPONENT_FACTS, *COMPONENT_FACTS.values())):
+            names.add("torch")  # its build brings the CUDA libraries
+        if finding.rule_id not in self._compared:
+            rule = self._rules.find(finding.rule_id)
+            codes = () if rule is None else (rule.when, rule.unless)
+            self._compared[finding.rule_id] = frozenset(name for code in codes for name in _compared(code))
+        return self._compared[finding.rule_id] | names
+
+
 class Levers(NamedTuple):
     """Everything that could change, and what could not."""
 
@@ -34,10 +57,11 @@ class Levers(NamedTuple):
     advised: Mapping[tuple[str, str], frozenset[str]]
     """Subject and rule → levers of the settings that its remedies name."""
     notes: tuple[str, ...]
+    blame: Blame
 
-    def blamed(self, finding: Finding, rules: RuleSet) -> frozenset[str]:
+    def blamed(self, finding: Finding) -> frozenset[str]:
         """Return the levers that may clear a finding."""
-        return _packages_of(finding, rules) | self.advised.get((finding.subject, finding.rule_id), frozenset())
+        return self.blame.packages(finding) | self.advised.get((finding.subject, finding.rule_id), frozenset())
 
 
 def find_levers(
@@ -62,7 +86,8 @@ def find_levers(
         for name, package in () if environment is None else environment.packages.items():
             if (name in rules.packages or name in PINNED) and name not in environment.components:  # type: ignore[union-attr]
                 stated.setdefault(name, []).append((subject.id, package))
-    concerned = frozenset().union(*(_packages_of(finding, rules) for finding in failing))
+    blame = Blame(rules)
+    concerned = frozenset().union(*map(blame.packages, failing))
     advised_against = _advised_against(failing, rules)
     changes: dict[str, Sequence[Change]] = {}
     packages, releases, notes = {}, {}, []
@@ -93,7 +118,8 @@ def find_levers(
                 same[change.edits[0].new] = before._replace(subjects=joined, safe=before.safe and change.safe)
                 advised.setdefault((subject.id, finding.rule_id), set()).add(change.lever)
     changes.update((lever, _sorted(found.values())) for lever, found in settings.items())
-    return Levers(changes, packages, releases, {key: frozenset(found) for key, found in advised.items()}, tuple(notes))
+    by_finding = {key: frozenset(found) for key, found in advised.items()}
+    return Levers(changes, packages, releases, by_finding, tuple(notes), blame)
 
 
 def _sorted(changes: Any) -> list[Change]:  # noqa: ANN401 (an iterable of changes)
@@ -155,20 +181,6 @@ def _advised_against(failing: Sequence[Finding], rules: RuleSet) -> dict[str, li
                 for name, specifier in remedy["target"].items():
                     found.setdefault(name, []).append(compile_specifier(str(specifier)))
     return found
-
-
-def _packages_of(finding: Finding, rules: RuleSet) -> frozenset[str]:
-    """Return the packages whose releases a finding rests on."""
-    names = {fact.name for fact in finding.facts}
-    for fact in finding.facts:
-        if fact.name == f"environment.{MISFIT}" and isinstance(fact.value, tuple):
-            names |= {"torch", *map(str, fact.value)}
-    if names & {*COMPONENT_FACTS, *COMPONENT_FACTS.values()}:
-        names.add("torch")  # its build brings the CUDA libraries
-    rule = rules.find(finding.rule_id)
-    if rule is not None:
-        names.update(_compared(rule.when), _compared(rule.unless))
-    return frozenset(names)
 
 
 def _compared(code: Any) -> Iterator[str]:  # noqa: ANN401 (a compiled expression)

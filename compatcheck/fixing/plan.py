@@ -132,7 +132,7 @@ class _Group:
     def __call__(self, changes: Sequence[Change]) -> Mapping[Hashable, frozenset[str]]:
         """Return what fails after some changes, each with the levers it blames: the problem that is searched."""
         failing = self.evaluation.failing(changes)
-        return {target_of(finding): self.levers.blamed(finding, self.rules) for finding in failing}
+        return {target_of(finding): self.levers.blamed(finding) for finding in failing}
 
     def plan(self, *, unsafe: bool) -> Plan:
         """Search, first without unsafe changes, and write what was found as changes of files."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.fix import Change
 
-MOST_EVALUATIONS = 2000
+MOST_EVALUATIONS = 800
 """Evaluations of a subject after which a search keeps what it has; one takes about 3 ms, of a large configuration 12 ms."""
 
 

@@ -190,7 +190,7 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
     yield escape(closing_line(fix))
     yield ""
     if diff:
-        fence = "`" * (1 + max(2, *map(len, re.findall("`+", diff))))
+        fence = "`" * (1 + max([2, *map(len, re.findall("`+", diff))]))
         yield from (f"{fence}diff", diff.rstrip("\n"), fence, "")
     for plan in fix.plans:
         yield f"### {escape(plan.subjects[0])}"

@@ -13,8 +13,9 @@ from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.fixing import confirmation
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
-from compatcheck.fixing.levers import Levers
+from compatcheck.fixing.levers import Blame, Levers
 from compatcheck.fixing.resolver import Answer, Demand
+from compatcheck.rules.locate import open_rules
 
 RELEASES = {
     "deepspeed": ("0.16.9", "0.16.8", "0.17.1", "0.17.0"),
@@ -80,7 +81,7 @@ class Installed:
 def confirm(uv: Uv) -> tuple[Confirmed, Questions]:
     packages = {name: Package(name, version, Source("s")) for name, version in CURRENT.items()}
     releases = {name: tuple(sorted((*RELEASES[name], CURRENT[name]))) for name in RELEASES}
-    levers = Levers(LEVERS, packages, releases, {}, ())
+    levers = Levers(LEVERS, packages, releases, {}, (), Blame(open_rules(())))
     questions = Questions((), levers, Installed(), uv)  # type: ignore[arg-type]
     return search_confirmed(LEVERS, Fails(), questions), questions
 

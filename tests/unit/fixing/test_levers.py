@@ -51,7 +51,7 @@ def test_what_no_index_has_is_left_alone() -> None:
 def test_a_finding_blames_its_packages_and_the_settings_its_remedies_name() -> None:
     failing = [one for one in judging().judge(subject()) if one.rule_id == RULE]
     found = find_levers((subject(),), failing, judging().rules, Files((subject(),)), None)
-    blamed = found.blamed(failing[0], judging().rules)
+    blamed = found.blamed(failing[0])
     assert "deepspeed" in blamed
     assert any(lever.rpartition("#")[0].endswith("facts.yaml") for lever in blamed)
 
@@ -61,4 +61,4 @@ def test_compiled_code_blames_the_torch_beside_it() -> None:
     stated = read("requirements.txt")
     (misfit,) = (one for one in judging().judge(stated) if one.rule_id == "_stack/built-for-another-torch")
     found = find_levers((stated,), [misfit], judging().rules, Files((stated,)), None)
-    assert {"torch", "torchvision"} <= found.blamed(misfit, judging().rules)
+    assert {"torch", "torchvision"} <= found.blamed(misfit)
