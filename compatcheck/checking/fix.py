@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.report import build_report, describes_run, mark_failing
 from compatcheck.checking.runs import gather_all
+from compatcheck.core.files import Overlay
 from compatcheck.core.fix import Fix, Plan
-from compatcheck.core.textfile import pretend
 from compatcheck.fixing.evaluation import target_of, targets_of
 from compatcheck.fixing.plan import find_plans
 from compatcheck.matching.engine import match
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from compatcheck.checking.checks import Checks
+    from compatcheck.checking.request import Gathered
     from compatcheck.checking.runs import Plan as Inputs
     from compatcheck.checking.waivers import Waivers
     from compatcheck.core.fail_on import Threshold
@@ -34,10 +35,9 @@ class Judging(NamedTuple):
     threshold: Threshold
     waivers: Waivers | None
 
-    def report(self, inputs: Inputs) -> tuple[tuple[Subject, ...], Report]:
-        """Read and check everything."""
-        gathered = gather_all(inputs, self.rules, os.environ)
-        return gathered.subjects, build_report(gathered, self.rules, self.checks, self.threshold, self.waivers)
+    def report(self, gathered: Gathered) -> Report:
+        """Check subjects."""
+        return build_report(gathered, self.rules, self.checks, self.threshold, self.waivers)
 
     def judge(self, subject: Subject) -> Sequence[Finding]:
         """Return the findings of one subject as a report has them, without lines and measurements."""
@@ -62,23 +62,25 @@ def find_fix(inputs: Inputs, judging: Judging, ways: Ways, *, unsafe: bool) -> F
     Raises:
         CompatcheckError: nothing could be read at all.
     """
-    subjects, report = judging.report(inputs)
+    gathered = gather_all(inputs, judging.rules, os.environ)
+    report = judging.report(gathered)
     failing = [finding for finding in report.findings if finding.fails]
     if not failing:
         return Fix(report, (), applied=False, exit_code=report.exit_code)
-    plans, evaluations = find_plans(subjects, failing, judging.rules, judging.judge, ways, unsafe=unsafe)
-    plans = _prove(plans, inputs, report, judging)
+    plans, evaluations = find_plans(gathered.subjects, failing, judging.rules, judging.judge, ways, unsafe=unsafe)
+    plans = _prove(plans, inputs, gathered, report, judging)
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, exit_code=0, evaluations=evaluations, resolutions=asked)
 
 
-def _prove(plans: list[Plan], inputs: Inputs, report: Report, judging: Judging) -> list[Plan]:
+def _prove(plans: list[Plan], inputs: Inputs, gathered: Gathered, report: Report, judging: Judging) -> list[Plan]:
     """Read everything again as if the files were written: what the new texts do not clear was not cleared."""
-    texts = {file.path: file.after for plan in plans for file in plan.files}
+    texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
     if not texts:
         return plans
-    with pretend(texts):
-        _, after = judging.report(inputs)
+    files = Overlay(gathered.files, texts)
+    inputs = inputs._replace(requests=tuple(request._replace(files=files) for request in inputs.requests))
+    after = judging.report(gather_all(inputs, judging.rules, os.environ))
     failing = targets_of(finding for finding in after.findings if finding.fails)
     new = failing - targets_of(finding for finding in report.findings if finding.fails)
     proved = []

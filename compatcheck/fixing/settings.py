@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Overlay
 from compatcheck.core.fix import SETTING, Change
-from compatcheck.core.textfile import pretend
 from compatcheck.fixing.edits.configuration_text import add_value, change_value
 from compatcheck.fixing.edits.text import apply_edits
 from compatcheck.fixing.evaluation import resolve_changed
@@ -95,8 +95,9 @@ def _proves(  # noqa: PLR0913, PLR0917 (what is changed, and what it takes to re
 ) -> bool:
     after = apply_edits({edit.path: files.texts[edit.path]}, [edit])
     try:
-        with pretend(after):
-            readings = read_configurations(edit.path, named=True)
+        readings = read_configurations(
+            edit.path, Overlay(LOCAL, {path: text.encode("utf-8") for path, text in after.items()}), named=True
+        )
     except InputError:
         return False
     new = [document for reading in readings for document in reading.documents]

@@ -1,9 +1,13 @@
-"""What a collector asks of a file system, so that one reading serves this machine's files and those inside an image."""
+"""What a reader asks of a file system: one reading serves this machine, an image, and texts laid over either."""
 
 from __future__ import annotations
 
+import math
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _BINARY_STARTS = (b"\x7fELF", b"MZ", b"\xfe\xed\xfa", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
@@ -40,6 +44,13 @@ class Files(Protocol):
             OSError: it cannot be read, or (in an image) its content was not kept.
         """
 
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        """Return the first ``limit`` bytes of a file.
+
+        Raises:
+            OSError: as `read_text`.
+        """
+
     def size_bytes(self, path: str) -> int:
         """Return the size of a file.
 
@@ -74,7 +85,10 @@ class LocalFiles:
 
     def exists(self, path: str) -> bool:
         """See `Files`."""
-        return os.access(path, os.F_OK)  # os.path.exists raises and catches for each that is missing
+        try:
+            return os.access(path, os.F_OK)  # os.path.exists raises and catches for each that is missing
+        except ValueError:  # a NUL in the path
+            return False
 
     def is_file(self, path: str) -> bool:
         """See `Files`."""
@@ -97,6 +111,11 @@ class LocalFiles:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(limit)
 
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        """See `Files`."""
+        with open(path, "rb") as file:
+            return file.read(limit)
+
     def size_bytes(self, path: str) -> int:
         """See `Files`."""
         return os.stat(path).st_size
@@ -117,3 +136,67 @@ class LocalFiles:
 
 LOCAL = LocalFiles()
 """The files of this machine."""
+
+
+class Overlay:
+    """A tree of files in which some hold something else: a change before it is written, or what standard input gave."""
+
+    def __init__(self, base: Files, contents: Mapping[str, bytes]) -> None:
+        """Lay contents over a tree.
+
+        Args:
+            base: the tree.
+            contents: path → content; links to a path lead to it, too.
+        """
+        self.base = base
+        self.contents = {base.resolve(path): content for path, content in contents.items()}
+
+    def _content(self, path: str) -> bytes | None:
+        return self.contents.get(self.base.resolve(path))
+
+    def list_names(self, folder: str) -> list[str]:
+        """See `Files`; what is laid over is not listed."""
+        return self.base.list_names(folder)
+
+    def exists(self, path: str) -> bool:
+        """See `Files`."""
+        return self._content(path) is not None or self.base.exists(path)
+
+    def is_file(self, path: str) -> bool:
+        """See `Files`."""
+        return self._content(path) is not None or self.base.is_file(path)
+
+    def is_program(self, path: str) -> bool:
+        """See `Files`."""
+        return self._content(path) is None and self.base.is_program(path)
+
+    def is_directory(self, path: str) -> bool:
+        """See `Files`."""
+        return self._content(path) is None and self.base.is_directory(path)
+
+    def read_text(self, path: str, limit: int = 65536) -> str:
+        """See `Files`."""
+        content = self._content(path)
+        return self.base.read_text(path, limit) if content is None else content.decode("utf-8", "replace")[:limit]
+
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        """See `Files`."""
+        content = self._content(path)
+        return self.base.read_bytes(path, limit) if content is None else content[:limit]
+
+    def size_bytes(self, path: str) -> int:
+        """See `Files`."""
+        content = self._content(path)
+        return self.base.size_bytes(path) if content is None else len(content)
+
+    def modified(self, path: str) -> float:
+        """See `Files`; what is laid over was changed just now, so that nothing kept of the file before it is taken for it."""
+        return self.base.modified(path) if self._content(path) is None else math.inf
+
+    def identify(self, path: str) -> object:
+        """See `Files`."""
+        return self.base.identify(path) if self._content(path) is None else self.base.resolve(path)
+
+    def resolve(self, path: str) -> str:
+        """See `Files`."""
+        return self.base.resolve(path)
