@@ -89,6 +89,8 @@ def resolve(
             *(skipped for document in documents for skipped in document.skipped),
             *(skipped for device, _ in hardware for skipped in device.skipped),
         ),
+        hardware=tuple(hardware),
+        settings=settings or {},
     )
 
 

@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.source import Source
-from compatcheck.fixing.edits.text import TextEdit
+from compatcheck.core.fix import TextEdit
 from compatcheck.frameworks.lines import locate_keys
 
 if TYPE_CHECKING:
@@ -133,8 +132,3 @@ def _change_argument(path: str, text: str, key: str, value: Value, line: int) ->
     if isinstance(value, bool) and bare in {"true", "false"}:
         new = new.lower()
     return TextEdit(path, *found.span("value"), f"{quote}{new}{quote}")
-
-
-def place_of(path: str, key: str, line: int | None) -> str:
-    """Return where a setting is, as ``path:line (key)``."""
-    return str(Source(path, key, line))
