@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.locked_manifests import find_locks
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
+    from compatcheck.core.selection import Selection
     from compatcheck.resolution.subject import Subject
 
 MAX_WALKED_BYTES = 2 << 20
@@ -105,13 +107,14 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             continue
         seen.add(os.path.realpath(path))
         if os.path.isdir(path):
-            found = list(_walk(path, skipped))
+            found = list(_walk(path, skipped, selection=request.selection))
             roots = [item for item in found if item.is_root]
             locked = {} if request.manifests else find_locks(roots)
             roots = [root for root in _independent(roots) if root.path not in locked]
             subjects.extend(_subjects(_group(found), roots, shared))
         else:
-            explicit.extend(_read_standard_input(skipped) if path == DASH else _read_file(path, skipped))
+            read = _read_standard_input if path == DASH else partial(_read_file, path)
+            explicit.extend(read(skipped, request.selection))
     if explicit:
         launches = [item for item in explicit if item.is_launch]
         others = [item for item in explicit if not item.is_launch]
@@ -162,7 +165,11 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     touched = {os.path.realpath(path) for path in request.paths}
     everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
     skipped: list[Skipped] = []
-    found = list(_walk(os.curdir, skipped, lambda file: os.path.realpath(file) in touched)) if touched else []
+
+    def is_touched(file: str) -> bool:
+        return os.path.realpath(file) in touched
+
+    found = list(_walk(os.curdir, skipped, is_touched, selection=request.selection)) if touched else []
     roots = [item for item in found if item.is_root]
     locked = find_locks(roots)
     for path, locks in locked.items():  # what a manifest may do to the run shows in its lock
@@ -209,13 +216,16 @@ def _nothing(_: str) -> bool:
     return False
 
 
-def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _nothing) -> Iterator[Found]:
+def _walk(
+    path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _nothing, *, selection: Selection
+) -> Iterator[Found]:
     """Read what a directory holds.
 
     Args:
         path: the directory.
         skipped: takes what could not be read.
         is_named: tells which of its files the person named.
+        selection: what is chosen of what they offer; arguments are none of a script that is only found.
     """
 
     def note(error: OSError, directory: str) -> None:
@@ -227,7 +237,7 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                for environment in read_environments(file, kind):
+                for environment in read_environments(file, kind, selection):
                     # What a setup.py computes cannot be written otherwise there, so it fails no commit.
                     if kind == "setup_py" or not is_named(file):
                         unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
@@ -245,7 +255,7 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
 
 
-def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
+def _read_standard_input(skipped: list[Skipped], selection: Selection) -> Iterator[Found]:
     try:
         content = read_standard_input()
     except InputError as error:
@@ -255,16 +265,16 @@ def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
         hint = "send requirements, a lock or a configuration: pip freeze | compatcheck check -"
         skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint))
         return
-    yield from _read_as(STANDARD_INPUT, recognise_content(content), skipped)
+    yield from _read_as(STANDARD_INPUT, recognise_content(content), skipped, selection)
 
 
-def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
+def _read_file(path: str, skipped: list[Skipped], selection: Selection) -> Iterator[Found]:
     kind = recognise_named(path)
     if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
-    yield from _read_as(path, kind, skipped)
+    yield from _read_as(path, kind, skipped, selection)
     if kind == "script" and _says_training(path):
-        yield from _read_as(path, None, skipped)
+        yield from _read_as(path, None, skipped, selection)
 
 
 def _says_training(path: str) -> bool:
@@ -277,16 +287,16 @@ def _says_training(path: str) -> bool:
         return False  # its requirements could be read, which is what it was named for
 
 
-def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Found]:
+def _read_as(path: str, kind: str | None, skipped: list[Skipped], selection: Selection) -> Iterator[Found]:
     try:
         if kind == "report":
             yield from _read_report(path)
             return
         if kind is not None:
-            for environment in read_environments(path, kind):
+            for environment in read_environments(path, kind, selection):
                 yield Found(path, (), environment, is_root=True, kind=kind)
             return
-        yield from _read_configurations(path, named=True, mark=True)
+        yield from _read_configurations(path, named=True, mark=True, arguments=selection.script_arguments)
     except InputError as error:
         skipped.append(as_skipped(error, path))
 
@@ -309,8 +319,10 @@ def _read_report(path: str) -> Iterator[Found]:
         yield Found(f"{path} (accelerate)", mark_named(documents))
 
 
-def _read_configurations(path: str, *, named: bool, mark: bool) -> Iterator[Found]:
-    for reading in read_configurations(path, named=named):
+def _read_configurations(
+    path: str, *, named: bool, mark: bool, arguments: Sequence[str] | None = None
+) -> Iterator[Found]:
+    for reading in read_configurations(path, named=named, arguments=arguments):
         documents = mark_named(reading.documents) if mark else reading.documents
         environment = environment_of(reading.environment, reading.variables, path, reading.notes)
         yield Found(reading.label or path, documents, environment, is_launch=reading.is_launch)

@@ -46,6 +46,7 @@ class Side(NamedTuple):
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @options.inside_image_options
+@options.file_options
 @options.input_options
 @options.rule_check_options
 @options.output_options(FORMATS)

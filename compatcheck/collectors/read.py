@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.pinned_build import with_build
+from compatcheck.core.selection import DEFAULT, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,13 +42,32 @@ _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
 
+_CHOOSE = frozenset(
+    {
+        "requirements",
+        "constraints",
+        "pylock",
+        "uv_lock",
+        "poetry_lock",
+        "pdm_lock",
+        "pipfile_lock",
+        "pipfile",
+        "script",
+        "pyproject",
+        "setup_py",
+        "pixi",
+        "dockerfile",
+    }
+)
+"""Kinds that offer something to choose: extras, groups, a Python, a stage."""
+
 LOCKS = frozenset(
     {"pylock", "uv_lock", "poetry_lock", "pdm_lock", "pipfile_lock", "conda_list", "conda_lock", "pixi_lock"}
 )
 """Kinds that name everything that is installed, and win over a manifest beside them."""
 
 
-def read_environments(path: str, kind: str) -> tuple[Environment, ...]:
+def read_environments(path: str, kind: str, selection: Selection = DEFAULT) -> tuple[Environment, ...]:
     """Read a file of packages; most hold one environment, some (pixi, conda-lock) one for each platform or name.
 
     What torch is built for is added where the releases and the indexes they come from tell it.
@@ -55,14 +75,21 @@ def read_environments(path: str, kind: str) -> tuple[Environment, ...]:
     Args:
         path: the file; ``<stdin>`` for standard input.
         kind: what `compatcheck.collectors.recognise` says it is.
+        selection: what is chosen of what the file offers. The Python is taken as that of the environment, too, where the file
+            states none.
 
     Raises:
         InputError: it cannot be read or is malformed.
     """
     module, function, options = _READERS[kind]
-    reader: Callable[[str], Environment | tuple[Environment, ...]]
+    reader: Callable[..., Environment | tuple[Environment, ...]]
     reader = partial(getattr(import_module(f"compatcheck.collectors.{module}"), function), **options)
-    read = reader(path)
+    read = reader(path, selection) if kind in _CHOOSE else reader(path)
     # An environment is a tuple itself, of another kind.
-    environments = read if type(read) is tuple else (read,)
+    environments: tuple[Environment, ...] = read if type(read) is tuple else (read,)
+    if selection.python is not None:
+        environments = tuple(
+            environment if environment.python else environment._replace(python=selection.python)
+            for environment in environments
+        )
     return tuple(map(with_build, environments))

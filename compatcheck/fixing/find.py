@@ -191,7 +191,7 @@ class _Group:
             written = {(package.version, package.specifier) for package in packages}
             details = packages[0].details
             fixed = {"direct_url", "vcs", "editable"} & set(details)
-            if "presence" in details and "extra" not in details:
+            if packages[0].is_optional and not packages[0].brought_by:
                 fixed.add("presence")
             if len(written) > 1:
                 self.notes.append(f"{name} is required differently by subjects that share files; it is left alone")

@@ -12,7 +12,7 @@ from compatcheck.frameworks.launch.read import Run, read_commands
 from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _MARKS = re.compile(
     r"\b(torchrun|torch\.distributed|accelerate|deepspeed|python3?|ray|srun|mpirun|llamafactory-cli|axolotl|tune|swift|trl|megatron)\b"
@@ -20,12 +20,13 @@ _MARKS = re.compile(
 """Words without which a script starts no training."""
 
 
-def read_launch_script(path: str, *, named: bool) -> Iterator[tuple[str, Run]]:
+def read_launch_script(path: str, *, named: bool, arguments: Sequence[str] | None = None) -> Iterator[tuple[str, Run]]:
     """Yield the training commands of a script, each with the name its run has in reports.
 
     Args:
         path: the script, or ``script:12`` for the command in line 12 alone.
         named: whether the person named it; a walked-into script without a word of training is not parsed.
+        arguments: what it is started with; None where it is not known.
 
     Raises:
         InputError: not readable, or no shell script.
@@ -35,7 +36,7 @@ def read_launch_script(path: str, *, named: bool) -> Iterator[tuple[str, Run]]:
         return
     from compatcheck.shell import read_script  # noqa: PLC0415 (needs a parser; only for launch scripts)
 
-    script = read_script(file, variables=_of_scheduler(file))
+    script = read_script(file, variables=_of_scheduler(file), arguments=arguments)
     files = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, files)
     about = Document("shell", Source(file), (), skipped=script.skipped)
