@@ -71,8 +71,8 @@ def read_uv_lock(path: str, selection: Selection = DEFAULT) -> Environment:
     )
     for conflict in conflicts:
         if len(conflict & chosen) > 1:
-            message = f"its {' and '.join(map(str, sorted(conflict & chosen)))} exclude each other"
-            hint = f"select one of them: --{min(conflict & chosen)}"
+            message = f"{', '.join(f'--{choice}' for choice in sorted(conflict & chosen))} exclude each other"
+            hint = "select one of them; --all-extras selects them all"
             raise InputError(message, source=Source(path, "conflicts"), hint=hint)
     machine = describe_machine(selection.markers, requires_python=requires)
 

@@ -94,7 +94,7 @@ def test_a_component_is_its_fact() -> None:
 
 
 def test_an_allowed_but_not_required_package_is_only_some() -> None:
-    package = Package("deepspeed", "0.16.4", Source("c.txt"), None, {"presence": "unknown"})
+    package = Package("deepspeed", "0.16.4", Source("c.txt"), is_optional=True)
     found = FactScope({}, Environment("c.txt", {"deepspeed": package}, complete=False), RULES)
     assert found.in_range("deepspeed", RANGE) == "some"
 
