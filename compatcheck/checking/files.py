@@ -23,7 +23,7 @@ from compatcheck.collectors.recognise import recognise_content, recognise_named,
 from compatcheck.core.errors import InputError, NoEnvironmentError, NothingToCheckError, UsageError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
-from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
+from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, is_script, read_configurations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,6 +101,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     subjects: list[Subject] = []
     skipped = list(shared.skipped)
     explicit: list[Found] = []
+    walked: list[Found] = []
     seen: set[str] = set()
     for path in request.paths:
         if os.path.realpath(path) in seen:
@@ -108,6 +109,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         seen.add(os.path.realpath(path))
         if os.path.isdir(path):
             found = list(_walk(path, skipped, selection=request.selection))
+            walked += found
             roots = [item for item in found if item.is_root]
             locked = {} if request.manifests else find_locks(roots)
             roots = [root for root in _independent(roots) if root.path not in locked]
@@ -115,6 +117,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         else:
             read = _read_standard_input if path == DASH else partial(_read_file, path)
             explicit.extend(read(skipped, request.selection))
+    _require_fitting(request, [*explicit, *walked], skipped)
     if explicit:
         launches = [item for item in explicit if item.is_launch]
         others = [item for item in explicit if not item.is_launch]
@@ -153,6 +156,23 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
     return Gathered(tuple(subjects), tuple(skipped))
+
+
+def _require_fitting(request: Request, found: Sequence[Found], skipped: Iterable[Skipped]) -> None:
+    """Refuse a stage and arguments that are none of any input: they would be passed over.
+
+    Raises:
+        UsageError: there is no Dockerfile, or no launch script is named.
+    """
+    selection = request.selection
+    if any(entry.named for entry in skipped):
+        return  # what was not read may be what they are for
+    if selection.stage is not None and not any(item.kind == DOCKERFILE for item in found):
+        msg = f"--stage {selection.stage}: no input is a Dockerfile"
+        raise UsageError(msg, hint="name the Dockerfile")
+    if selection.script_arguments is not None and not any(map(is_script, (*request.paths, *request.training))):
+        msg = "--script-args: no launch script is named"
+        raise UsageError(msg, hint="name the script itself: compatcheck check train.sh --script-args '8 llama'")
 
 
 def gather_touched(request: Request, shared: Shared) -> Gathered:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.checking.policy import NamedRun, Policy, Target
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
 POLICY_FILE = "compatcheck.toml"
@@ -236,7 +237,7 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
     """
     if len(plan.requests) == 1 and plan.requests[0].run is None and plan.requests[0].target is None:
         alone = gather(plan.requests[0], rules, environ)
-        require_offered(plan.requests, alone)
+        require_offered(plan.requests, alone.subjects, alone.skipped)
         return alone
     gathered: list[Gathered] = []
     done: list[tuple[Request, Gathered]] = []
@@ -267,21 +268,21 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
         frozenset().union(*(part.aside for part in gathered)),
         {name: reason for part in gathered for name, reason in part.reasons.items()},
     )
-    require_offered(plan.requests, everything)
+    require_offered(plan.requests, everything.subjects, everything.skipped)
     return everything
 
 
-def require_offered(requests: Iterable[Request], *gathered: Gathered) -> None:
+def require_offered(requests: Iterable[Request], subjects: Iterable[Subject], skipped: Iterable[Skipped]) -> None:
     """Refuse an extra or a group that no input has: a name written wrong would leave its packages unknown.
 
     Raises:
         UsageError: with the nearest name.
     """
     named = {choice: None for request in requests if request.paths for choice in request.selection.named}
-    if not named or any(entry.named for part in gathered for entry in part.skipped):
+    if not named or any(entry.named for entry in skipped):
         return  # what was not read may be the input that has it
-    environments = (subject.environment for part in gathered for subject in part.subjects)
-    offered = frozenset[Choice]().union(*(found.offered for found in environments if found is not None))
+    environments = [subject.environment for subject in subjects if subject.environment is not None]
+    offered = frozenset[Choice]().union(*(environment.offered for environment in environments))
     for choice in named:
         if choice not in offered:
             raise _unknown_choice(choice, offered)
