@@ -85,10 +85,11 @@ def _uncertainty(name: str, verdict: str, scope: FactScope) -> str | None:
     if verdict == "boundary" and package is not None:
         build = f"{name} {package.version} is a pre-release or source build of a release the range ends at"
         return f"{build}: the change may or may not be in it"
-    if verdict == "some" and package is not None and package.is_optional and package.version is not None:
+    if verdict == "some" and package is not None and package.version is not None:
         return f"{name} {package.version} may not be installed"
     if verdict == "some" and package is not None:
-        return f"{name}{package.specifier or ' (any release)'} allows affected and unaffected releases"
+        optional = ", and may not be installed" if package.is_optional else ""
+        return f"{name}{package.specifier or ' (any release)'} allows affected and unaffected releases{optional}"
     if verdict == "unknown" and package is not None:
         return f"{name} {package.version or package.specifier} is not a version that can be compared"
     return None

@@ -80,6 +80,8 @@ class FactScope:
         """Judge a package against compiled bounds, ``"present"`` or ``"absent"``."""
         package = self.package(name)
         absent = self._absent(name, package)
+        if isinstance(bounds, str) and package is not None and package.is_optional:
+            return "some"
         if bounds == "present":
             return "unknown" if absent is None and package is None else "no" if absent else "yes"
         if bounds == "absent":
@@ -103,9 +105,9 @@ class FactScope:
         return self._decided(self.in_range(package, bounds), self.package_need(package))
 
     def package_need(self, name: str) -> str:
-        """Name what would tell whether a package is in a range: its version, or the choices that bring it."""
+        """Name what would tell whether a package is in a range: its version, or the choices that bring the one that is known."""
         package = self.package(name)
-        if package is None or not package.brought_by:
+        if package is None or package.version is None or not package.brought_by:
             return version_need(name)
         choices = [f"--{choice}" for choice in package.brought_by[:_SHOWN_CHOICES]]
         more = [] if len(package.brought_by) <= _SHOWN_CHOICES else ["others"]
