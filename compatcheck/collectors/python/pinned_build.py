@@ -37,8 +37,8 @@ PUBLIC_WHEELS = "torch-public-cuda"
 def with_build(environment: Environment) -> Environment:
     """Add what torch is built for and the components it loads, as far as releases and their origins tell.
 
-    What a collector has already read stands; a torch of any release tells only by the index it comes from, and one that may not be
-    there tells nothing.
+    What a collector has already read stands; a torch of any release tells only by the index it comes from, and one that may not
+    be there tells nothing.
     """
     certain = {name: package for name, package in environment.packages.items() if not package.is_optional}
     torch = certain.get("torch")
