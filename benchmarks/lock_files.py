@@ -37,6 +37,7 @@ from packaging.version import InvalidVersion, Version
 
 from compatcheck.collectors.read import read_environments
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -346,8 +347,7 @@ def read(path: Path, kind: str, python: str) -> tuple[Pins, int]:
     import importlib  # noqa: PLC0415
 
     reader: Callable[..., object] = getattr(importlib.import_module(f"compatcheck.collectors.{module}"), function)
-    values = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
-    environment = reader(str(path), marker_environment=values, **options)
+    environment = reader(str(path), selection=Selection(python=python), **options)
     packages = environment.packages  # type: ignore[attr-defined]
     skipped = [one for one in environment.skipped if "is a path" not in one.reason]  # type: ignore[attr-defined]
     return {

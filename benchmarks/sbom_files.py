@@ -86,8 +86,8 @@ def _of_bom(bom: Any) -> Listed:  # noqa: ANN401 (cyclonedx.model.bom.Bom)
 
 
 def spdx_any(path: Path) -> tuple[Listed, Listed]:
-    """Compare a document of SPDX 2 in any form, or of SPDX 3."""
-    listing = spdx.list_any(str(path))
+    """Compare a document of SPDX 2 in JSON, or of SPDX 3."""
+    listing = spdx.list_packages(str(path))
     return ours_of(listing.components), _of_spdx(path)
 
 
@@ -128,10 +128,9 @@ def reader_of(path: Path) -> tuple[str, Callable[[Path], tuple[Listed, Listed]]]
     plain = head.replace(b"\0", b"")
     if b"spdx.org/rdf/3" in plain:
         return "SPDX 3 JSON-LD", spdx_any
-    if b"SPDXVersion:" in plain:
-        return "SPDX tag-value", spdx_any
-    if b"spdxVersion" in plain or b'"SPDXID"' in plain:
-        return ("SPDX JSON" if plain.lstrip(b"\xff\xfe\xef\xbb\xbf \r\n\t").startswith(b"{") else "SPDX YAML"), spdx_any
+    is_json = plain.lstrip(b"\xff\xfe\xef\xbb\xbf \r\n\t").startswith(b"{")
+    if is_json and (b"spdxVersion" in plain or b'"SPDXID"' in plain):
+        return "SPDX JSON", spdx_any
     return None
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from typing import Any
-
 from compatcheck.core.errors import InputError
 
 
@@ -17,7 +13,7 @@ def read_dpkg(data: bytes) -> None:
 
 
 def read_rpm(data: bytes) -> None:
-    """Read a database of rpm in any of its three formats."""
+    """Read a database of rpm."""
     from compatcheck.collectors.image.rpm import RpmError, read_rpm_packages  # noqa: PLC0415 (one target)
 
     try:
@@ -34,30 +30,6 @@ def read_oom(data: bytes) -> None:
     log = data.decode("utf-8", "replace")
     read_messages(log)
     read_mentions(log, {"llama-3-8b": ("meta-llama/Meta-Llama-3-8B",)})
-
-
-@cache
-def _answers() -> Any:  # noqa: ANN401 (imported late)
-    from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (one target)
-    from compatcheck.rules.osv import describe_rules  # noqa: PLC0415 (one target)
-    from compatcheck.services.osv_server import Answers  # noqa: PLC0415 (one target)
-
-    return Answers(describe_rules(open_rules(()), lambda _: True).records)
-
-
-def answer_osv(data: bytes) -> None:
-    """Answer a body as a query and as a batch of queries."""
-    from compatcheck.services.osv_server import QueryError  # noqa: PLC0415 (one target)
-
-    try:
-        body = json.loads(data)
-    except (ValueError, RecursionError):
-        return
-    for ask in (_answers().query, _answers().query_batch):
-        try:
-            json.dumps(ask(body))
-        except QueryError:
-            continue
 
 
 def read_configuration(path: str) -> None:

@@ -71,7 +71,6 @@ TARGETS: Mapping[str, Target] = {
     "dpkg": Target("adapters:read_dpkg", takes_bytes=True),
     "launch_script": Target("adapters:read_configuration", name="train.sh"),
     "oom": Target("adapters:read_oom", takes_bytes=True),
-    "osv_query": Target("adapters:answer_osv", takes_bytes=True, form="json"),
     "pdm_lock": _collector("locks.pdm_lock", "read_pdm_lock", "pdm.lock", "fixtures/environments/*/pdm.lock"),
     "pip_inspect": _collector(
         "requirements.pip_list", "read_pip_inspect", "inspect.json", "fixtures/environments/*/pip-inspect.json"

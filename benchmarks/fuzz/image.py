@@ -32,7 +32,7 @@ NAMES = [
     *(f"blobs/sha256/{LAYER}".encode(), f"blobs/sha256/{MANIFEST}".encode()),
     *(SITE, SITE + b"/torch-2.5.0.dist-info/METADATA", SITE + b"/x.egg-info", SITE + b"/.wh.torch-2.5.0.dist-info"),
     *(b"opt", b"lib", b".wh.opt", b"opt/.wh..wh..opq", b"opt/venv/pyvenv.cfg", b"bin/python", b"usr/bin/x"),
-    *(b"opt/conda-meta/a-1-0.json", b"var/lib/dpkg/status", b"var/lib/rpm/Packages"),
+    *(b"opt/conda-meta/a-1-0.json", b"var/lib/dpkg/status", b"var/lib/rpm/rpmdb.sqlite"),
     *(b"..", b"../x", b"/", b"./", b"a/b/c/../d"),
 ]
 KINDS = [bytes([kind]) for kind in b"0\x00123457xgLKSVM"]

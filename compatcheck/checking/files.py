@@ -23,7 +23,7 @@ from compatcheck.core.errors import InputError, NoEnvironmentError, NothingToChe
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
-from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
+from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, is_script, read_configurations
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
+    from compatcheck.core.selection import Selection
     from compatcheck.resolution.subject import Subject
 
 MAX_WALKED_BYTES = 2 << 20
@@ -91,19 +92,24 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         shared = shared._replace(files=_with_standard_input(shared.files, skipped))
     files = shared.files
     explicit: list[Found] = []
+    walked: list[Found] = []
     seen: set[str] = set()
     for path in request.paths:
         if os.path.realpath(path) in seen:
             continue
         seen.add(os.path.realpath(path))
         if os.path.isdir(path):
-            found = list(_walk(path, files, skipped))
+            found = list(_walk(path, files, skipped, selection=request.selection))
+            walked += found
             roots = [item for item in found if item.is_root]
             locked = {} if request.manifests else find_locks(roots)
             roots = [root for root in _independent(roots) if root.path not in locked]
             subjects.extend(_subjects(_group(found), roots, shared))
+        elif path == DASH:
+            explicit.extend(_read_standard_input(files, skipped, request.selection))
         else:
-            explicit.extend(_read_standard_input(files, skipped) if path == DASH else _read_file(path, files, skipped))
+            explicit.extend(_read_file(path, files, skipped, request.selection))
+    _require_fitting(request, [*explicit, *walked], skipped)
     if explicit:
         launches = [item for item in explicit if item.is_launch]
         others = [item for item in explicit if not item.is_launch]
@@ -144,6 +150,23 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     return Gathered(tuple(subjects), tuple(skipped), files=files)
 
 
+def _require_fitting(request: Request, found: Sequence[Found], skipped: Iterable[Skipped]) -> None:
+    """Refuse a stage and arguments that are none of any input: they would be passed over.
+
+    Raises:
+        UsageError: there is no Dockerfile, or no launch script is named.
+    """
+    selection = request.selection
+    if any(entry.named for entry in skipped):
+        return  # what was not read may be what they are for
+    if selection.stage is not None and not any(item.kind == DOCKERFILE for item in found):
+        msg = f"--stage {selection.stage}: no input is a Dockerfile"
+        raise UsageError(msg, hint="name the Dockerfile")
+    if selection.script_arguments is not None and not any(map(is_script, (*request.paths, *request.training))):
+        msg = "--script-args: no launch script is named"
+        raise UsageError(msg, hint="name the script itself: compatcheck check train.sh --script-args '8 llama'")
+
+
 def gather_touched(request: Request, shared: Shared) -> Gathered:
     """Read what belongs to the files a commit touches: runs that one of them is part of, with the locks they pair with.
 
@@ -154,9 +177,12 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     touched = {os.path.realpath(path) for path in request.paths}
     everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
     skipped: list[Skipped] = []
-    found = (
-        list(_walk(os.curdir, shared.files, skipped, lambda file: os.path.realpath(file) in touched)) if touched else []
-    )
+
+    def is_touched(file: str) -> bool:
+        return os.path.realpath(file) in touched
+
+    walk = _walk(os.curdir, shared.files, skipped, is_touched, selection=request.selection)
+    found = list(walk) if touched else []
     roots = [item for item in found if item.is_root]
     locked = find_locks(roots)
     for path, locks in locked.items():  # what a manifest may do to the run shows in its lock
@@ -204,7 +230,12 @@ def _nothing(_: str) -> bool:
 
 
 def _walk(
-    path: str, files: Files, skipped: list[Skipped], is_named: Callable[[str], bool] = _nothing
+    path: str,
+    files: Files,
+    skipped: list[Skipped],
+    is_named: Callable[[str], bool] = _nothing,
+    *,
+    selection: Selection,
 ) -> Iterator[Found]:
     """Read what a directory holds.
 
@@ -213,6 +244,7 @@ def _walk(
         files: the tree it lies in.
         skipped: takes what could not be read.
         is_named: tells which of its files the person named.
+        selection: what is chosen of what they offer; arguments are none of a script that is only found.
     """
 
     def note(error: OSError, directory: str) -> None:
@@ -224,7 +256,7 @@ def _walk(
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                for environment in read_environments(file, kind, files):
+                for environment in read_environments(file, kind, files, selection):
                     # What a setup.py computes cannot be written otherwise there, so it fails no commit.
                     if kind == "setup_py" or not is_named(file):
                         unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
@@ -253,7 +285,7 @@ def _with_standard_input(files: Files, skipped: list[Skipped]) -> Files:
         return files
 
 
-def _read_standard_input(files: Files, skipped: list[Skipped]) -> Iterator[Found]:
+def _read_standard_input(files: Files, skipped: list[Skipped], selection: Selection) -> Iterator[Found]:
     if not files.is_file(STANDARD_INPUT):
         return
     content = read_bytes(STANDARD_INPUT, files)
@@ -261,16 +293,16 @@ def _read_standard_input(files: Files, skipped: list[Skipped]) -> Iterator[Found
         hint = "send requirements, a lock or a configuration: pip freeze | compatcheck check -"
         skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint))
         return
-    yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped)
+    yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped, selection)
 
 
-def _read_file(path: str, files: Files, skipped: list[Skipped]) -> Iterator[Found]:
+def _read_file(path: str, files: Files, skipped: list[Skipped], selection: Selection) -> Iterator[Found]:
     kind = recognise_named(path, files)
     if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
-    yield from _read_as(path, kind, files, skipped)
+    yield from _read_as(path, kind, files, skipped, selection)
     if kind == "script" and _says_training(path, files):
-        yield from _read_as(path, None, files, skipped)
+        yield from _read_as(path, None, files, skipped, selection)
 
 
 def _says_training(path: str, files: Files) -> bool:
@@ -283,16 +315,18 @@ def _says_training(path: str, files: Files) -> bool:
         return False  # its requirements could be read, which is what it was named for
 
 
-def _read_as(path: str, kind: str | None, files: Files, skipped: list[Skipped]) -> Iterator[Found]:
+def _read_as(
+    path: str, kind: str | None, files: Files, skipped: list[Skipped], selection: Selection
+) -> Iterator[Found]:
     try:
         if kind == "report":
             yield from _read_report(path, files)
             return
         if kind is not None:
-            for environment in read_environments(path, kind, files):
+            for environment in read_environments(path, kind, files, selection):
                 yield Found(path, (), environment, is_root=True, kind=kind)
             return
-        yield from _read_configurations(path, files, named=True, mark=True)
+        yield from _read_configurations(path, files, named=True, mark=True, arguments=selection.script_arguments)
     except InputError as error:
         skipped.append(as_skipped(error, path))
 
@@ -315,8 +349,10 @@ def _read_report(path: str, files: Files) -> Iterator[Found]:
         yield Found(f"{path} (accelerate)", mark_named(documents))
 
 
-def _read_configurations(path: str, files: Files, *, named: bool, mark: bool) -> Iterator[Found]:
-    for reading in read_configurations(path, files, named=named):
+def _read_configurations(
+    path: str, files: Files, *, named: bool, mark: bool, arguments: Sequence[str] | None = None
+) -> Iterator[Found]:
+    for reading in read_configurations(path, files, named=named, arguments=arguments):
         documents = mark_named(reading.documents) if mark else reading.documents
         environment = environment_of(reading.environment, reading.variables, path, reading.notes)
         yield Found(reading.label or path, documents, environment, is_launch=reading.is_launch)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.fail_on import parse_threshold
+from compatcheck.core.selection import DEFAULT, Selection, parse_python, split_arguments
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_text
 from compatcheck.core.toml import parse_toml
@@ -37,6 +38,12 @@ RUN_KEYS = (
     "env-file",
     "python",
     "prefix",
+    "extras",
+    "groups",
+    "all-extras",
+    "python-version",
+    "stage",
+    "script-args",
 )
 WAIVER_KEYS = ("rule", "package", "reason", "expires", "until", "owner")
 
@@ -99,6 +106,8 @@ class NamedRun(NamedTuple):
     env_file: str | None = None
     python: str | None = None
     prefix: str | None = None
+    selection: Selection = DEFAULT
+    """What is chosen of what the files offer: extras, groups, a stage."""
     sources: Mapping[str, Source] = {}
     """Where each key, and each setting as ``set.NAME``, stands."""
 
@@ -201,15 +210,33 @@ class _Reader:
             env_file=None if env_file is None else self.below(env_file),
             python=None if python is None else self.below(python) if os.sep in python else python,
             prefix=None if prefix is None else self.below(prefix),
+            selection=self.selection(data, where),
             sources={
                 **{key: self.source(f"{where}.{key}") for key in data},
                 **{f"set.{key}": self.source(f"{where}.set.{key}") for key in settings},
             },
         )
-        if not any(run._replace(targets=())[2:-1]):
+        if not any(run._replace(targets=())[2:-2]):
             msg = "a run without inputs"
             raise self.error(msg, where, f"give it one of {', '.join(RUN_KEYS)}")
         return run
+
+    def selection(self, data: Mapping[str, Any], where: str) -> Selection:
+        """Read what a run chooses of what its files offer."""
+        every = data.get("all-extras", False)
+        if not isinstance(every, bool):
+            raise self.wrong(every, f"{where}.all-extras", "true or false")
+        python, arguments = (self.text(data, key, where) for key in ("python-version", "script-args"))
+        return Selection(
+            extras=self.texts(data, "extras", where),
+            groups=self.texts(data, "groups", where),
+            all_extras=every,
+            python=None if python is None else parse_python(python, self.source(f"{where}.python-version")),
+            stage=self.text(data, "stage", where),
+            script_arguments=None
+            if arguments is None
+            else split_arguments(arguments, self.source(f"{where}.script-args")),
+        )
 
     def targets(self, data: Mapping[str, Any]) -> Iterator[Target]:
         """Read ``[target]``, whose ``gpu`` may be a list, or every ``[targets.NAME]``."""

@@ -218,6 +218,7 @@ def describe_subject(
     """Describe a subject for reporters."""
     environment = subject.environment
     packages: tuple[tuple[str, str | None, str], ...] = ()
+    optional: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     origin = subject.id
     if environment is not None:
@@ -225,6 +226,7 @@ def describe_subject(
             (package.name, package.version or package.specifier, str(package.source))
             for package in environment.packages.values()
         )
+        optional = frozenset(name for name, package in environment.packages.items() if package.is_optional)
         notes = environment.notes
         origin = environment.origin if chosen is None else f"{environment.origin} ({chosen})"
     return SubjectReport(
@@ -232,6 +234,7 @@ def describe_subject(
         origin=origin,
         python=environment.python if environment is not None else None,
         packages=packages,
+        optional=optional,
         facts=tuple((role, fact) for role, facts in subject.roles.items() for fact in facts.values()),
         unread_keys=subject.unread,
         conflicts=tuple((conflict.fact, conflict.values) for conflict in subject.conflicts),

@@ -9,6 +9,7 @@ from compatcheck.core.errors import CompatcheckError, InputError, UsageError
 from compatcheck.core.facts import Value
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.hardware import Hardware
+from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
@@ -50,6 +51,8 @@ class Request(NamedTuple):
     """The run's own ``NAME=VALUE``; ``settings`` win over them."""
     manifests: bool = False
     """Whether manifests of a directory count beside their lock: who changes the one changes the other."""
+    selection: Selection = DEFAULT
+    """What is chosen of what the files offer: extras, groups, a stage."""
     sources: Mapping[str, Source] = {}
     """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
     files: Files = LOCAL
@@ -170,6 +173,7 @@ def merge_environments(base: Environment | None, declared: Environment) -> Envir
         damage=(*base.damage, *declared.damage),
         skipped=(*base.skipped, *declared.skipped),
         notes=(*base.notes, *declared.notes),
+        offered=base.offered | declared.offered,
         facts={**base.facts, **declared.facts},
     )
 
@@ -181,7 +185,7 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
     skipped: list[Skipped] = []
     for path in request.training:
         try:
-            reading = _read_named(path, request.files)
+            reading = _read_named(path, request.files, request.selection)
         except InputError as error:
             skipped.append(as_skipped(error, path))
             continue
@@ -218,10 +222,10 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
     )
 
 
-def _read_named(path: str, files: Files) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
+def _read_named(path: str, files: Files, selection: Selection) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
     from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (only with configurations)
 
-    readings = read_configurations(path, files, named=True)
+    readings = read_configurations(path, files, named=True, arguments=selection.script_arguments)
     if len(readings) > 1:
         msg = f"starts {len(readings)} trainings ({', '.join(reading.label or '' for reading in readings)})"
         raise InputError(

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.checking.gather import gather, move
 from compatcheck.checking.request import Gathered, Request
 from compatcheck.core.errors import CompatcheckError, InputError, NothingToCheckError, UsageError
+from compatcheck.core.selection import Choice, Selection, parse_python, split_arguments
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.checking.policy import NamedRun, Policy, Target
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
 POLICY_FILE = "compatcheck.toml"
@@ -105,7 +107,8 @@ def make_plan(given: Mapping[str, Any], *, files: bool, on_targets: bool = True)
         UsageError: a policy that makes no sense, an unknown run, or nothing to read.
     """
     request = Request(
-        **{name: given[name] for name in Request._fields if name in given and name not in {"run", "target"}}
+        **{name: given[name] for name in Request._fields if name in given and name not in {"run", "target"}},
+        selection=read_selection(given),
     )
     policy = load_policy(given.get("policy"), disabled=bool(given.get("no_policy")))
     names: Sequence[str] = given.get("run") or ()
@@ -131,6 +134,23 @@ def make_plan(given: Mapping[str, Any], *, files: bool, on_targets: bool = True)
         own = [target for target in targets if run is None or not run.targets or wanted or target.name in run.targets]
         requests += lay_targets(laid, own)
     return Plan(tuple(requests), policy, complete)
+
+
+def read_selection(given: Mapping[str, Any]) -> Selection:
+    """Read what is chosen of what files offer.
+
+    Raises:
+        UsageError: the version of Python is none, or a quote in the arguments of a script is not closed.
+    """
+    python, arguments = given.get("python_version"), given.get("script_arguments")
+    return Selection(
+        extras=tuple(given.get("extras", ())),
+        groups=tuple(given.get("groups", ())),
+        all_extras=bool(given.get("all_extras")),
+        python=None if python is None else parse_python(python),
+        stage=given.get("stage"),
+        script_arguments=None if arguments is None else split_arguments(arguments),
+    )
 
 
 def choose_targets(names: Sequence[str], policy: Policy | None) -> tuple[Target, ...]:
@@ -205,6 +225,7 @@ def lay_over(request: Request, run: NamedRun, *, files: bool) -> Request:
         settings=request.settings,
         run_settings=run.settings,
         env_file=request.env_file or run.env_file,
+        selection=request.selection.over(run.selection) if files else request.selection,
     )
 
 
@@ -215,7 +236,9 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
         CompatcheckError: an option or policy makes no sense, or there is but one request and nothing in it.
     """
     if len(plan.requests) == 1 and plan.requests[0].run is None and plan.requests[0].target is None:
-        return gather(plan.requests[0], rules, environ)
+        alone = gather(plan.requests[0], rules, environ)
+        require_offered(plan.requests, alone.subjects, alone.skipped)
+        return alone
     gathered: list[Gathered] = []
     files = plan.requests[0].files
     done: list[tuple[Request, Gathered]] = []
@@ -240,13 +263,44 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
         reasons = {_name_subject(request, name): reason for name, reason in part.reasons.items()}
         gathered.append(part._replace(subjects=renamed, aside=aside, reasons=reasons))
     unread = dict.fromkeys(entry for part in gathered for entry in part.skipped)
-    return Gathered(
+    everything = Gathered(
         tuple(subject for part in gathered for subject in part.subjects),
         (*skipped, *unread),
         next((part.chosen for part in gathered if part.chosen), None),
         frozenset().union(*(part.aside for part in gathered)),
         {name: reason for part in gathered for name, reason in part.reasons.items()},
         files,
+    )
+    require_offered(plan.requests, everything.subjects, everything.skipped)
+    return everything
+
+
+def require_offered(requests: Iterable[Request], subjects: Iterable[Subject], skipped: Iterable[Skipped]) -> None:
+    """Refuse an extra or a group that no input has: a name written wrong would leave its packages unknown.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    named = {choice: None for request in requests if request.paths for choice in request.selection.named}
+    if not named or any(entry.named for entry in skipped):
+        return  # what was not read may be the input that has it
+    environments = [subject.environment for subject in subjects if subject.environment is not None]
+    offered = frozenset[Choice]().union(*(environment.offered for environment in environments))
+    for choice in named:
+        if choice not in offered:
+            raise _unknown_choice(choice, offered)
+
+
+def _unknown_choice(choice: Choice, offered: frozenset[Choice]) -> UsageError:
+    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+    msg = f"--{choice}: no input has such {'an extra' if choice.kind == 'extra' else 'a group'}"
+    if other := next((entry for entry in offered if entry.name == choice.name), None):
+        return UsageError(msg, hint=f"it is {'an extra' if other.kind == 'extra' else 'a group'}: write --{other}")
+    names = sorted(entry.name for entry in offered if entry.kind == choice.kind)
+    near = get_close_matches(choice.name, names, n=1)
+    return UsageError(
+        msg, hint=f"did you mean {near[0]!r}?" if near else f"{choice.kind}s: {', '.join(names) or 'none'}"
     )
 
 

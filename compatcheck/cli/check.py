@@ -16,6 +16,7 @@ from compatcheck.cli.output import FORMATS
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
 @options.image_options
+@options.file_options
 @options.input_options
 @options.check_options
 @options.output_options(FORMATS)

@@ -46,6 +46,7 @@ class Side(NamedTuple):
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @options.inside_image_options
+@options.file_options
 @options.input_options
 @options.rule_check_options
 @options.output_options(FORMATS)
@@ -83,6 +84,7 @@ def execute(names: tuple[str, str], plan: Plan, checks: Checks, output: Output, 
     Raises:
         CompatcheckError: a side cannot be read, or an option makes no sense.
     """
+    from compatcheck.checking.runs import require_offered  # noqa: PLC0415 (beside its use)
     from compatcheck.matching.difference import compare  # noqa: PLC0415 (beside its use)
 
     started = time.perf_counter()
@@ -96,6 +98,7 @@ def execute(names: tuple[str, str], plan: Plan, checks: Checks, output: Output, 
     threshold = parse_threshold(checks.fail_on)
     waivers = open_waivers(plan, checks, rules)
     before, after = (read_side(name, plan.requests[0], rules, checks, threshold, waivers) for name in names)
+    require_offered(plan.requests, (before.subject, after.subject), (*before.report.skipped, *after.report.skipped))
     difference = compare(names, before.report, after.report, rules.packages)
     peaks = _price_both(before.subject, after.subject, rules, trace=trace)
     difference = difference._replace(peaks=peaks, seconds=time.perf_counter() - started)

@@ -72,6 +72,7 @@ class Asked(NamedTuple):
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
 @options.image_options
+@options.file_options
 @options.input_options
 @estimate_options
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="text", show_default=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
 @options.image_options
+@options.file_options
 @options.input_options
 @options.rule_directory_option
 def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401 (click's signature)

@@ -19,6 +19,7 @@ from compatcheck.rules.locate import open_rules
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
 @options.image_options
+@options.file_options
 @options.input_options
 @click.option("--names", is_flag=True, help="List every fact name with its meaning, and stop.")
 @click.option("--format", "format_name", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)

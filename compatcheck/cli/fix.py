@@ -36,6 +36,7 @@ FIX = "Fix"
     FIX, "--offline", is_flag=True, help="Ask no package index: the known releases, not checked by a resolver."
 )
 @options.environment_options
+@options.file_options
 @options.input_options
 @options.check_options
 @options.output_options(FORMATS)

@@ -23,7 +23,7 @@ COMMANDS = {
     "sweep": ("compatcheck.cli.sweep", "Measure probes over many releases and find what changed."),
     "probe": ("compatcheck.cli.probe", "Measure a memory claim in an environment."),
     "evidence": ("compatcheck.cli.evidence", "List, show, export and import measurements."),
-    "rules": ("compatcheck.cli.rules", "List, show, lint, start, export and serve rules."),
+    "rules": ("compatcheck.cli.rules", "List, show, lint, start and export rules."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""
 

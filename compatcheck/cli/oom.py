@@ -37,6 +37,7 @@ _FINDINGS = 12
 @click.argument("log", metavar="LOG")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @options.environment_options
+@options.file_options
 @options.input_options
 @options.rule_directory_option
 @click.option(

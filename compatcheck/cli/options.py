@@ -86,6 +86,41 @@ image_options = apply_options(
     ]
 )
 
+file_options = apply_options(
+    [
+        grouped_option(
+            INPUTS,
+            "--extra",
+            "extras",
+            metavar="NAME",
+            multiple=True,
+            help="Extra of the project that is installed; repeatable. Packages of other extras and groups may be there or not.",
+        ),
+        grouped_option(INPUTS, "--all-extras", is_flag=True, help="Every extra is installed."),
+        grouped_option(
+            INPUTS,
+            "--group",
+            "groups",
+            metavar="NAME",
+            multiple=True,
+            help="Dependency group that is installed, or section of a Pipfile; repeatable.",
+        ),
+        grouped_option(
+            INPUTS, "--python-version", metavar="VERSION", help="Python that locks and requirements are for: 3.11."
+        ),
+        grouped_option(
+            INPUTS, "--stage", metavar="NAME", help="Stage of a Dockerfile that is built. Default: the last."
+        ),
+        grouped_option(
+            INPUTS,
+            "--script-args",
+            "script_arguments",
+            metavar="ARGS",
+            help="What launch scripts that are named are started with: '8 llama'.",
+        ),
+    ]
+)
+
 input_options = apply_options(
     [
         grouped_option(

@@ -12,18 +12,16 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.explain import find_rule
 from compatcheck.cli.rules_export import command as export_command
-from compatcheck.cli.rules_serve import command as serve_command
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, CompatcheckError, RuleError, UsageError
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
 
 
-@click.group("rules", short_help="List, show, lint, start, export and serve rules.")
+@click.group("rules", short_help="List, show, lint, start and export rules.")
 def command() -> None:
-    """List, show, lint, start, export and serve rules."""
+    """List, show, lint, start and export rules."""
 
 
 command.add_command(export_command)
-command.add_command(serve_command)
 
 
 @command.command("list", cls=options.GroupedCommand)

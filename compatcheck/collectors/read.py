@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.pinned_build import with_build
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.selection import DEFAULT, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,13 +43,34 @@ _READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
 }
 """Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
 
+_CHOOSE = frozenset(
+    {
+        "requirements",
+        "constraints",
+        "pylock",
+        "uv_lock",
+        "poetry_lock",
+        "pdm_lock",
+        "pipfile_lock",
+        "pipfile",
+        "script",
+        "pyproject",
+        "setup_py",
+        "pixi",
+        "dockerfile",
+    }
+)
+"""Kinds that offer something to choose: extras, groups, a Python, a stage."""
+
 LOCKS = frozenset(
     {"pylock", "uv_lock", "poetry_lock", "pdm_lock", "pipfile_lock", "conda_list", "conda_lock", "pixi_lock"}
 )
 """Kinds that name everything that is installed, and win over a manifest beside them."""
 
 
-def read_environments(path: str, kind: str, files: Files = LOCAL) -> tuple[Environment, ...]:
+def read_environments(
+    path: str, kind: str, files: Files = LOCAL, selection: Selection = DEFAULT
+) -> tuple[Environment, ...]:
     """Read a file of packages; most hold one environment, some (pixi, conda-lock) one for each platform or name.
 
     What torch is built for is added where the releases and the indexes they come from tell it.
@@ -57,14 +79,21 @@ def read_environments(path: str, kind: str, files: Files = LOCAL) -> tuple[Envir
         path: the file.
         kind: what `compatcheck.collectors.recognise` says it is.
         files: the tree it lies in, with everything that it names.
+        selection: what is chosen of what the file offers. The Python is taken as that of the environment, too, where the file
+            states none.
 
     Raises:
         InputError: it cannot be read or is malformed.
     """
     module, function, options = _READERS[kind]
-    reader: Callable[[str, Files], Environment | tuple[Environment, ...]]
+    reader: Callable[..., Environment | tuple[Environment, ...]]
     reader = partial(getattr(import_module(f"compatcheck.collectors.{module}"), function), **options)
-    read = reader(path, files)
+    read = reader(path, files, selection) if kind in _CHOOSE else reader(path, files)
     # An environment is a tuple itself, of another kind.
-    environments = read if type(read) is tuple else (read,)
+    environments: tuple[Environment, ...] = read if type(read) is tuple else (read,)
+    if selection.python is not None:
+        environments = tuple(
+            environment if environment.python else environment._replace(python=selection.python)
+            for environment in environments
+        )
     return tuple(map(with_build, environments))

@@ -1,10 +1,13 @@
 """What is installed, locked or required: distributions, components and damage, read from metadata."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from compatcheck.core.selection import Choice
 
 
 class Package(NamedTuple):
@@ -19,6 +22,11 @@ class Package(NamedTuple):
     """PEP 440 specifier set as required, when ``version`` is None; ``""`` allows every release."""
     details: Mapping[str, str] = {}
     """More that the input says about it: ``editable``, ``installer``, ``direct_url``; credentials removed."""
+    is_optional: bool = False
+    """Whether it may as well not be there: a constraint allows it, an extra or group that nobody selected would bring it, or a
+    step that may not run installs it."""
+    brought_by: "tuple[Choice, ...]" = ()
+    """The unselected extras and groups that would bring it, each by itself."""
 
 
 class Damage(NamedTuple):
@@ -63,3 +71,5 @@ class Environment(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     """Remarks such as ``.pth`` lines that would run code and were not followed."""
+    offered: "frozenset[Choice]" = frozenset()
+    """Extras and groups that can be selected of it."""

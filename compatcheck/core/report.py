@@ -117,6 +117,8 @@ class SubjectReport(NamedTuple):
     """Rules about packages that are there of which nothing else is known."""
     variables: Mapping[str, str] | None = None
     """Environment variables that matter, credentials hidden; None when not known."""
+    optional: frozenset[str] = frozenset()
+    """Packages that may as well not be there: unselected extras and groups bring them, or constraints allow them."""
     variables_complete: bool = False
     """Whether a variable that is not listed is known to be unset."""
     estimate: "Estimate | None" = None

@@ -20,10 +20,11 @@ from compatcheck.core.versions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from packaging.version import Version
 
+    from compatcheck.core.selection import Choice
     from compatcheck.core.source import Source
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
@@ -31,6 +32,8 @@ _SHOWN_NAMES = 8
 _MOST_STATEMENTS = 64
 """Different statements about one distribution that are combined; a project has a few."""
 _MOST_ALTERNATIVES = 64
+_MOST_CHOICES = 100
+"""Extras and groups that are looked at one by one, further ones together; the largest project seen has 34."""
 _LARGEST_CLASH = 3
 """Ranges on a line exclude each other in pairs; with ``!=`` it takes three."""
 
@@ -164,31 +167,39 @@ def combine(
     return Combined(packages, tuple(notes), tuple(damage))
 
 
-def combine_optional(
-    optional: Mapping[str, Sequence[Requirement]], environment: MarkerEnvironment
+def add_unselected(
+    packages: Mapping[str, Package],
+    unselected: Iterable[Choice],
+    bring: Callable[[frozenset[Choice]], Mapping[str, Package]],
 ) -> dict[str, Package]:
-    """Describe what the extras that are not selected would bring.
+    """Add the packages that only extras and groups bring which are not selected: whether they are there is unknown.
 
-    Where several bring one package, the range of any of them is possible.
+    Each is taken by itself, for two may exclude each other; where several bring one package, what any of them brings is possible.
+
+    Args:
+        packages: what is there in any case.
+        unselected: extras and groups.
+        bring: tells what is there when these are selected, too.
     """
-    found: dict[str, list[tuple[str, Package]]] = {}
-    for extra in sorted(optional):
-        with_extra = environment._replace(extras=environment.extras | {extra})
-        for name, package in combine(optional[extra], with_extra).packages.items():
-            found.setdefault(name, []).append((extra, package))
-    packages = {}
-    for name, versions in found.items():
-        first = versions[0][1]
-        details = {**first.details, "extra": ", ".join(extra for extra, _ in versions), "presence": "unknown"}
-        ranges = dict.fromkeys(
-            _pin(package.version) if package.version else package.specifier or "" for _, package in versions
-        )
-        if len(ranges) == 1:
-            packages[name] = first._replace(details=details)
-        else:
-            joined = "" if "" in ranges else " || ".join(ranges)
-            packages[name] = first._replace(version=None, specifier=joined, details=details)
-    return packages
+    choices = sorted(unselected)
+    found: dict[str, list[tuple[Choice, Package]]] = {}
+    for alone in [*((choice,) for choice in choices[:_MOST_CHOICES]), tuple(choices[_MOST_CHOICES:])]:
+        for name, package in bring(frozenset(alone)).items() if alone else ():
+            if name not in packages:
+                found.setdefault(name, []).append((alone[0], package))
+    return {**packages, **{name: _join_optional(brought) for name, brought in found.items()}}
+
+
+def _join_optional(brought: Sequence[tuple[Choice, Package]]) -> Package:
+    first = brought[0][1]._replace(is_optional=True, brought_by=tuple(choice for choice, _ in brought))
+    ranges = dict.fromkeys(
+        part
+        for _, package in brought
+        for part in ([_pin(package.version)] if package.version else (package.specifier or "").split(" || "))
+    )
+    if len(ranges) == 1 and first.version:
+        return first
+    return first._replace(version=None, specifier="" if "" in ranges else " || ".join(ranges))
 
 
 def is_satisfiable(specifier: str) -> bool:

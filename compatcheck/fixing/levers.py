@@ -164,7 +164,7 @@ def _final(known: Sequence[str]) -> tuple[str, ...]:
 
 def _why_left(package: Package, files: Files) -> str | None:
     """Say why a package does not move; None where it can."""
-    if "presence" in package.details and "extra" not in package.details:
+    if package.is_optional and not package.brought_by:
         return "whether it is installed is not known"
     if {"direct_url", "vcs", "editable"} & package.details.keys():
         return "it is no release of an index"

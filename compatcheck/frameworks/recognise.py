@@ -24,6 +24,8 @@ from compatcheck.frameworks.text import parse_json_or_yaml, read_text
 from compatcheck.frameworks.torchtune import configuration as torchtune
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
     from compatcheck.frameworks.hf_trainer.arguments import Table
@@ -77,8 +79,16 @@ def is_script(path: str) -> bool:
     return path.endswith(SCRIPTS) or (line.isdigit() and file.endswith(SCRIPTS))
 
 
-def read_configurations(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Reading, ...]:
+def read_configurations(
+    path: str, files: Files = LOCAL, *, named: bool, arguments: Sequence[str] | None = None
+) -> tuple[Reading, ...]:
     """Read a file of any known kind, a launch script with every training command in it.
+
+    Args:
+        path: the file.
+        files: the tree it lies in.
+        named: whether the person named it.
+        arguments: what a launch script is started with; None where it is not known.
 
     Raises:
         InputError: as `read_configuration`; a named script that starts no training.
@@ -88,7 +98,7 @@ def read_configurations(path: str, files: Files = LOCAL, *, named: bool) -> tupl
 
         readings = tuple(
             Reading(run.documents, None, run.launch.variables, label, is_launch=True, notes=run.assumptions)
-            for label, run in read_launch_script(path, files, named=named)
+            for label, run in read_launch_script(path, files, named=named, arguments=arguments)
             if _trains(run.documents, files)
         )
         if named and not readings:

@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from compatcheck.core.errors import RuleError
-from compatcheck.resolution.scope import FactScope, version_need
+from compatcheck.resolution.scope import FactScope
 from compatcheck.rules.database import CompiledClause, CompiledRule
 from compatcheck.rules.expression import Code, Unknown, evaluate, write
 
@@ -59,7 +59,7 @@ def _decide_clause(
         if verdict == "no":
             return Decision(SILENT)
         if verdict != "yes":
-            needs |= {version_need(name)}
+            needs |= {scope.package_need(name)}
             note = _uncertainty(name, verdict, scope)
             if note:
                 notes.append(note)
@@ -85,8 +85,11 @@ def _uncertainty(name: str, verdict: str, scope: FactScope) -> str | None:
     if verdict == "boundary" and package is not None:
         build = f"{name} {package.version} is a pre-release or source build of a release the range ends at"
         return f"{build}: the change may or may not be in it"
+    if verdict == "some" and package is not None and package.version is not None:
+        return f"{name} {package.version} may not be installed"
     if verdict == "some" and package is not None:
-        return f"{name}{package.specifier or ' (any release)'} allows affected and unaffected releases"
+        optional = ", and may not be installed" if package.is_optional else ""
+        return f"{name}{package.specifier or ' (any release)'} allows affected and unaffected releases{optional}"
     if verdict == "unknown" and package is not None:
         return f"{name} {package.version or package.specifier} is not a version that can be compared"
     return None

@@ -11,7 +11,7 @@ from compatcheck.core.versions import contains
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
-from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope, version_need
+from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
@@ -109,7 +109,8 @@ class Sitting(NamedTuple):
         unknown = [
             name
             for name in decision.packages
-            if version_need(name) in decision.needs and (scope.package(name) is None or name in self.contradictory)
+            if scope.package_need(name) in decision.needs
+            and (scope.package(name) is None or name in self.contradictory)
         ]
         folded = tuple(name for name in unknown if name in self.implied or name in self.contradictory)
         if any(name not in COMPONENT_FACTS for name in unknown):

@@ -39,7 +39,8 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
             lines.append(f"  environment  {subject.origin}")
         if subject.packages:
             known = "complete" if subject.complete else "what is not listed is unknown"
-            lines.append(f"  packages     {len(subject.packages)} ({known})")
+            unsure = f"; {len(subject.optional)} may be there or not" if subject.optional else ""
+            lines.append(f"  packages     {len(subject.packages)} ({known}{unsure})")
         base = shared_directory(source for _, fact in subject.facts for source in fact.sources)
         for role, facts in _by_role(subject.facts):
             if role is not None:
@@ -94,7 +95,13 @@ def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
                 "origin": subject.origin,
                 "python": subject.python,
                 "packages": [
-                    {"name": name, "version": version, "source": source} for name, version, source in subject.packages
+                    {
+                        "name": name,
+                        "version": version,
+                        "source": source,
+                        **({"optional": True} if name in subject.optional else {}),
+                    }
+                    for name, version, source in subject.packages
                 ],
                 "variables": None if subject.variables is None else dict(subject.variables),
                 "variables_complete": subject.variables_complete,
@@ -140,9 +147,10 @@ def format_yaml(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
 
 def _facts_file(subject: SubjectReport, role: str | None, *, alone: bool) -> str:
     lines = [f"# {subject.id}" if alone else f"# {subject.id}: {role}", "compatcheck: 1"]
-    if subject.packages:
+    certain = sorted((name, version) for name, version, _ in subject.packages if name not in subject.optional)
+    if certain:
         lines.append("packages:")
-        lines += [f"  {name}: {json.dumps(version or 'present')}" for name, version, _ in sorted(subject.packages)]
+        lines += [f"  {name}: {json.dumps(version or 'present')}" for name, version in certain]
     sections: dict[str, list[str]] = {}
     for _, fact in (item for item in subject.facts if item[0] == role):
         section, _, name = fact.name.partition(".")

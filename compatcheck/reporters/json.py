@@ -66,7 +66,13 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
             "python": subject.python,
             "complete": subject.complete,
             "packages": [
-                {"name": name, "version": version, "source": source} for name, version, source in subject.packages
+                {
+                    "name": name,
+                    "version": version,
+                    "source": source,
+                    **({"optional": True} if name in subject.optional else {}),
+                }
+                for name, version, source in subject.packages
             ],
             "notes": list(subject.notes),
         },

@@ -315,7 +315,7 @@ def _claim_environment(environment: Environment, claims: dict[str, list[Claim]])
         claim("runtime.python", environment.python, place)
     for component in ("cudnn", "nccl", "cublas", "triton"):
         package = environment.components.get(component) or environment.packages.get(component)
-        if package is not None and package.version is not None:
+        if package is not None and package.version is not None and not package.is_optional:
             claim(f"runtime.{component}", package.version, package.source)
     driver = environment.components.get("driver")
     if driver is not None and driver.version is not None:

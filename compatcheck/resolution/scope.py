@@ -80,6 +80,8 @@ class FactScope:
         """Judge a package against compiled bounds, ``"present"`` or ``"absent"``."""
         package = self.package(name)
         absent = self._absent(name, package)
+        if isinstance(bounds, str) and package is not None and package.is_optional:
+            return "some"
         if bounds == "present":
             return "unknown" if absent is None and package is None else "no" if absent else "yes"
         if bounds == "absent":
@@ -92,15 +94,24 @@ class FactScope:
         else:
             judged = judge(bounds, package.specifier or "", self.rules.releases(name))
             verdict = "yes" if judged == "all" else "no" if judged == "none" else judged
-        if verdict == "yes" and package.details.get("presence") == "unknown":
-            return "some"  # a constraint, or an extra nobody selected: allowed, not required
+        if verdict == "yes" and package.is_optional:
+            return "some"
         return verdict
 
     def installed(self, package: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a package in this range is there, as an expression's ``installed()``."""
         if isinstance(bounds, str) and bounds not in {"present", "absent"}:
             bounds = compile_specifier(bounds)
-        return self._decided(self.in_range(package, bounds), version_need(package))
+        return self._decided(self.in_range(package, bounds), self.package_need(package))
+
+    def package_need(self, name: str) -> str:
+        """Name what would tell whether a package is in a range: its version, or the choices that bring the one that is known."""
+        package = self.package(name)
+        if package is None or package.version is None or not package.brought_by:
+            return version_need(name)
+        choices = [f"--{choice}" for choice in package.brought_by[:_SHOWN_CHOICES]]
+        more = [] if len(package.brought_by) <= _SHOWN_CHOICES else ["others"]
+        return f"{name} (comes with {' or '.join(choices + more)})"
 
     def own_requirement(self, package: str, dependency: str) -> Fact | None:
         """Return what the metadata of an installed package requires of a dependency, None when it does not tell."""
@@ -165,6 +176,8 @@ class FactScope:
     def _decided(verdict: str, need: str) -> object:
         return True if verdict == "yes" else False if verdict == "no" else Unknown(frozenset((need,)))
 
+
+_SHOWN_CHOICES = 3
 
 ABSENT = "absent"
 """Specifier of a package that a facts file declares absent."""

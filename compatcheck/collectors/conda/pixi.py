@@ -15,6 +15,7 @@ from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
+from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import TomlFile, locate_key, read_toml
@@ -30,8 +31,13 @@ _FORM = 'write it as name = ">=1.2,<2" or name = {version = ">=1.2"}'
 _MAX_ENVIRONMENTS = 100
 
 
-def read_pixi(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
+def read_pixi(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> tuple[Environment, ...]:
     """Read a manifest: one environment for each that it defines, as it is on linux-64.
+
+    Args:
+        path: the file.
+        files: the tree it lies in.
+        selection: the extras and groups of a ``pyproject.toml`` that are installed.
 
     Raises:
         InputError: it cannot be read, is not TOML or holds no workspace of pixi.
@@ -48,7 +54,7 @@ def read_pixi(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
         message = f"defines {len(defined)} environments; at most {_MAX_ENVIRONMENTS} are read"
         raise InputError(message, source=Source(path, "environments"), hint="check that this is the file you mean")
     environments = {"default": ["default"], **{name: _features(value) for name, value in defined.items()}}
-    project = read_pyproject(path, files) if inside and "project" in file.data else None
+    project = read_pyproject(path, files, selection) if inside and "project" in file.data else None
     return tuple(
         manifest.environment(name, features, project, several=len(environments) > 1)
         for name, features in environments.items()
@@ -105,6 +111,8 @@ class _Manifest:
             skipped=(*skipped, *(project.skipped if project is not None and project.packages else ())),
             notes=(*notes, *combined.notes, *(project.notes if project is not None else ())),
         )
+        if project is not None:
+            environment = environment._replace(offered=project.offered)
         if variables:
             source = Source(self.file.path, f"{self.prefix}activation.env")
             environment = attach(environment, collect_variables(variables, source), complete=False)

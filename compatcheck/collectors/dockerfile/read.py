@@ -30,10 +30,13 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
+from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from compatcheck.collectors.dockerfile.install_commands import Word
 
 LIMIT_BYTES = min(4 << 20, MAX_BYTES)
@@ -56,16 +59,16 @@ _PARENTS = 3
 """How many directories above the Dockerfile are tried as the build context."""
 
 
-def read_dockerfile(path: str, files: Files = LOCAL, *, stage: str | None = None) -> Environment:
+def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a Dockerfile.
 
     Args:
         path: the file; its directory and those above it are looked in for the requirement files it installs.
         files: the tree it lies in.
-        stage: name of the stage the image is built from; the last one by default.
+        selection: names the stage the image is built from; the last one by default, as docker builds it.
 
     Raises:
-        InputError: it cannot be read, or holds no ``FROM``.
+        InputError: it cannot be read, or holds no ``FROM``, or no stage of that name.
     """
     text = read_text(path, files, limit=LIMIT_BYTES)
     reader = _Reader(path, files)
@@ -77,7 +80,7 @@ def read_dockerfile(path: str, files: Files = LOCAL, *, stage: str | None = None
     if not reader.stages:
         message = "has no FROM: it is not a Dockerfile"
         raise InputError(message, source=Source(path), hint="name a Dockerfile")
-    chosen = next((entry for entry in reader.stages if stage is not None and entry.name == stage), reader.stages[-1])
+    chosen = _find_stage(path, reader.stages, selection.stage)
     from compatcheck.collectors.machine.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
 
     named = [entry.name for entry in reader.stages if entry.name and entry is not chosen]
@@ -98,10 +101,23 @@ def read_dockerfile(path: str, files: Files = LOCAL, *, stage: str | None = None
     return environment._replace(facts={**collected.facts, **chosen.facts})
 
 
+def _find_stage(path: str, stages: Sequence[Stage], name: str | None) -> Stage:
+    """Return the stage that is built: by its name or number, as ``docker build --target`` takes it."""
+    if name is None:
+        return stages[-1]
+    for number, stage in enumerate(stages):
+        if name == str(number) or (stage.name or "").lower() == name.lower():
+            return stage
+    known = [stage.name for stage in stages if stage.name]
+    message = f"has no stage {echo(name)}"
+    hint = f"stages: {', '.join(known)}" if known else f"its stages have no names: give a number below {len(stages)}"
+    raise InputError(message, source=Source(path, "FROM"), hint=hint)
+
+
 class _Reader:
     def __init__(self, path: str, files: Files) -> None:
-        self.path = path
         self.files = files
+        self.path = path
         self.directory = os.path.dirname(path) if path != STANDARD_INPUT else ""
         self.globals: dict[str, str | None] = {**_PREDEFINED}
         self.stages: list[Stage] = []

@@ -162,18 +162,16 @@ def _satisfies(present: Package, wanted: Package) -> bool:
 
 def _unsure(package: Package) -> Package:
     """Mark a release that another distribution's requirements may have replaced."""
-    return package._replace(details={**package.details, "presence": "unknown"})
+    return package._replace(is_optional=True)
 
 
 def _either(present: Package | None, package: Package) -> Package:
     """Describe an install that may not run: what is there, or what it would install."""
-    details = {**package.details, "presence": "unknown"}
     if present is None:
-        return package._replace(details=details)
+        return _unsure(package)
     ranges = [f"=={entry.version}" if entry.version else entry.specifier or "" for entry in (present, package)]
-    return Package(
-        package.name, None, package.source, "" if "" in ranges else " || ".join(dict.fromkeys(ranges)), details
-    )
+    specifier = "" if "" in ranges else " || ".join(dict.fromkeys(ranges))
+    return _unsure(Package(package.name, None, package.source, specifier, package.details))
 
 
 def _index_of(address: str) -> str | None:

@@ -110,7 +110,7 @@ def read_environ(config: ImageConfig) -> dict[str, str]:
 def find_place(executable: str, places: Iterable[Place], environ: Mapping[str, str], files: ImageTree) -> Place | None:
     """Return the environment that an interpreter starts in; None where its library is not in the image."""
     try:
-        layout = layout_of_executable(executable, CHOSEN, environ, user_site=True, files=files)
+        layout = layout_of_executable(executable, CHOSEN, environ, files=files)
     except InputError:
         return None
     prefix = files.resolve(layout.prefix)
@@ -175,7 +175,7 @@ def _open(
     several = kind == "system" and library is not None and len(libraries.of(prefix)) > 1
     own = f"{prefix}/bin/{library}" if several else None
     try:
-        layout = layout_of_prefix(prefix, CHOSEN, environ, user_site=True, executable=own, files=files)
+        layout = layout_of_prefix(prefix, CHOSEN, environ, executable=own, files=files)
     except InputError:
         return None
     if own is not None and not files.is_file(own):

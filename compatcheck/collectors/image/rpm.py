@@ -1,8 +1,7 @@
-"""Installed packages in an rpm database, in the three formats rpm has used: SQLite, ndb and Berkeley DB.
+"""Installed packages in an rpm database in SQLite's format, the default since rpm 4.16 (RHEL 9, Fedora).
 
-All three hold one header per package: an index of tags over a store of values, big-endian (``lib/header.c`` of rpm). Only
-name and version are read. Berkeley DB is what rpm wrote up to 4.15 (RHEL 8, CentOS 7, Amazon Linux 2), ndb is SUSE's,
-SQLite the default since 4.16 (RHEL 9, Fedora).
+It holds one header per package: an index of tags over a store of values, big-endian (``lib/header.c`` of rpm). Only name and
+version are read.
 """
 
 from __future__ import annotations
@@ -28,19 +27,6 @@ _SQLITE_LIMIT_LENGTH = 0
 _SQLITE_JOURNAL = slice(18, 20)
 """Whether a write-ahead log belongs to the file; one that is opened from memory must say no."""
 
-_NDB_START = b"RpmP"
-_NDB_RECORD = struct.Struct("<4sIII")
-"""A slot: magic, package, first block, blocks. A blob: magic, package, checksum, length (``lib/backend/ndb/rpmpkg.c``)."""
-_NDB_SLOT_PAGE = 4096
-
-_BDB_MAGIC = 0x061561
-_BDB_HASH_PAGES = frozenset({2, 13})
-_BDB_OVERFLOW = 7
-_BDB_OFF_PAGE = 3
-"""Berkeley DB's ``src/dbinc/db_page.h``: pages of a hash, pages of a long value, and an item that lies on those."""
-_BDB_HEADER = 26
-_BDB_PAGE_SIZES = tuple(2**power for power in range(9, 17))
-
 
 class RpmError(ValueError):
     """An rpm database is damaged, or of a format that cannot be read here."""
@@ -50,7 +36,7 @@ def read_rpm_packages(data: bytes) -> list[tuple[str, str]]:
     """Return name and version of every package in a database.
 
     Args:
-        data: the whole file: ``rpmdb.sqlite``, ``Packages.db`` or ``Packages``.
+        data: the whole file ``rpmdb.sqlite``.
 
     Raises:
         RpmError: it is damaged, or of a format that cannot be read.
@@ -58,7 +44,7 @@ def read_rpm_packages(data: bytes) -> list[tuple[str, str]]:
     packages = []
     seen_bytes = 0
     try:
-        for header in _headers(data):
+        for header in _sqlite_headers(data):
             seen_bytes += len(header)
             if seen_bytes > 2 * len(data):
                 msg = "the rpm database is damaged: its records overlap"
@@ -70,18 +56,6 @@ def read_rpm_packages(data: bytes) -> list[tuple[str, str]]:
         msg = f"the rpm database is damaged: {error}"
         raise RpmError(msg) from error
     return packages
-
-
-def _headers(data: bytes) -> Iterator[bytes]:
-    if data.startswith(_SQLITE_START):
-        return _sqlite_headers(data)
-    if data.startswith(_NDB_START):
-        return _ndb_headers(data)
-    for order in "<>":
-        if len(data) >= _BDB_HEADER and struct.unpack_from(f"{order}I", data, 12)[0] == _BDB_MAGIC:
-            return _bdb_headers(data, order)
-    msg = "the rpm database has a format that is not known"
-    raise RpmError(msg)
 
 
 def read_header(header: bytes) -> tuple[str, str] | None:
@@ -104,6 +78,9 @@ def read_header(header: bytes) -> tuple[str, str] | None:
 
 
 def _sqlite_headers(data: bytes) -> Iterator[bytes]:
+    if not data.startswith(_SQLITE_START):
+        msg = "the rpm database has a format that is not known"
+        raise RpmError(msg)
     import sqlite3  # noqa: PLC0415 (images with such a database only)
 
     connection = sqlite3.connect(":memory:")
@@ -126,55 +103,3 @@ def _sqlite_headers(data: bytes) -> Iterator[bytes]:
         raise RpmError(msg) from error
     finally:
         connection.close()
-
-
-def _ndb_headers(data: bytes) -> Iterator[bytes]:
-    _, version, _, pages = _NDB_RECORD.unpack_from(data)
-    end = pages * _NDB_SLOT_PAGE
-    if version != 0 or end > len(data):
-        msg = f"the rpm database has version {version} of its format, or is cut off"
-        raise RpmError(msg)
-    for position in range(2 * _NDB_RECORD.size, end, _NDB_RECORD.size):
-        magic, package, block, _ = _NDB_RECORD.unpack_from(data, position)
-        if magic != b"Slot" or not package:
-            continue
-        start = block * _NDB_RECORD.size
-        magic, owner, _, length = _NDB_RECORD.unpack_from(data, start)
-        if magic != b"BlbS" or owner != package:
-            msg = f"the rpm database is damaged: package {package} is not where its slot says"
-            raise RpmError(msg)
-        start += _NDB_RECORD.size
-        yield data[start : start + length]
-
-
-def _bdb_headers(data: bytes, order: str) -> Iterator[bytes]:
-    size = struct.unpack_from(f"{order}I", data, 20)[0]
-    if size not in _BDB_PAGE_SIZES:
-        msg = f"the rpm database has pages of {size} bytes"
-        raise RpmError(msg)
-    for start in range(size, len(data) - size + 1, size):
-        if data[start + 25] not in _BDB_HASH_PAGES:
-            continue
-        items = struct.unpack_from(f"{order}H", data, start + 20)[0]
-        offsets = struct.unpack_from(f"{order}{items}H", data, start + _BDB_HEADER)
-        # Keys and values alternate; headers are too long for a page of their own and lie on others.
-        for offset in offsets[1::2]:
-            if offset + 12 <= size and data[start + offset] == _BDB_OFF_PAGE:
-                first, length = struct.unpack_from(f"{order}II", data, start + offset + 4)
-                yield _bdb_value(data, order, size, first, length)
-
-
-def _bdb_value(data: bytes, order: str, size: int, page: int, length: int) -> bytes:
-    """Join the pages of a long value; no page is read twice, so a chain that leads back ends."""
-    parts = []
-    seen = set()
-    while page and page not in seen:
-        seen.add(page)
-        start = page * size
-        following = struct.unpack_from(f"{order}I", data, start + 16)[0]
-        if data[start + 25] != _BDB_OVERFLOW:
-            break
-        used = struct.unpack_from(f"{order}H", data, start + 22)[0]
-        parts.append(data[start + _BDB_HEADER : start + (size if following else _BDB_HEADER + used)])
-        page = following
-    return b"".join(parts)[:length]

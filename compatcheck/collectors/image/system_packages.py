@@ -22,7 +22,9 @@ DPKG_STATUS = "/var/lib/dpkg/status"
 DPKG_DISTROLESS = "/var/lib/dpkg/status.d"
 RPM_FOLDERS = ("/var/lib/rpm", "/usr/lib/sysimage/rpm", "/usr/share/rpm")
 """Where distributions keep rpm's database; the others are links to one of them."""
-RPM_FILES = ("rpmdb.sqlite", "Packages.db", "Packages")
+RPM_FILE = "rpmdb.sqlite"
+_OTHER_RPM_FILES = {"Packages.db": "ndb's", "Packages": "Berkeley DB's"}
+"""Databases of SUSE's rpm and of rpm before 4.16, whose formats are not read."""
 STATUS_CHARACTERS = 32 << 20
 
 _PACKAGES = {
@@ -74,10 +76,9 @@ def read_system(files: ImageTree, environ: Mapping[str, str]) -> System:
         files: the image.
         environ: its variables.
     """
-    packages, skipped = _installed_packages(files)
+    packages, skipped, notes = _installed_packages(files)
     wanted = _linked_cuda(files)
     found: dict[str, Package] = {}
-    notes = []
     for component, pattern in _PACKAGES.items():
         candidates = [package for package in packages if re.fullmatch(pattern, package.name)]
         versions = {str(package.version) for package in candidates}
@@ -125,8 +126,10 @@ def _linked_cuda(files: ImageTree) -> str | None:
     return match[1] if match is not None else None
 
 
-def _installed_packages(files: ImageTree) -> tuple[list[Package], tuple[Skipped, ...]]:
+def _installed_packages(files: ImageTree) -> tuple[list[Package], tuple[Skipped, ...], list[str]]:
+    """Return the packages of dpkg and rpm, what could not be read, and remarks."""
     packages: list[Package] = []
+    notes: list[str] = []
     skipped: list[Skipped] = []
     statuses = [DPKG_STATUS] if files.is_file(DPKG_STATUS) else []
     if files.is_directory(DPKG_DISTROLESS):
@@ -138,14 +141,21 @@ def _installed_packages(files: ImageTree) -> tuple[list[Package], tuple[Skipped,
             skipped.append(Skipped(Source(path), f"could not be read: {error.strerror}"))
     seen = set()
     for folder in RPM_FOLDERS:
-        for name in RPM_FILES:
+        path = f"{folder}/{RPM_FILE}"
+        if files.is_file(path) and files.resolve(path) not in seen:
+            seen.add(files.resolve(path))
+            found, unread = _read_rpm(files, path)
+            packages += found
+            skipped += unread
+        for name, form in _OTHER_RPM_FILES.items():
             path = f"{folder}/{name}"
-            if files.is_file(path) and files.resolve(path) not in seen:
+            if not seen and files.is_file(path):
                 seen.add(files.resolve(path))
-                found, unread = _read_rpm(files, path)
-                packages += found
-                skipped += unread
-    return packages, tuple(skipped)
+                notes.append(
+                    f"{path} is an rpm database in {form} format, which is not read: what the system ships is told by its "
+                    "libraries; rpm --rebuilddb with rpm 4.16 or later writes SQLite's"
+                )
+    return packages, tuple(skipped), notes
 
 
 def read_dpkg(text: str, path: str) -> list[Package]:

@@ -48,7 +48,9 @@ _FOLDERS = frozenset({b"site-packages", b"dist-packages", b"conda-meta"})
 _METADATA_FOLDERS = (b".dist-info", b".egg-info")
 _PACKAGE_FOLDERS = (b".dist-info", b".egg-info", b".egg")
 _RPM_FOLDERS = (b"var/lib/rpm", b"usr/lib/sysimage/rpm", b"usr/share/rpm")
-_RPM_FILES = frozenset({b"Packages", b"Packages.db", b"rpmdb.sqlite", b"rpmdb.sqlite-wal"})
+_RPM_FILES = frozenset({b"rpmdb.sqlite", b"rpmdb.sqlite-wal"})
+_OTHER_RPM_FILES = frozenset({b"Packages", b"Packages.db"})
+"""Of formats that are not read; that they are there is said."""
 _NO_LINKS = (b"usr/share/", b"etc/ssl/", b"usr/lib/ssl/", b"etc/alternatives/", b"proc/", b"sys/", b"dev/")
 """Where links lead nowhere that is looked at; Debian's alternatives are kept when their name is."""
 _ALTERNATIVES = (b"etc/alternatives/cuda", b"etc/alternatives/python")
@@ -97,7 +99,7 @@ def _judge_program(path: bytes, folder: bytes, name: bytes) -> Interest | None:
     if folder == b"var/lib/dpkg/status.d":
         return None if name.endswith(b".md5sums") else _METADATA
     if folder in _RPM_FOLDERS:
-        return _RPM if name in _RPM_FILES else None
+        return _RPM if name in _RPM_FILES else _NAME if name in _OTHER_RPM_FILES else None
     if name == b"CACHEDIR.TAG":
         return _NAME
     # What an image starts is named by its configuration, which may come after its layers.

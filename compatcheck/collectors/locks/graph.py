@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import InvalidMarkerError, evaluate
+from compatcheck.core.requirement import add_unselected
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from compatcheck.core.markers import MarkerEnvironment
+    from compatcheck.core.selection import Choice
 
 _SHOWN_NAMES = 12
 _MOST_WALKS = 5
@@ -228,9 +230,35 @@ class Lock:
             return Package(name, None, first.source, "", details)
         return Package(name, versions[0], first.source, None, details)
 
-    def say_absent(self) -> None:
-        """Note which distributions are locked and not installed."""
-        self.notes += say_absent(set(self._by_name) - set(self.reached))
+    def absent(self, packages: Mapping[str, Package]) -> set[str]:
+        """Return the distributions that are locked, and installed in no case."""
+        return set(self._by_name) - set(packages)
+
+
+def select_entries(
+    select: Callable[[frozenset[Choice]], Lock],
+    offered: frozenset[Choice],
+    chosen: frozenset[Choice],
+    *,
+    groups: str = "groups",
+) -> tuple[Lock, dict[str, Package], list[str]]:
+    """Select what a lock installs, and what its unselected extras and groups would bring.
+
+    Args:
+        select: selects entries by the extras and groups that are chosen.
+        offered: extras and groups of the lock.
+        chosen: those that are selected.
+        groups: what the tool calls its groups.
+
+    Returns:
+        The lock as selected, its packages, and remarks on what was left out.
+    """
+    lock = select(chosen)
+    packages = lock.packages()
+
+    packages = add_unselected(packages, offered - chosen, lambda more: select(chosen | more).packages())
+    notes = say_absent(lock.absent(packages)) + say_unselected(offered - chosen, groups)
+    return lock, packages, notes
 
 
 def say_absent(names: Iterable[str]) -> list[str]:
@@ -240,13 +268,15 @@ def say_absent(names: Iterable[str]) -> list[str]:
         return []
     shown = ", ".join(absent[:_SHOWN_NAMES])
     more = f" and {len(absent) - _SHOWN_NAMES} more" if len(absent) > _SHOWN_NAMES else ""
-    return [f"locked, but not installed on this platform with the selected extras and groups: {shown}{more}"]
+    return [f"locked, but not installed on this platform: {shown}{more}"]
 
 
-def say_unselected(kind: str, names: Iterable[str]) -> list[str]:
-    """Note the groups or extras that could be selected and are not."""
-    left = sorted(names)
-    return [f"{kind} not selected: {', '.join(left)}"] if left else []
+def say_unselected(choices: Iterable[Choice], groups: str = "groups") -> list[str]:
+    """Note the groups and extras that could be selected and are not."""
+    names: dict[str, list[str]] = {}
+    for choice in sorted(choices):
+        names.setdefault("extras" if choice.kind == "extra" else groups, []).append(choice.name)
+    return [f"{kind} not selected: {', '.join(left)}" for kind, left in names.items()]
 
 
 def _allows(specifier: str, version: str | None) -> bool | None:

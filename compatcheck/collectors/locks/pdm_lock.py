@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.locks.graph import Dependency, Entry, Lock, Tables, say_unselected
-from compatcheck.collectors.requirements.pyproject import read_stated
+from compatcheck.collectors.locks.graph import Dependency, Entry, Lock, Tables, select_entries
+from compatcheck.collectors.requirements.pyproject import Stated, read_stated
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_texts
@@ -19,13 +19,16 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
+from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+    from compatcheck.core.selection import Choice
 
 _REMEDY = "make the lock anew with `pdm lock`"
 _VERSION = 4
@@ -33,23 +36,15 @@ _NEWEST = (4, 5)
 """lock_version that pdm 2.29 writes."""
 
 
-def read_pdm_lock(
-    path: str,
-    files: Files = LOCAL,
-    *,
-    marker_environment: Mapping[str, str] | None = None,
-    extras: Iterable[str] = (),
-    groups: Iterable[str] = (),
-) -> Environment:
+def read_pdm_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
     Args:
         path: the file.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
-            differ between Pythons are joined with ``||``.
-        extras: selected extras of the project.
-        groups: groups selected beside ``default``; ``pdm sync`` takes development groups too, a deployment does not.
+        selection: the groups installed beside ``default``, among which pdm counts the extras: ``pdm sync`` takes development
+            groups too, a deployment does not; the Python, without which versions that differ between Pythons are joined
+            with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 4.
@@ -61,28 +56,43 @@ def read_pdm_lock(
     if not isinstance(tables, list):
         message = "has no [[package]]"
         raise InputError(message, source=Source(path, "package"), hint=_REMEDY)
-    wanted = frozenset(map(canonical_name, extras))
-    chosen = frozenset({"default", *wanted, *map(canonical_name, groups)})
     requires = _read_targets(path, metadata, notes)
-    environment = describe_machine(marker_environment, requires_python=requires, extras=wanted)
+    environment = describe_machine(selection.markers, requires_python=requires)
     reading = _Reading(path, locate_entries(file.text, "package"), _REMEDY)
     read = [
         entry
         for position, table in enumerate(map(as_table, tables))
         if (entry := reading.read(position, table)) is not None
     ]
-    offered = {canonical_name(group) for group in as_texts(metadata.get("groups"))}
-    stated = [_groups(table) for _, table in read]
-    if any(stated):
-        lock = Lock([entry for entry, _ in read], environment, _REMEDY)
-        lock.select(index for index, named in enumerate(stated) if not named or named & chosen)
-        offered |= {group for named in stated for group in named}
-    else:
-        lock = Lock(_fold_extras(read), environment, _REMEDY)
-        offered |= _walk(lock, path, chosen, notes, files)
-    packages = lock.packages()
-    lock.say_absent()
-    notes += say_unselected("groups", offered - chosen)
+    groups = [_groups(table) for _, table in read]
+    says_groups = any(groups)
+    project = _read_project(path, files, notes, is_needed=not says_groups)
+    named = {*map(canonical_name, as_texts(metadata.get("groups"))), *(group for entry in groups for group in entry)}
+    if project is not None:
+        named |= {*project.groups, *project.optional}
+    named -= {"default"}
+    extras = frozenset(named if project is None else project.optional)
+    offered = offer((), named)
+    chosen = selection.choose(offered | offer(extras))
+
+    def select(chosen: frozenset[Choice]) -> Lock:
+        wanted = frozenset({"default", *(choice.name for choice in chosen)})
+        machine = environment._replace(extras=wanted & extras)
+        if says_groups:
+            lock = Lock([entry for entry, _ in read], machine, _REMEDY)
+            lock.select(index for index, entry in enumerate(groups) if not entry or entry & wanted)
+            return lock
+        lock = Lock(_fold_extras(read), machine, _REMEDY)
+        if project is None:
+            lock.select(range(len(lock.entries)))
+        else:
+            by_name = {**project.optional, **project.groups}
+            brought = (item for group in sorted(wanted) for item in by_name.get(group, ()))
+            lock.follow(map(_depend, (*project.required, *brought)))
+        return lock
+
+    lock, packages, left_out = select_entries(select, offered, offer((), (choice.name for choice in chosen)))
+    notes += left_out
     skipped = (*reading.skipped, *lock.skipped)
     return Environment(
         path,
@@ -91,6 +101,7 @@ def read_pdm_lock(
         python=environment.pythons[0] if len(environment.pythons) == 1 else None,
         skipped=skipped,
         notes=tuple(dict.fromkeys((*notes, *lock.notes))),
+        offered=offered | offer(extras),
     )
 
 
@@ -148,26 +159,31 @@ def _fold_extras(read: list[tuple[Entry, Mapping[str, Any]]]) -> list[Entry]:
     return list(plain.values())
 
 
-def _walk(lock: Lock, path: str, chosen: frozenset[str], notes: list[str], files: Files) -> set[str]:
-    """Follow the requirements of the project, whose groups are returned; without them every entry counts."""
+def _read_project(path: str, files: Files, notes: list[str], *, is_needed: bool) -> Stated | None:
+    """Read the project beside a lock, which tells its extras from its groups; None where it states no requirements.
+
+    Args:
+        path: the lock.
+        files: the tree it lies in.
+        notes: take a remark where the project is missing.
+        is_needed: whether the way to an entry begins there, for entries do not say their groups.
+    """
     manifest = os.path.join(os.path.dirname(path), "pyproject.toml")
     if path != STANDARD_INPUT and files.is_file(manifest):
         try:
             stated = read_stated(manifest, files)
         except InputError as error:
-            notes.append(f"{error}; the groups of the lock are not told apart")
+            if is_needed:
+                notes.append(f"{error}; the groups of the lock are not told apart")
         else:
-            named = {**stated.optional, **stated.groups}
-            roots = [*stated.required, *(item for group in sorted(chosen) for item in named.get(group, ()))]
-            if roots or named:
-                lock.follow(map(_depend, roots))
-                return set(named)
-    notes.append(
-        "the lock is without the strategy inherit_metadata, and no pyproject.toml beside it states requirements: "
-        "entries are taken whatever leads to them, those of all groups included"
-    )
-    lock.select(range(len(lock.entries)))
-    return set()
+            if stated.required or stated.optional or stated.groups:
+                return stated
+    if is_needed:
+        notes.append(
+            "the lock is without the strategy inherit_metadata, and no pyproject.toml beside it states requirements: "
+            "entries are taken whatever leads to them, those of all groups included"
+        )
+    return None
 
 
 def _depend(item: Requirement) -> Dependency:

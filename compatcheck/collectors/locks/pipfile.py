@@ -12,7 +12,8 @@ from compatcheck.core.environment import Environment
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
-from compatcheck.core.requirement import Requirement, combine, read_url
+from compatcheck.core.requirement import Combined, Requirement, add_unselected, combine, read_url
+from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo_value
 from compatcheck.core.toml import locate_key, read_toml
@@ -20,6 +21,8 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from compatcheck.core.selection import Choice
 
 _FORM = 'write it as name = "*", name = ">=1.2" or name = {version = ">=1.2", extras = ["x"]}'
 _PYTHON = re.compile(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", re.ASCII)
@@ -35,48 +38,53 @@ _MARKERS = (
 """Markers that may be keys of their own: ``sys_platform = "== 'win32'"``."""
 
 
-def read_pipfile(
-    path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None, groups: Iterable[str] = ()
-) -> Environment:
+def read_pipfile(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read the requirements of a project.
 
     Args:
         path: the file.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``.
-        groups: sections selected beside ``packages``: ``dev-packages`` or package categories.
+        selection: the sections installed beside ``packages`` (``dev-packages`` or package categories), and the Python.
 
     Raises:
         InputError: it cannot be read or is not TOML.
     """
     file = read_toml(path, files)
-    chosen = {"packages", *groups}
-    required: list[Requirement] = []
     skipped: list[Skipped] = []
     sections = {
         name: table for name, table in file.data.items() if isinstance(table, dict) and name not in _NO_PACKAGES
     }
     sources = read_sources(file.data.get("source"))
-    for section in sorted(chosen & set(sections)):
-        for name, value in sections[section].items():
+    stated: dict[str, list[Requirement]] = {}
+    for section, items in sections.items():
+        for name, value in items.items():
             source = Source(path, f"{section}.{name}", locate_key(file.text, section, name))
             try:
-                required.append(_read_item(name, value, source, sources))
+                stated.setdefault(canonical_name(section), []).append(_read_item(name, value, source, sources))
             except ValueError as error:
                 skipped.append(Skipped(source, str(error), _FORM, named=True))
-    environment = describe_machine(read_machine(file.data.get("requires"), marker_environment))
-    combined = combine(required, environment)
-    left = sorted(set(sections) - chosen)
+    offered = offer((), set(sections) - {"packages"})
+    chosen = selection.choose(offered)
+    environment = describe_machine(read_machine(file.data.get("requires"), selection))
+
+    def combine_sections(choices: Iterable[Choice], *always: str) -> Combined:
+        names = (*always, *(choice.name for choice in sorted(choices)))
+        return combine([item for name in names for item in stated.get(name, ())], environment)
+
+    combined = combine_sections(chosen, "packages")
+    packages = add_unselected(combined.packages, offered - chosen, lambda more: combine_sections(more).packages)
+    left = sorted(choice.name for choice in offered - chosen)
     notes = [f"sections not selected: {', '.join(left)}"] if left else []
-    if not combined.packages and not skipped:
+    if not packages and not skipped:
         skipped.append(Skipped(Source(path), "states no requirements", "check the lock or environment of the project"))
     return Environment(
         path,
-        combined.packages,
+        packages,
         complete=False,
         damage=combined.damage,
         skipped=tuple(skipped),
         notes=(*notes, *combined.notes),
+        offered=offered,
     )
 
 
@@ -101,17 +109,16 @@ def _read_item(name: str, value: object, source: Source, sources: Mapping[str, s
     return Requirement(canonical_name(name), specifier, source, version, join_markers(stated), details)
 
 
-def read_machine(requires: object, marker_environment: Mapping[str, str] | None) -> dict[str, str]:
-    """Read the Python of ``[requires]`` of a Pipfile or its lock, where the caller knows none."""
-    known = dict(marker_environment or {})
-    if "python_full_version" in known or "python_version" in known:
-        return known
+def read_machine(requires: object, selection: Selection) -> Mapping[str, str] | None:
+    """Read the Python of ``[requires]`` of a Pipfile or its lock, where the person named none."""
+    if selection.markers is not None:
+        return selection.markers
     stated = requires if isinstance(requires, dict) else {}
     for key in ("python_full_version", "python_version"):
         text = stated.get(key)
         if isinstance(text, str) and _PYTHON.fullmatch(text):
-            return {**known, key: text}
-    return known
+            return {key: text}
+    return None
 
 
 def read_sources(value: object) -> dict[str, str]:

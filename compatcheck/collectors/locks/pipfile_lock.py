@@ -7,35 +7,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.locks.graph import Entry, Lock, say_unselected
+from compatcheck.collectors.locks.graph import Entry, Lock, select_entries
 from compatcheck.collectors.locks.pipfile import describe_origin, join_markers, read_machine, read_sources
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import locate_members, read_json
 from compatcheck.core.markers import canonical_name, describe_machine
+from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, echo_value
 from compatcheck.core.versions import exact_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+    from compatcheck.core.selection import Choice
 
 _REMEDY = "make the lock anew with `pipenv lock`"
 _SPEC = 6
 """pipfile-spec that pipenv has written since 2017."""
 
 
-def read_pipfile_lock(
-    path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None, groups: Iterable[str] = ()
-) -> Environment:
+def read_pipfile_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
     Args:
         path: the file.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``.
-        groups: sections selected beside ``default``: ``develop`` or package categories.
+        selection: the sections installed beside ``default`` (``develop`` or package categories), and the Python.
 
     Raises:
         InputError: it cannot be read, is not JSON or not a lock of pipfile-spec 6.
@@ -51,7 +51,6 @@ def read_pipfile_lock(
         source = Source(path, "_meta.pipfile-spec")
         raise InputError(message, source=source, hint=f"upgrade compatcheck, or {_REMEDY}")
     lines = locate_members(file.text)
-    chosen = {"default", *groups}
     skipped: list[Skipped] = []
     entries: list[Entry] = []
     sections: list[str] = []
@@ -70,13 +69,17 @@ def read_pipfile_lock(
                 skipped.append(entry)
             else:
                 entries.append(entry)
-                sections.append(section)
-    environment = describe_machine(read_machine(meta.get("requires"), marker_environment))
-    lock = Lock(entries, environment, _REMEDY)
-    lock.select(index for index, section in enumerate(sections) if section in chosen)
-    packages = lock.packages()
-    lock.say_absent()
-    notes = say_unselected("sections", set(sections) - chosen)
+                sections.append(canonical_name(section))
+    environment = describe_machine(read_machine(meta.get("requires"), selection))
+    offered = offer((), set(sections) - {"default"})
+
+    def select(chosen: frozenset[Choice]) -> Lock:
+        lock = Lock(entries, environment, _REMEDY)
+        wanted = {"default", *(choice.name for choice in chosen)}
+        lock.select(index for index, section in enumerate(sections) if section in wanted)
+        return lock
+
+    lock, packages, notes = select_entries(select, offered, selection.choose(offered), groups="sections")
     return Environment(
         path,
         packages,
@@ -84,6 +87,7 @@ def read_pipfile_lock(
         python=environment.pythons[0] if len(environment.pythons) == 1 else None,
         skipped=(*skipped, *lock.skipped),
         notes=tuple(dict.fromkeys((*notes, *lock.notes))),
+        offered=offered,
     )
 
 

@@ -11,23 +11,27 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.locks.graph import Dependency, Entry, Lock, Tables, say_unselected
-from compatcheck.collectors.requirements.pyproject import convert_poetry_range, read_stated
+from compatcheck.collectors.locks.graph import Dependency, Entry, Lock, Tables, select_entries
+from compatcheck.collectors.requirements.pyproject import Stated, convert_poetry_range, read_stated
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
+from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, echo_value
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from packaging.version import Version
+
+    from compatcheck.core.requirement import Requirement
+    from compatcheck.core.selection import Choice
 
 _REMEDY = "make the lock anew with `poetry lock`"
 _NEWEST = (2, 1)
@@ -36,23 +40,14 @@ _LISTED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[([^\]]*)\])?")
 """The start of an item of ``[package.extras]``: ``name[extra] (>=1.0) ; marker``."""
 
 
-def read_poetry_lock(
-    path: str,
-    files: Files = LOCAL,
-    *,
-    marker_environment: Mapping[str, str] | None = None,
-    extras: Iterable[str] = (),
-    groups: Iterable[str] = (),
-) -> Environment:
+def read_poetry_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
     Args:
         path: the file.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
-            differ between Pythons are joined with ``||``.
-        extras: selected extras of the project.
-        groups: groups selected beside ``main``; ``poetry install`` takes ``dev`` and the like too, a deployment does not.
+        selection: the extras and the groups installed beside ``main``: ``poetry install`` takes ``dev`` and the like too, a
+            deployment does not; the Python, without which versions that differ between Pythons are joined with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1 or 2.
@@ -71,25 +66,42 @@ def read_poetry_lock(
         for position, table in enumerate(map(as_table, tables))
         if (entry := reading.read(position, table)) is not None
     ]
-    wanted = frozenset(map(canonical_name, extras))
-    chosen = frozenset({"main", *map(canonical_name, groups)})
-    environment = describe_machine(
-        marker_environment, requires_python=_python(metadata.get("python-versions")), extras=wanted
-    )
-    lock = Lock([entry for entry, _ in read], environment, _REMEDY)
+    environment = describe_machine(selection.markers, requires_python=_python(metadata.get("python-versions")))
     notes: list[str] = []
     if version.release[:2] > _NEWEST:
         newest = ".".join(map(str, _NEWEST))
         notes.append(f"{path} is of lock-version {version}, newer than the {newest} that is understood")
-    offered = {canonical_name(name) for name in as_table(file.data.get("extras"))}
-    if any("groups" in table for _, table in read):
-        named = {group for _, table in read for group in _groups(table)}
-        lock.select(_mark(read, lock, chosen))
+    says_groups = any("groups" in table for _, table in read)
+    stated = None if says_groups else _read_manifest(path, files, notes)
+    if says_groups:
+        groups = {group for _, table in read for group in _groups(table)}
+    elif stated is not None:
+        groups = set(stated.groups)
     else:
-        named = _walk(lock, read, wanted, chosen, notes, files)
-    packages = lock.packages()
-    lock.say_absent()
-    notes += say_unselected("groups", named - chosen) + say_unselected("extras", offered - wanted)
+        groups = {canonical_name(group) for _, table in read if isinstance(group := table.get("category"), str)}
+        among = "" if groups else ", those of all groups included"
+        notes.append(
+            f"no pyproject.toml beside it states requirements: entries are taken whatever leads to them{among}"
+        )
+    by_extra = {canonical_name(name): as_texts(items) for name, items in as_table(file.data.get("extras")).items()}
+    offered = offer({*by_extra, *(stated.optional if stated is not None else ())}, groups - {"main"})
+
+    def select(chosen: frozenset[Choice]) -> Lock:
+        extras = frozenset(choice.name for choice in chosen if choice.kind == "extra")
+        wanted = frozenset({"main", *(choice.name for choice in chosen if choice.kind == "group")})
+        lock = Lock([entry for entry, _ in read], environment._replace(extras=extras), _REMEDY)
+        if says_groups:
+            lock.select(_mark(read, lock, wanted))
+        elif stated is not None:
+            lock.follow(map(_depend, _list_roots(stated, chosen)))
+        else:
+            lock.select(index for index, (_, table) in enumerate(read) if _is_taken(table, wanted))
+            listed = (_LISTED.match(item) for extra in sorted(extras) for item in by_extra.get(extra, ()))
+            lock.follow(Dependency(canonical_name(match[1]), extras=_names(match[2])) for match in listed if match)
+        return lock
+
+    lock, packages, left_out = select_entries(select, offered, selection.choose(offered))
+    notes += left_out
     skipped = (*reading.skipped, *lock.skipped)
     python = environment.pythons[0] if len(environment.pythons) == 1 else None
     return Environment(
@@ -99,6 +111,7 @@ def read_poetry_lock(
         python=python,
         skipped=skipped,
         notes=tuple(dict.fromkeys((*notes, *lock.notes))),
+        offered=offered,
     )
 
 
@@ -140,46 +153,32 @@ def _mark(read: list[tuple[Entry, Mapping[str, Any]]], lock: Lock, chosen: froze
     return selected
 
 
-def _walk(
-    lock: Lock,
-    read: list[tuple[Entry, Mapping[str, Any]]],
-    extras: frozenset[str],
-    chosen: frozenset[str],
-    notes: list[str],
-    files: Files,
-) -> set[str]:
-    """Follow the requirements of the project, whose groups are returned; without them every entry of ``main`` counts."""
-    path = lock.entries[0].source.path if lock.entries else STANDARD_INPUT
+def _read_manifest(path: str, files: Files, notes: list[str]) -> Stated | None:
+    """Read the requirements of the project beside a lock; None where it states none."""
     manifest = os.path.join(os.path.dirname(path), "pyproject.toml")
-    categories = {canonical_name(group) for _, table in read if isinstance(group := table.get("category"), str)}
-    if path != STANDARD_INPUT and files.is_file(manifest):
-        try:
-            stated = read_stated(manifest, files)
-        except InputError as error:
-            notes.append(f"{error}; the groups of the lock are not told apart")
-        else:
-            roots = list(stated.required)
-            for extra in sorted(extras):
-                roots += stated.optional.get(extra, ())
-            for group in sorted(chosen):
-                roots += stated.groups.get(group, ())
-            if roots or stated.groups or stated.optional:
-                lock.follow(
-                    Dependency(item.name, item.specifier, item.marker, _names(item.details.get("extras")))
-                    for item in roots
-                )
-                return set(stated.groups)
-    notes.append(
-        "no pyproject.toml beside it states requirements: entries are taken whatever leads to them"
-        + ("" if categories else ", those of all groups included")
-    )
-    optional = {index for index, (_, table) in enumerate(read) if table.get("optional") is True}
-    lock.select(
-        index
-        for index, (_, table) in enumerate(read)
-        if index not in optional and canonical_name(str(table.get("category", "main"))) in chosen
-    )
-    return categories
+    if path == STANDARD_INPUT or not files.is_file(manifest):
+        return None
+    try:
+        stated = read_stated(manifest, files)
+    except InputError as error:
+        notes.append(f"{error}; the groups of the lock are not told apart")
+        return None
+    return stated if stated.required or stated.groups or stated.optional else None
+
+
+def _list_roots(stated: Stated, chosen: frozenset[Choice]) -> list[Requirement]:
+    """List what a project requires; a group ``main`` is always installed."""
+    always = stated.groups.get("main", ())
+    return [*stated.required, *always, *(item for choice in sorted(chosen) for item in stated.brought_by(choice))]
+
+
+def _depend(item: Requirement) -> Dependency:
+    return Dependency(item.name, item.specifier, item.marker, _names(item.details.get("extras")))
+
+
+def _is_taken(table: Mapping[str, Any], groups: frozenset[str]) -> bool:
+    """Tell whether an entry of lock-version 1 without a project is installed: it is not optional, and of a chosen category."""
+    return table.get("optional") is not True and canonical_name(str(table.get("category", "main"))) in groups
 
 
 class _Reading(Tables):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.collectors.locks.graph import say_unselected
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_texts
@@ -19,7 +20,8 @@ from compatcheck.core.markers import (
     evaluate,
 )
 from compatcheck.core.redaction import redact
-from compatcheck.core.requirement import Requirement, combine, read_url
+from compatcheck.core.requirement import Combined, Requirement, add_unselected, combine, read_url
+from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
@@ -28,68 +30,73 @@ from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compil
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from compatcheck.core.selection import Choice
+
 _REMEDY = "make the lock anew with the tool that wrote it"
 
 
-def read_pylock(
-    path: str,
-    files: Files = LOCAL,
-    *,
-    marker_environment: Mapping[str, str] | None = None,
-    extras: Iterable[str] = (),
-    groups: Iterable[str] | None = None,
-) -> Environment:
+def read_pylock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
     Args:
         path: the file.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
-            differ between Pythons are joined with ``||``.
-        extras: selected extras.
-        groups: selected dependency groups; None selects the lock's ``default-groups``.
+        selection: the extras that are installed, and the dependency groups in place of the lock's ``default-groups``; the
+            Python, without which versions that differ between Pythons are joined with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1.
     """
     file = read_toml(path, files)
     notes = _check_version(path, file.data)
-    packages = file.data.get("packages")
-    if not isinstance(packages, list):
+    entries = file.data.get("packages")
+    if not isinstance(entries, list):
         message = "has no [[packages]]"
         raise InputError(message, source=Source(path), hint=_REMEDY)
-    selected = as_texts(file.data.get("default-groups")) if groups is None else tuple(groups)
+    default = offer((), as_texts(file.data.get("default-groups")))
+    offered = offer(as_texts(file.data.get("extras")), as_texts(file.data.get("dependency-groups"))) | default
+    chosen = selection.choose(offered)
+    if not any(choice.kind == "group" for choice in chosen):
+        chosen |= default
     requires = file.data.get("requires-python")
     requires = requires if isinstance(requires, str) else None
-    environment = describe_machine(marker_environment, requires_python=requires, extras=extras, groups=selected)
+    environment = _describe(selection, requires, chosen)
     notes += _check_python(path, environment, requires)
     notes += _check_environments(path, environment, as_texts(file.data.get("environments")))
     lines = locate_entries(file.text, "packages")
     requirements: list[Requirement] = []
     skipped: list[Skipped] = []
-    left_out: list[str] = []
-    for index, entry in enumerate(packages):
+    for index, entry in enumerate(entries):
         source = Source(path, f"packages[{index}]")
         requirement = _read_package(entry, source, lines)
         if isinstance(requirement, Skipped):
             skipped.append(requirement)
-        elif _selected(requirement, environment):
+        else:
             requirements.append(requirement)
-        elif requirement.marker and ("extras" in requirement.marker or "dependency_groups" in requirement.marker):
-            left_out.append(requirement.name)
-    combined = combine(requirements, environment)
-    if left_out:
-        notes.append(f"left out, because their extra or group is not selected: {', '.join(sorted(set(left_out)))}")
+
+    def select(choices: frozenset[Choice]) -> Combined:
+        machine = _describe(selection, requires, choices)
+        return combine([requirement for requirement in requirements if _selected(requirement, machine)], machine)
+
+    combined = select(chosen)
+    packages = add_unselected(combined.packages, offered - chosen, lambda more: select(chosen | more).packages)
+    notes += say_unselected(offered - chosen)
     python = environment.pythons[0] if len(environment.pythons) == 1 else None
     return Environment(
         path,
-        combined.packages,
+        packages,
         complete=not skipped,
         python=python,
         damage=combined.damage,
         skipped=tuple(skipped),
         notes=(*notes, *combined.notes),
+        offered=offered,
     )
+
+
+def _describe(selection: Selection, requires: str | None, choices: Iterable[Choice]) -> MarkerEnvironment:
+    extras, groups = ([choice.name for choice in choices if choice.kind == kind] for kind in ("extra", "group"))
+    return describe_machine(selection.markers, requires_python=requires, extras=extras, groups=groups)
 
 
 def _check_version(path: str, data: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.collectors.locks.graph import MOST_ENTRIES, say_absent, say_unselected
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
-from compatcheck.core.expected_shapes import as_tables, as_texts
+from compatcheck.core.expected_shapes import as_table, as_tables, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import (
     InvalidMarkerError,
@@ -22,39 +22,33 @@ from compatcheck.core.markers import (
     evaluate,
 )
 from compatcheck.core.redaction import redact
+from compatcheck.core.requirement import add_unselected
+from compatcheck.core.selection import DEFAULT, Choice, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.toml import locate_entries, read_toml
 from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 _VERSION = 1
 _REMEDY = "make the lock anew with `uv lock`"
 _LOCAL = ("editable", "virtual", "directory")
 
 
-def read_uv_lock(
-    path: str,
-    files: Files = LOCAL,
-    *,
-    marker_environment: Mapping[str, str] | None = None,
-    extras: Iterable[str] = (),
-    groups: Iterable[str] = (),
-) -> Environment:
+def read_uv_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
     Args:
         path: the file.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
-            differ between Pythons are joined with ``||``.
-        extras: selected extras of the workspace members.
-        groups: selected dependency groups; the ``dev`` group is left out unless it is named.
+        selection: the extras and dependency groups of the workspace members that are installed, the ``dev`` group only when it
+            is named; the Python, without which versions that differ between Pythons are joined with ``||``.
 
     Raises:
-        InputError: it cannot be read, is not TOML or not a lock of version 1.
+        InputError: it cannot be read, is not TOML or not a lock of version 1, or the selection is of extras that exclude each
+            other.
     """
     file = read_toml(path, files)
     version = file.data.get("version")
@@ -72,39 +66,60 @@ def read_uv_lock(
     manifest = manifest if isinstance(manifest, dict) else {}
     stated = as_tables(manifest.get("requirements"))
     roots = graph.roots(as_texts(manifest.get("members")), is_script=bool(stated))
-    selection = graph.selection(roots, extras, groups)
-    environment = describe_machine(marker_environment, requires_python=requires, extras=selection)
-    notes: list[str] = []
-    reached: dict[str, dict[int, set[str]]] = {}
-    wanted_extras, wanted_groups = frozenset(map(canonical_name, extras)), frozenset(map(canonical_name, groups))
-    for python in environment.pythons:
-        walk = _Walk(graph, environment, python)
-        for requirement in stated:
-            walk.follow(requirement)
-        for root in roots:
-            walk.enter(root, wanted_extras, wanted_groups)
-        for index in walk.reached:
-            name = canonical_name(graph.packages[index]["name"])
-            reached.setdefault(name, {}).setdefault(index, set()).add(python)
-        notes += walk.notes
-    packages = {
-        name: package
-        for name, found in sorted(reached.items())
-        if (package := graph.package(name, found, environment, notes)) is not None
-    }
-    absent = set(graph.by_name) - set(reached)
-    if absent:
-        notes += say_absent(absent)
-        notes += graph.unselected(roots, wanted_extras, wanted_groups)
-    known = environment.pythons[0] if len(environment.pythons) == 1 else None
+    offered = graph.offered(roots)
+    chosen = selection.choose(offered)
+    conflicts = _read_conflicts(
+        file.data.get("conflicts"), {canonical_name(graph.packages[root]["name"]) for root in roots}
+    )
+    for conflict in conflicts:
+        if len(conflict & chosen) > 1:
+            message = f"{', '.join(f'--{choice}' for choice in sorted(conflict & chosen))} exclude each other"
+            hint = "select one of them; --all-extras selects them all"
+            raise InputError(message, source=Source(path, "conflicts"), hint=hint)
+    machine = describe_machine(selection.markers, requires_python=requires)
+
+    def select(choices: frozenset[Choice]) -> _Selected:
+        environment = machine._replace(extras=graph.encode(roots, choices))
+        selected = _Selected(graph, environment)
+        for python in environment.pythons:
+            walk = _Walk(graph, environment, python)
+            for requirement in stated:
+                walk.follow(requirement)
+            for root in roots:
+                walk.enter(root, choices)
+            selected.add(walk)
+        return selected
+
+    selected = select(chosen)
+    ruled_out = {choice for conflict in conflicts if conflict & chosen for choice in conflict - chosen}
+    unselected = offered - chosen - ruled_out
+    packages = add_unselected(selected.packages(), unselected, lambda more: select(chosen | more).packages())
+    notes = [*selected.notes, *say_absent(set(graph.by_name) - set(packages)), *say_unselected(unselected)]
+    if ruled_out:
+        notes.append(f"excluded by what is selected: {', '.join(map(str, sorted(ruled_out)))}")
     return Environment(
         path,
         packages,
         complete=not graph.skipped,
-        python=known,
-        skipped=tuple(graph.skipped),
+        python=machine.pythons[0] if len(machine.pythons) == 1 else None,
+        skipped=tuple(dict.fromkeys(graph.skipped)),
         notes=tuple(dict.fromkeys(notes)),
+        offered=offered,
     )
+
+
+def _read_conflicts(value: object, projects: Collection[str]) -> list[frozenset[Choice]]:
+    """Read the sets of extras and groups of which only one can be installed."""
+    return [
+        frozenset(
+            Choice(kind, canonical_name(item[kind]))
+            for item in as_tables(conflict)
+            if canonical_name(str(item.get("package", ""))) in projects
+            for kind in ("extra", "group")
+            if isinstance(item.get(kind), str)
+        )
+        for conflict in (value if isinstance(value, list) else ())
+    ]
 
 
 class _Graph:
@@ -141,24 +156,21 @@ class _Graph:
         found = project or sorted(set(named)) or local
         return found if found or is_script else list(range(len(self.packages)))
 
-    def selection(self, roots: Iterable[int], extras: Iterable[str], groups: Iterable[str]) -> set[str]:
-        """Name the selected extras and groups as uv encodes them in conflict markers: ``extra-4-demo-cpu``."""
-        names = [canonical_name(self.packages[index]["name"]) for index in roots]
-        plain = {canonical_name(extra) for extra in extras}
-        encoded = {f"extra-{len(name)}-{name}-{extra}" for name in names for extra in plain}
-        chosen = {f"group-{len(name)}-{name}-{canonical_name(group)}" for name in names for group in groups}
-        return plain | encoded | chosen
+    def offered(self, roots: Iterable[int]) -> frozenset[Choice]:
+        """Return the extras and groups of the roots."""
+        found: frozenset[Choice] = frozenset()
+        for root in roots:
+            entry = self.packages[root]
+            metadata = as_table(entry.get("metadata"))
+            extras = (*_by_name(entry.get("optional-dependencies")), *as_texts(metadata.get("provides-extras")))
+            found |= offer(extras, (*_by_name(entry.get("dev-dependencies")), *_by_name(metadata.get("requires-dev"))))
+        return found
 
-    def unselected(self, roots: Iterable[int], extras: frozenset[str], groups: frozenset[str]) -> list[str]:
-        """Name the extras and groups of the roots that could be selected and are not."""
-        notes = []
-        for kind, table, chosen in (
-            ("extras", "optional-dependencies", extras),
-            ("groups", "dev-dependencies", groups),
-        ):
-            offered = {name for root in roots for name in _by_name(self.packages[root].get(table))}
-            notes += say_unselected(kind, offered - chosen)
-        return notes
+    def encode(self, roots: Iterable[int], choices: Iterable[Choice]) -> frozenset[str]:
+        """Name extras as markers do, and as uv encodes extras and groups in conflict markers: ``extra-4-demo-cpu``."""
+        names = [canonical_name(self.packages[index]["name"]) for index in roots]
+        encoded = {f"{choice.kind}-{len(name)}-{name}-{choice.name}" for name in names for choice in choices}
+        return frozenset(encoded.union(choice.name for choice in choices if choice.kind == "extra"))
 
     def package(
         self, name: str, found: Mapping[int, set[str]], environment: MarkerEnvironment, notes: list[str]
@@ -188,6 +200,31 @@ class _Graph:
         return Package(name, None, source, " || ".join(f"=={version}" for version in versions), details)
 
 
+class _Selected:
+    """What the possible Pythons reach with one selection."""
+
+    def __init__(self, graph: _Graph, environment: MarkerEnvironment) -> None:
+        self.graph = graph
+        self.environment = environment
+        self.notes: list[str] = []
+        self._reached: dict[str, dict[int, set[str]]] = {}
+
+    def add(self, walk: _Walk) -> None:
+        """Take what one Python reaches."""
+        for index in walk.reached:
+            name = canonical_name(self.graph.packages[index]["name"])
+            self._reached.setdefault(name, {}).setdefault(index, set()).add(walk.python)
+        self.notes += walk.notes
+
+    def packages(self) -> dict[str, Package]:
+        """Describe what was reached."""
+        described = (
+            (name, self.graph.package(name, found, self.environment, self.notes))
+            for name, found in sorted(self._reached.items())
+        )
+        return {name: package for name, package in described if package is not None}
+
+
 class _Walk:
     """What one Python reaches from the roots."""
 
@@ -199,15 +236,16 @@ class _Walk:
         self.notes: list[str] = []
         self._queue: list[tuple[int, str | None]] = []
 
-    def enter(self, index: int, extras: frozenset[str], groups: frozenset[str]) -> None:
+    def enter(self, index: int, choices: frozenset[Choice]) -> None:
         """Start at a root, with the selected extras and dependency groups."""
         entry = self.graph.packages[index]
         self._want(index, None)
-        for extra in _by_name(entry.get("optional-dependencies")).keys() & extras:
-            self._want(index, extra)
+        for extra in _by_name(entry.get("optional-dependencies")):
+            if Choice("extra", extra) in choices:
+                self._want(index, extra)
         self._drain()
         for group, dependencies in _by_name(entry.get("dev-dependencies")).items():
-            if group in groups:
+            if Choice("group", group) in choices:
                 for dependency in as_tables(dependencies):
                     self.follow(dependency)
 

@@ -21,6 +21,7 @@ _TOLERANCE = 0.12
 _CUT_TOLERANCE = 0.01
 """The same for a name that was cut off: memory has to tell the devices apart whose names begin alike."""
 _SHORTEST_BEGINNING = 3
+_SUGGESTED = 3
 
 
 class UnknownDeviceError(UsageError):
@@ -83,12 +84,11 @@ def load_catalogue() -> Catalogue:
     return build_catalogue(open_builtin().section("gpus") or {})
 
 
-def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source | None = None) -> Hardware:
+def parse_gpu(text: str, *, source: Source | None = None) -> Hardware:
     """Read a declared device: ``H100-80GB``, ``8xH100-80GB``, ``4 x NVIDIA A100-SXM4-40GB``.
 
     Args:
         text: name of the catalogue or as a driver prints it, with the devices per node in front, when known.
-        catalogue: devices to choose from, the package's own by default.
         source: where it was written, ``--gpu`` by default.
 
     Raises:
@@ -96,7 +96,7 @@ def parse_gpu(text: str, catalogue: Catalogue | None = None, *, source: Source |
         UsageError: it names devices of several sizes, or none.
     """
     source = source or Source("--gpu")
-    catalogue = load_catalogue() if catalogue is None else catalogue
+    catalogue = load_catalogue()
     match = re.fullmatch(_DECLARED, text)
     if match is None:
         raise UsageError("no device is named", source=source, hint="for example 8xH100-80GB")
@@ -159,7 +159,7 @@ def find_cut_name(name: str, catalogue: Catalogue, memory_bytes: int | None = No
     ]
 
 
-def suggest(name: str, catalogue: Catalogue, count: int = 3) -> list[str]:
+def suggest(name: str, catalogue: Catalogue) -> list[str]:
     """Return the names of the catalogue most like ``name``, the nearest first."""
     from difflib import SequenceMatcher  # noqa: PLC0415 (only on the way to an error)
 
@@ -173,7 +173,7 @@ def suggest(name: str, catalogue: Catalogue, count: int = 3) -> list[str]:
         if digits and digits == "".join(re.findall(r"\d+", re.sub(_SIZE, "", gpu.name.lower()))):
             score += 0.25
         scored.append((-score, gpu.name))
-    return [name for score, name in sorted(scored)[:count] if score <= -0.6]  # noqa: PLR2004 (a close match)
+    return [name for score, name in sorted(scored)[:_SUGGESTED] if score <= -0.6]  # noqa: PLR2004 (a close match)
 
 
 def _key(name: str) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _PREFIXES = r"standard_|ml\."
+_SUGGESTED = 3
 """What Azure's tools and SageMaker put in front of a type's name."""
 
 
@@ -83,22 +84,21 @@ def parse_hardware(text: str, *, source: Source | None = None) -> Hardware:
         return describe_instance(instance, source, nodes=int(before) if before else None)
 
 
-def find_instance(name: str, instances: Mapping[str, Instance] | None = None) -> Instance | None:
+def find_instance(name: str) -> Instance | None:
     """Return the instance of this name, or None; case, ``Standard_`` and ``ml.`` do not matter."""
     key = _key(name)
-    known = (load_instances() if instances is None else instances).values()
-    return next((instance for instance in known if _key(instance.name) == key), None)
+    return next((instance for instance in load_instances().values() if _key(instance.name) == key), None)
 
 
-def suggest_instances(name: str, instances: Mapping[str, Instance] | None = None, count: int = 3) -> list[str]:
+def suggest_instances(name: str) -> list[str]:
     """Return the names most like ``name``, the nearest first; a family such as ``p4de`` gives its types."""
     from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
     key = _key(name)
-    by_key = {_key(instance.name): instance.name for instance in (instances or load_instances()).values()}
+    by_key = {_key(instance.name): instance.name for instance in load_instances().values()}
     family = [full for short, full in by_key.items() if len(key) > 1 and re.match(rf"{re.escape(key)}[._-]", short)]
-    close = [by_key[short] for short in get_close_matches(key, by_key, n=count, cutoff=0.75)]
-    return list(dict.fromkeys([*family, *close]))[:count]
+    close = [by_key[short] for short in get_close_matches(key, by_key, n=_SUGGESTED, cutoff=0.75)]
+    return list(dict.fromkeys([*family, *close]))[:_SUGGESTED]
 
 
 def describe_instance(instance: Instance, source: Source, *, nodes: int | None = None) -> Hardware:

@@ -43,7 +43,7 @@ class Layout(NamedTuple):
         return self.executable or self.prefix
 
 
-def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], *, user_site: bool = True) -> Layout:
+def locate(python: str | None, prefix: str | None, environ: Mapping[str, str]) -> Layout:
     """Find the environment a person means.
 
     Args:
@@ -51,7 +51,6 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], *
         prefix: directory of an environment, or a directory of packages (``pip install --target``).
         environ: environment variables; without ``python`` and ``prefix``, ``VIRTUAL_ENV``, then ``CONDA_PREFIX``, then
             the tool's own prefix is taken.
-        user_site: whether the user's own site-packages can count; False for another machine's files.
 
     Raises:
         InputError: no environment lies there.
@@ -60,15 +59,15 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str], *
     if python is not None and prefix is not None:
         raise UsageError("--python and --prefix name two environments", hint="give one of them")
     if python is not None:
-        return layout_of_executable(_find_executable(python, environ), "--python", environ, user_site=user_site)
+        return layout_of_executable(_find_executable(python, environ), "--python", environ)
     if prefix is not None:
-        return layout_of_prefix(prefix, "--prefix", environ, user_site=user_site)
+        return layout_of_prefix(prefix, "--prefix", environ)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         value = environ.get(variable)
         if value:
-            return layout_of_prefix(value, variable, environ, user_site=user_site)
+            return layout_of_prefix(value, variable, environ)
     own = "the environment compatcheck itself runs in"
-    return layout_of_prefix(sys.prefix, own, environ, user_site=user_site, executable=sys.executable or None)
+    return layout_of_prefix(sys.prefix, own, environ, executable=sys.executable or None)
 
 
 def _find_executable(python: str, environ: Mapping[str, str]) -> str:
@@ -119,16 +118,13 @@ def _follow_pyenv_shim(path: str, environ: Mapping[str, str]) -> str:
     )
 
 
-def layout_of_executable(
-    path: str, chosen: str, environ: Mapping[str, str], *, user_site: bool, files: Files = LOCAL
-) -> Layout:
+def layout_of_executable(path: str, chosen: str, environ: Mapping[str, str], *, files: Files = LOCAL) -> Layout:
     """Find the environment an interpreter starts in.
 
     Args:
         path: the interpreter, absolute.
         chosen: how it came to be the one.
         environ: environment variables it would see.
-        user_site: whether the user's own site-packages can count.
         files: the tree it lies in.
 
     Raises:
@@ -139,7 +135,7 @@ def layout_of_executable(
     # As getpath does: the virtual environment is looked for beside the path as given, before links are resolved.
     for prefix in (folder, os.path.dirname(folder)):
         if files.is_file(os.path.join(prefix, "pyvenv.cfg")) and re.fullmatch(_EXECUTABLE, os.path.basename(path)):
-            return layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path, files=files)
+            return layout_of_prefix(prefix, chosen, environ, executable=path, files=files)
     real = files.resolve(path)
     if not files.is_file(real):
         raise InputError(
@@ -156,7 +152,7 @@ def layout_of_executable(
     prefix = os.path.dirname(real)
     for _ in range(_LEVELS_ABOVE_EXECUTABLE + 1):
         if _library_names(prefix, files) or files.is_file(os.path.join(prefix, "Lib", "os.py")):
-            return layout_of_prefix(prefix, chosen, environ, user_site=user_site, executable=path, files=files)
+            return layout_of_prefix(prefix, chosen, environ, executable=path, files=files)
         prefix = os.path.dirname(prefix)
     raise InputError(
         f"no Python library belongs to {path}", source=source, hint="name the environment's directory with --prefix"
@@ -168,7 +164,6 @@ def layout_of_prefix(
     chosen: str,
     environ: Mapping[str, str],
     *,
-    user_site: bool,
     executable: str | None = None,
     files: Files = LOCAL,
 ) -> Layout:
@@ -178,7 +173,6 @@ def layout_of_prefix(
         prefix: the directory.
         chosen: how it came to be the one.
         environ: environment variables its interpreter would see.
-        user_site: whether the user's own site-packages can count.
         executable: its interpreter, whose name decides where several Pythons share the prefix; looked for where it is
             not given.
         files: the tree it lies in.
@@ -212,7 +206,7 @@ def layout_of_prefix(
     version = _find_version(prefix, library, config, files)
     notes = []
     folders = _site_packages(prefix, library, files, virtual=is_venv)
-    enabled = user_site and (system or not is_venv) and not environ.get("PYTHONNOUSERSITE")
+    enabled = (system or not is_venv) and not environ.get("PYTHONNOUSERSITE")
     user = _user_site(library, version, environ) if enabled else None
     if user is not None and files.is_directory(user):
         notes.append(f"the user's own packages count: {user}")

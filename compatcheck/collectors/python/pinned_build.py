@@ -38,14 +38,16 @@ PUBLIC_WHEELS = "torch-public-cuda"
 def with_build(environment: Environment) -> Environment:
     """Add what torch is built for and the components it loads, as far as releases and their origins tell.
 
-    What a collector has already read stands; a torch of any release tells only by the index it comes from.
+    What a collector has already read stands; a torch of any release tells only by the index it comes from, and one that may not
+    be there tells nothing.
     """
-    torch = environment.packages.get("torch")
+    certain = {name: package for name, package in environment.packages.items() if not package.is_optional}
+    torch = certain.get("torch")
     if torch is None or "runtime.torch_build" in environment.facts:
         return environment
     if torch.version is None and read_index(torch.details.get("index", "")) is None:
         return environment
-    build = _read_build(torch, environment)
+    build = _read_build(torch, environment._replace(packages=certain))
     if build.build is None:
         return environment
     facts = {
@@ -53,7 +55,7 @@ def with_build(environment: Environment) -> Environment:
         "runtime.torch_cuda": (build.cuda, build.source),
         **environment.facts,
     }
-    components, notes = find_components(environment.packages, {}, build)
+    components, notes = find_components(certain, {}, build)
     return environment._replace(
         facts=facts,
         components={**components, **environment.components},

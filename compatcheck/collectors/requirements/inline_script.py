@@ -14,6 +14,7 @@ from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement
+from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, echo_value, read_text
 from compatcheck.core.toml import parse_toml
@@ -29,13 +30,13 @@ _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _MAX_BYTES = 4 * MIB
 
 
-def read_script(path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None) -> Environment:
+def read_script(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read the requirements of a script; they are ranges, because running it resolves them anew.
 
     Args:
         path: the script.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``.
+        selection: the Python it runs on.
 
     Raises:
         InputError: it cannot be read, has no block ``script`` or two, or its block is not TOML.
@@ -72,7 +73,7 @@ def read_script(path: str, files: Files = LOCAL, *, marker_environment: Mapping[
     constraints = read(tool, "constraint-dependencies", "tool.uv.")
     overrides = read(tool, "override-dependencies", "tool.uv.")
     requires = data.get("requires-python")
-    environment = describe_machine(marker_environment, requires_python=requires if isinstance(requires, str) else None)
+    environment = describe_machine(selection.markers, requires_python=requires if isinstance(requires, str) else None)
     combined = combine(required, environment, constraints=constraints, overrides=overrides)
     notes = []
     if path != STANDARD_INPUT and files.is_file(path + ".lock"):

@@ -20,6 +20,7 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
+from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, read_bytes
 from compatcheck.core.versions import parse_version
@@ -117,30 +118,25 @@ class _Line(NamedTuple):
 
 
 def read_requirements(
-    path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None, constraints: bool = False
+    path: str, files: Files = LOCAL, selection: Selection = DEFAULT, *, constraints: bool = False
 ) -> Environment:
     """Read a requirement file and everything it includes.
 
     Args:
         path: the file, as the person named it; included files are found relative to the file that names them.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``; a marker that they do not decide
-        keeps
-            its requirement, with a note.
-        constraints: whether the file holds constraints: its packages are marked ``presence: unknown``.
+        selection: the Python that is known; a marker that it does not decide keeps its requirement, with a note.
+        constraints: whether the file holds constraints: whether its packages are there is unknown.
 
     Raises:
         InputError: the file itself cannot be read; an included file that cannot is ``skipped``.
     """
     reading = _Reading(files)
     _read_file(reading, path, as_constraints=constraints)
-    environment = describe_machine(marker_environment)
+    environment = describe_machine(selection.markers)
     if constraints:
         combined = combine(reading.constraints, environment)
-        packages = {
-            name: package._replace(details={**package.details, "presence": "unknown"})
-            for name, package in combined.packages.items()
-        }
+        packages = {name: package._replace(is_optional=True) for name, package in combined.packages.items()}
         remark = "holds constraints: it says which versions are allowed, not which packages are installed"
         return Environment(
             path,

@@ -16,18 +16,22 @@ from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import (
     InvalidRequirementError,
     Requirement,
+    add_unselected,
     combine,
-    combine_optional,
     parse_requirement,
     read_url,
 )
+from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo, echo_value
 from compatcheck.core.toml import TomlFile, locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+    from compatcheck.core.environment import Package
+    from compatcheck.core.selection import Choice
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _MAX_DEPTH = 50
@@ -36,25 +40,15 @@ _POETRY_OPERATORS = {"=": "==", "<>": "!="}
 _POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|=|~=|!=|<>|<=|>=|<|>)\s*([^\s,|]+)|([^\s,|]+)")
 
 
-def read_pyproject(
-    path: str,
-    files: Files = LOCAL,
-    *,
-    marker_environment: Mapping[str, str] | None = None,
-    extras: Iterable[str] = (),
-    groups: Iterable[str] = (),
-) -> Environment:
+def read_pyproject(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read the requirements of a project.
 
-    Packages that only an extra requires are listed with the details ``extra`` and ``presence: unknown`` unless the
-    extra is selected; dependency groups that are not selected are named in a note.
+    Whether the packages are there that only an unselected extra or dependency group (PEP 735, or of poetry) requires is unknown.
 
     Args:
         path: the file.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``.
-        extras: selected extras.
-        groups: selected dependency groups (PEP 735, or those of poetry).
+        selection: the extras and groups that are installed, and the Python.
 
     Raises:
         InputError: it cannot be read or is not TOML.
@@ -63,28 +57,25 @@ def read_pyproject(
     stated = _read_stated(reading)
     tool = as_table(reading.file.data.get("tool"))
     uv = as_table(tool.get("uv"))
-    optional, named_groups, requires = stated.optional, stated.groups, stated.requires_python
-    required = [*stated.required]
-    wanted_extras, wanted_groups = set(map(canonical_name, extras)), set(map(canonical_name, groups))
-    environment = describe_machine(marker_environment, requires_python=requires, extras=wanted_extras)
-    for name in sorted(wanted_extras):
-        required += optional.get(name, ())
-    for name in sorted(wanted_groups):
-        required += named_groups.get(name, ())
-    unknown = sorted((wanted_extras - set(optional)) | (wanted_groups - set(named_groups)))
-    if unknown:
-        reading.notes.append(f"{path} has no extra or group named {', '.join(unknown)}")
+    offered = offer(stated.optional, stated.groups)
+    chosen = selection.choose(offered)
+    extras = [choice.name for choice in chosen if choice.kind == "extra"]
+    environment = describe_machine(selection.markers, requires_python=stated.requires_python, extras=extras)
+    required = [*stated.required, *(item for choice in sorted(chosen) for item in stated.brought_by(choice))]
     constraints = reading.read_strings(uv.get("constraint-dependencies"), "tool.uv", "constraint-dependencies")
     overrides = reading.read_strings(uv.get("override-dependencies"), "tool.uv", "override-dependencies")
     combined = combine(required, environment, constraints=constraints, overrides=overrides)
-    packages = dict(combined.packages)
-    unselected = {extra: items for extra, items in optional.items() if extra not in wanted_extras}
-    for name, package in combine_optional(unselected, environment).items():
-        packages.setdefault(name, package)
+
+    def bring(more: frozenset[Choice]) -> Mapping[str, Package]:
+        own = environment.extras.union(choice.name for choice in more if choice.kind == "extra")
+        items = [item for choice in sorted(more) for item in stated.brought_by(choice)]
+        return combine(items, environment._replace(extras=own)).packages
+
+    packages = add_unselected(combined.packages, offered - chosen, bring)
     torch, index = packages.get("torch"), torch_index(tool)
     if torch is not None and index is not None:
         packages["torch"] = torch._replace(details={**torch.details, "index": index})
-    left_out = sorted(set(named_groups) - wanted_groups)
+    left_out = sorted(choice.name for choice in offered - chosen if choice.kind == "group")
     if left_out:
         reading.notes.append(f"dependency groups not selected: {', '.join(left_out)}")
     if not packages and not reading.skipped:
@@ -100,6 +91,7 @@ def read_pyproject(
         damage=combined.damage,
         skipped=tuple(reading.skipped),
         notes=(*reading.notes, *combined.notes),
+        offered=offered,
     )
 
 
@@ -113,6 +105,10 @@ class Stated(NamedTuple):
     groups: Mapping[str, tuple[Requirement, ...]]
     """By dependency group, canonical names."""
     requires_python: str | None
+
+    def brought_by(self, choice: Choice) -> tuple[Requirement, ...]:
+        """Return what an extra or a group requires."""
+        return (self.optional if choice.kind == "extra" else self.groups).get(choice.name, ())
 
 
 def read_stated(path: str, files: Files = LOCAL) -> Stated:

@@ -17,16 +17,20 @@ from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import (
     InvalidRequirementError,
     Requirement,
+    add_unselected,
     combine,
-    combine_optional,
     parse_requirement,
 )
+from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_bytes
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from compatcheck.core.environment import Package
+    from compatcheck.core.selection import Choice
 
 MAX_BYTES = MIB
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
@@ -35,18 +39,16 @@ _MAX_NAMES = 20
 """How many names are followed, one standing for another."""
 
 
-def read_setup_py(
-    path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None
-) -> Environment:
+def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read ``install_requires`` and ``extras_require`` of the calls of ``setup()``.
 
-    Lists and names that are bound once, at the top of the file, to a list count; packages that only an extra requires are
-    listed with the details ``extra`` and ``presence: unknown``.
+    Lists and names that are bound once, at the top of the file, to a list count. Whether the packages are there that only an
+    unselected extra requires is unknown.
 
     Args:
         path: the file.
         files: the tree it lies in.
-        marker_environment: known marker variables, such as ``python_full_version``.
+        selection: the extras that are installed, and the Python.
 
     Raises:
         InputError: it cannot be read or is not Python.
@@ -67,11 +69,18 @@ def read_setup_py(
                     (optional.setdefault(canonical_name(extra), []) if extra else required).extend(items)
             elif keyword.arg == "python_requires" and isinstance(keyword.value, ast.Constant):
                 python = keyword.value.value if isinstance(keyword.value.value, str) else None
-    environment = describe_machine(marker_environment, requires_python=python)
-    combined = combine(required, environment)
-    packages = dict(combined.packages)
-    for name, package in combine_optional(optional, environment).items():
-        packages.setdefault(name, package)
+    offered = offer(optional)
+    chosen = selection.choose(offered)
+    extras = frozenset(choice.name for choice in chosen)
+    environment = describe_machine(selection.markers, requires_python=python, extras=extras)
+    combined = combine([*required, *(item for extra in sorted(extras) for item in optional[extra])], environment)
+
+    def bring(more: frozenset[Choice]) -> Mapping[str, Package]:
+        names = sorted(choice.name for choice in more)
+        items = [item for name in names for item in optional[name]]
+        return combine(items, environment._replace(extras=extras.union(names))).packages
+
+    packages = add_unselected(combined.packages, offered - chosen, bring)
     if not packages and not reading.skipped:
         reason = "states no requirements" if calls else "calls no setup()"
         reading.skipped.append(Skipped(Source(path), reason, _ELSEWHERE))
@@ -82,10 +91,11 @@ def read_setup_py(
         damage=combined.damage,
         skipped=tuple(dict.fromkeys(reading.skipped)),
         notes=combined.notes,
+        offered=offered,
     )
 
 
-def _parse(path: str, files: Files = LOCAL) -> ast.Module:
+def _parse(path: str, files: Files) -> ast.Module:
     data = read_bytes(path, files, limit=MAX_BYTES)
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""SPDX SBOMs: 2.2 and 2.3 as JSON, YAML and tag-value, 3.0 as JSON-LD. RDF/XML and spreadsheets are not read.
+"""SPDX SBOMs in JSON: 2.2, 2.3, and 3.0 as JSON-LD. A file in another form says how to convert it.
 
 https://spdx.github.io/spdx-spec/v2.3/, https://spdx.github.io/spdx-spec/v3.0.1/
 """
@@ -8,23 +8,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.collectors.sbom.components import MAX_COMPONENTS, Component, build_environments, make_component
-from compatcheck.core.errors import InputError
+from compatcheck.collectors.sbom.components import Component, build_environments, make_component
+from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.expected_shapes import as_tables
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import read_bytes, read_text
-from compatcheck.core.yaml import YamlMap, read_yaml
+from compatcheck.core.textfile import read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from compatcheck.core.environment import Environment
 
 _REMEDY = "make the SBOM anew with the tool that wrote it"
-_OTHER_FORMS = "convert it to SPDX JSON, with pyspdxtools for example"
-_TAG = re.compile(r"([A-Za-z][A-Za-z0-9-]*):[ \t]*(.*)")
+_TAG_VALUE = re.compile(rb"^SPDXVersion:", re.MULTILINE)
 _INSTALLED_FILE = re.compile(r"(?:METADATA|PKG-INFO)$|\.(?:dist|egg)-info(?:/|$)|/conda-meta/[^/]+\.json$")
 _SOURCE_INFO = re.compile(r"acquired package info from [^:]*: (.+)", re.DOTALL)
 
@@ -36,51 +34,30 @@ class Listing(NamedTuple):
     skipped: list[Skipped]
 
 
-def read_spdx_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
+def read_spdx(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read an SPDX file in JSON, of version 2 or 3.
 
     Raises:
-        InputError: it cannot be read, is no such file, or lists no Python package.
+        InputError: it cannot be read, is of another form, or lists no Python package.
     """
-    listing = list_json(path, files)
+    listing = list_packages(path, files)
     return build_environments(path, listing.components, skipped=listing.skipped)
 
 
-def read_spdx(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read an SPDX file whose name does not tell its form: JSON, YAML or tag-value.
-
-    Raises:
-        InputError: it cannot be read, is none of them, or lists no Python package.
-    """
-    listing = list_any(path, files)
-    return build_environments(path, listing.components, skipped=listing.skipped)
-
-
-def list_any(path: str, files: Files = LOCAL) -> Listing:
-    """List the packages of a file in any of the forms.
-
-    Raises:
-        InputError: it cannot be read or is none of them.
-    """
-    head = read_bytes(path, files)[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        head = head.replace(b"\0", b"")[2:]
-    if head.startswith(b"{"):
-        return list_json(path, files)
-    if head.startswith(b"<"):
-        message = "is XML; of SPDX, JSON, YAML and tag-value are read"
-        raise InputError(message, source=Source(path), hint=_OTHER_FORMS)
-    if re.search(rb"^SPDXVersion:", head, re.MULTILINE):
-        return list_tag_value(path, files)
-    return list_yaml(path, files)
-
-
-def list_json(path: str, files: Files = LOCAL) -> Listing:
+def list_packages(path: str, files: Files = LOCAL) -> Listing:
     """List the packages of a file in JSON.
 
     Raises:
-        InputError: it cannot be read or is no such file.
+        InputError: it cannot be read, is of another form, or no such file.
     """
+    head = read_bytes(path, files)[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        head = head.replace(b"\0", b"")[2:].lstrip()
+    if head and not head.startswith((b"{", b"[")):
+        form = "XML" if head.startswith(b"<") else "tag-value form" if _TAG_VALUE.search(head) else "YAML"
+        message = f"is SPDX in {form}; JSON is read"
+        hint = "convert it: pyspdxtools -i FILE -o sbom.spdx.json, or syft convert FILE -o spdx-json"
+        raise NoEnvironmentError(message, source=Source(path), hint=hint)
     file = read_json(path, files)
     data = file.data
     if not isinstance(data, dict):
@@ -101,23 +78,6 @@ def list_json(path: str, files: Files = LOCAL) -> Listing:
         return lines.next(entry.get("SPDXID"))
 
     return _list_version_2(path, data, line_of)
-
-
-def list_yaml(path: str, files: Files = LOCAL) -> Listing:
-    """List the packages of a file in YAML.
-
-    Raises:
-        InputError: it cannot be read or is no such file.
-    """
-    root = read_yaml(path, files).root
-    if not isinstance(root, YamlMap) or not isinstance(root.get("spdxVersion"), str):
-        message = "has no spdxVersion: it is no SPDX document"
-        raise InputError(message, source=Source(path, "spdxVersion"), hint=_OTHER_FORMS)
-
-    def line_of(_: int, entry: Mapping[str, Any]) -> int | None:
-        return entry.line if isinstance(entry, YamlMap) else None
-
-    return _list_version_2(path, root, line_of)
 
 
 def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing:  # noqa: ANN401 (a function)
@@ -216,82 +176,3 @@ def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing
         if component is not None:
             found.append(component)
     return Listing(found, skipped)
-
-
-def list_tag_value(path: str, files: Files = LOCAL) -> Listing:
-    """List the packages of a file in the tag-value form.
-
-    Raises:
-        InputError: it cannot be read or is no such file.
-    """
-    text = read_text(path, files)
-    packages: list[tuple[int, dict[str, list[str]]]] = []
-    names: dict[str, str] = {}
-    relationships: list[tuple[object, object, object]] = []
-    current: dict[str, list[str]] | None = None
-    file_name: str | None = None
-    version = False
-    for number, tag, value in _tags(text, path):
-        if tag == "SPDXVersion":
-            version = True
-        elif tag == "PackageName":
-            current, file_name = {}, None
-            packages.append((number, current))
-            if len(packages) > MAX_COMPONENTS:
-                message = f"holds more than {MAX_COMPONENTS} packages"
-                raise InputError(message, source=Source(path, line=number), hint="check that this is the file you mean")
-        elif tag in {"FileName", "SnippetSPDXID", "LicenseID"}:
-            current, file_name = None, value if tag == "FileName" else None
-        elif tag == "SPDXID" and file_name is not None:
-            names[value] = file_name
-        elif tag == "Relationship":
-            words = value.split()
-            if len(words) >= 3:
-                relationships.append((words[0], words[1], words[2]))
-        if current is not None:
-            current.setdefault(tag, []).append(value)
-    if not version:
-        message = "has no SPDXVersion: it is no SPDX document"
-        raise InputError(message, source=Source(path), hint=_OTHER_FORMS)
-    contained = _contained(relationships, names)
-    found = []
-    for number, fields in packages:
-        references = [reference.split() for reference in fields.get("ExternalRef", ())]
-        purls = [words[2] for words in references if len(words) > 2 and words[1] == "purl"]
-        identity, stated = _first(fields, "SPDXID"), _first(fields, "PackageFileName")
-        own = [*contained.get(identity or "", []), *([stated] if stated else [])]
-        component = make_component(
-            _first(fields, "PackageName"),
-            _first(fields, "PackageVersion"),
-            Source(path, identity, number),
-            purls,
-            [*_paths(_first(fields, "PackageSourceInfo")), *(item for item in own if _INSTALLED_FILE.search(item))],
-        )
-        if component is not None:
-            found.append(component)
-    return Listing(found, [])
-
-
-def _first(fields: Mapping[str, Sequence[str]], tag: str) -> str | None:
-    return next(iter(fields.get(tag, ())), None)
-
-
-def _tags(text: str, path: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line, tag and value; a value between ``<text>`` and ``</text>`` may go over several lines."""
-    lines = iter(enumerate(text.split("\n"), 1))
-    for number, line in lines:
-        match = _TAG.match(line)
-        if match is None:
-            continue
-        tag, value = match[1], match[2].rstrip("\r ")
-        if value.startswith("<text>"):
-            parts = [value.removeprefix("<text>")]
-            while "</text>" not in parts[-1]:
-                following = next(lines, None)
-                if following is None:
-                    message = f"the text of {tag} is not closed: the file is cut off"
-                    raise InputError(message, source=Source(path, tag, number), hint=_REMEDY)
-                parts.append(following[1])
-            parts[-1] = parts[-1].partition("</text>")[0]
-            value = "\n".join(parts)
-        yield number, tag, value

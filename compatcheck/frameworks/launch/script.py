@@ -12,7 +12,7 @@ from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.launch.read import Run, read_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _MARKS = re.compile(
     r"\b(torchrun|torch\.distributed|accelerate|deepspeed|python3?|ray|srun|mpirun|llamafactory-cli|axolotl|tune|swift|trl|megatron)\b"
@@ -20,13 +20,16 @@ _MARKS = re.compile(
 """Words without which a script starts no training."""
 
 
-def read_launch_script(path: str, files: Files = LOCAL, *, named: bool) -> Iterator[tuple[str, Run]]:
+def read_launch_script(
+    path: str, files: Files = LOCAL, *, named: bool, arguments: Sequence[str] | None = None
+) -> Iterator[tuple[str, Run]]:
     """Yield the training commands of a script, each with the name its run has in reports.
 
     Args:
         path: the script, or ``script:12`` for the command in line 12 alone.
         files: the tree it lies in.
         named: whether the person named it; a walked-into script without a word of training is not parsed.
+        arguments: what it is started with; None where it is not known.
 
     Raises:
         InputError: not readable, or no shell script.
@@ -37,7 +40,7 @@ def read_launch_script(path: str, files: Files = LOCAL, *, named: bool) -> Itera
         return
     from compatcheck.shell import read_script  # noqa: PLC0415 (needs a parser; only for launch scripts)
 
-    script = read_script(file, text, variables=_of_scheduler(text))
+    script = read_script(file, text, variables=_of_scheduler(text), arguments=arguments)
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, written)
     about = Document("shell", Source(file), (), skipped=script.skipped)

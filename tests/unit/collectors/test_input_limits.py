@@ -10,7 +10,6 @@ from compatcheck.collectors.conda.listing import read_conda_list
 from compatcheck.collectors.locks.poetry_lock import read_poetry_lock
 from compatcheck.collectors.requirements import lines as requirements
 from compatcheck.collectors.requirements.pip_list import read_pip_list
-from compatcheck.collectors.sbom import spdx
 from compatcheck.collectors.sbom.cyclonedx import read_cyclonedx_json
 from compatcheck.core.errors import InputError
 from compatcheck.core.toml import MAX_TOML_BYTES, read_toml
@@ -24,14 +23,6 @@ def test_lists_have_an_end(tmp_path: Path, read: object, monkeypatch: pytest.Mon
     path.write_text("torch==2.5.1\n" * 11)
     with pytest.raises(InputError, match="more than 10 lines"):
         read(str(path))
-
-
-def test_tag_value_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spdx, "MAX_COMPONENTS", 2)
-    path = tmp_path / "x.spdx"
-    path.write_text("SPDXVersion: SPDX-2.3\n" + "PackageName: a\n" * 3)
-    with pytest.raises(InputError, match="more than 2 packages"):
-        spdx.read_spdx(str(path))
 
 
 def test_a_large_toml_file_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import Fact
+from compatcheck.core.selection import Choice
 from compatcheck.core.source import Source
 from compatcheck.core.versions import compile_specifier
 from compatcheck.resolution.scope import FactScope, version_need
@@ -94,9 +95,27 @@ def test_a_component_is_its_fact() -> None:
 
 
 def test_an_allowed_but_not_required_package_is_only_some() -> None:
-    package = Package("deepspeed", "0.16.4", Source("c.txt"), None, {"presence": "unknown"})
+    package = Package("deepspeed", "0.16.4", Source("c.txt"), is_optional=True)
     found = FactScope({}, Environment("c.txt", {"deepspeed": package}, complete=False), RULES)
     assert found.in_range("deepspeed", RANGE) == "some"
+    assert found.in_range("deepspeed", "present") == "some"
+    assert found.in_range("deepspeed", "absent") == "some"
+    assert found.in_range("deepspeed", compile_specifier(">=1")) == "no"
+
+
+def test_what_brings_an_optional_package_is_what_would_decide() -> None:
+    package = Package(
+        "deepspeed",
+        "0.16.4",
+        Source("uv.lock"),
+        is_optional=True,
+        brought_by=tuple(Choice("extra", name) for name in "abcd"),
+    )
+    found = FactScope({}, Environment("uv.lock", {"deepspeed": package}, complete=True), RULES)
+    needs = "deepspeed (comes with --extra a or --extra b or --extra c or others)"
+    assert found.installed("deepspeed", "present") == Unknown(frozenset((needs,)))
+    assert found.installed("deepspeed", ">=0.16,<0.17") == Unknown(frozenset((needs,)))
+    assert found.installed("torch", "present") is False
 
 
 def test_without_an_environment_nothing_is_known() -> None:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import threading
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import Completed
 from compatcheck.core.source import Source
-from compatcheck.core.versions import compile_specifier
-from compatcheck.rules.osv import Affected, Record
 from compatcheck.services import pip_audit
-from compatcheck.services.osv_server import Answers, OsvServer
 
 STAND_IN = """
 import json, os, sys, time
@@ -324,9 +322,9 @@ def test_missing_program_is_said(monkeypatch) -> None:
     assert caught.value.hint == "pip install 'compatcheck[audit]'"
 
 
-def advisory(name: str, aliases: list[str], product: str, events: list[dict[str, str]], specifier: str) -> Record:
+def advisory(name: str, aliases: list[str], product: str, events: list[dict[str, str]]) -> dict[str, object]:
     """Write a record as a database of advisories does."""
-    data = {
+    return {
         "schema_version": "1.7.5",
         "id": name,
         "modified": "2026-11-21T00:00:00Z",
@@ -337,26 +335,40 @@ def advisory(name: str, aliases: list[str], product: str, events: list[dict[str,
             {"package": {"ecosystem": "PyPI", "name": product}, "ranges": [{"type": "ECOSYSTEM", "events": events}]}
         ],
     }
-    return Record(
-        name, name, conditional=False, affected=(Affected(product, compile_specifier(specifier), None),), data=data
-    )
 
 
-ADVISORIES = [
-    advisory(
-        "GHSA-aaaa-bbbb-cccc", ["CVE-2026-1"], "torch", [{"introduced": "2.8"}, {"fixed": "2.9.1"}], ">=2.8,<2.9.1"
-    ),
-    advisory("PYSEC-2026-7", ["CVE-2026-1"], "torch", [{"introduced": "2.8"}, {"fixed": "2.9.1"}], ">=2.8,<2.9.1"),
-    advisory("GHSA-dddd-eeee-ffff", [], "old", [{"introduced": "0"}, {"last_affected": "1.0"}], "<=1.0"),
-]
+ADVISORIES = {
+    ("torch", "2.9.0"): [
+        advisory("GHSA-aaaa-bbbb-cccc", ["CVE-2026-1"], "torch", [{"introduced": "2.8"}, {"fixed": "2.9.1"}]),
+        advisory("PYSEC-2026-7", ["CVE-2026-1"], "torch", [{"introduced": "2.8"}, {"fixed": "2.9.1"}]),
+    ],
+    ("old", "1.0"): [advisory("GHSA-dddd-eeee-ffff", [], "old", [{"introduced": "0"}, {"last_affected": "1.0"}])],
+}
+
+
+class Database(BaseHTTPRequestHandler):
+    """Answers ``POST /v1/query`` as an OSV service does."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        found = ADVISORIES.get((asked["package"]["name"], asked["version"]), [])
+        body = json.dumps({"vulns": found} if found else {}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 @contextmanager
 def database():
-    with OsvServer(("127.0.0.1", 0), Answers(ADVISORIES)) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Database) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         try:
-            yield f"{server.url}/v1/query"
+            yield f"http://127.0.0.1:{server.server_port}/v1/query"
         finally:
             server.shutdown()
 

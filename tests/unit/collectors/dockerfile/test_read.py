@@ -14,6 +14,7 @@ from compatcheck.collectors.read import read_environments
 from compatcheck.collectors.recognise import recognise, recognise_content
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Selection
 
 
 def _read(directory: Path, text: str) -> Environment:
@@ -26,7 +27,7 @@ def _read(directory: Path, text: str) -> Environment:
 def _versions(environment: Environment) -> dict[str, str]:
     """Return releases and ranges; those that are not certain end in a question mark."""
     return {
-        name: (package.version or package.specifier or "*") + ("?" if package.details.get("presence") else "")
+        name: (package.version or package.specifier or "*") + ("?" if package.is_optional else "")
         for name, package in environment.packages.items()
     }
 
@@ -62,7 +63,7 @@ def test_the_last_stage_counts_with_what_it_takes_over(tmp_path: Path) -> None:
     assert _versions(environment) == {"torch": "2.6.0", "trl": "0.15.0"}
     assert _cuda(environment) == "12.6"
     assert environment.facts["runtime.cuda_compat"][0] == "12.6"
-    other = read_dockerfile(str(tmp_path / "Dockerfile"), stage="other")
+    other = read_dockerfile(str(tmp_path / "Dockerfile"), selection=Selection(stage="other"))
     assert other.packages["vllm"].version == "0.8.5"
 
 

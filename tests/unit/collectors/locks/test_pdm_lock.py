@@ -9,7 +9,9 @@ import pytest
 from compatcheck.collectors.locks.pdm_lock import read_pdm_lock
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Selection
 from tests import ROOT
+from tests.unit.collectors.certain import certain
 
 FIXTURE = ROOT / "fixtures" / "environments" / "pdm-project" / "pdm.lock"
 
@@ -58,19 +60,19 @@ def _write(tmp_path: Path, lock: str, project: str | None = None) -> str:
 
 
 def _pins(environment: Environment) -> dict[str, str | None]:
-    return {name: package.version for name, package in environment.packages.items()}
+    return {name: package.version for name, package in certain(environment).items()}
 
 
 @pytest.mark.parametrize(("python", "numpy"), [("3.11.4", "2.2."), ("3.12.1", "2.5.")])
 def test_entries_are_selected_by_group_and_marker(python: str, numpy: str) -> None:
-    environment = read_pdm_lock(str(FIXTURE), marker_environment={"python_full_version": python})
+    environment = read_pdm_lock(str(FIXTURE), selection=Selection(python=python))
     pins = _pins(environment)
     assert environment.complete
     assert (pins["numpy"] or "").startswith(numpy)
     assert {"requests", "pysocks", "urllib3"} <= set(pins)
     assert not {"colorama", "iniconfig", "tqdm"} & set(pins)
     assert "groups not selected: dev, progress" in environment.notes
-    assert {"tqdm"} < set(read_pdm_lock(str(FIXTURE), extras=["progress"]).packages)
+    assert {"tqdm"} < set(certain(read_pdm_lock(str(FIXTURE), selection=Selection(extras=("progress",)))))
 
 
 def test_targets_narrow_an_unknown_python() -> None:
@@ -90,9 +92,9 @@ def test_without_metadata_the_project_beside_it_is_followed(tmp_path: Path) -> N
     project = '[project]\nname = "x"\ndependencies = ["requests[socks]>=2"]\n[dependency-groups]\ndev = ["pytest"]\n'
     path = _write(tmp_path, WALKED, project)
     assert _pins(read_pdm_lock(path)) == {"requests": "2.31.0", "idna": "3.4", "pysocks": "1.7.1"}
-    assert "pytest" in read_pdm_lock(path, groups=["dev"]).packages
+    assert "pytest" in certain(read_pdm_lock(path, selection=Selection(groups=("dev",))))
     without = read_pdm_lock(_write(tmp_path, WALKED, project.replace("[socks]", "")))
-    assert set(without.packages) == {"requests", "idna"}
+    assert set(certain(without)) == {"requests", "idna"}
 
 
 def test_without_metadata_and_project_everything_counts(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from compatcheck.collectors.locks.pipfile import read_pipfile
 from compatcheck.collectors.locks.pipfile_lock import read_pipfile_lock
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Choice, Selection
 from tests import ROOT
+from tests.unit.collectors.certain import certain
 
 PROJECT = ROOT / "fixtures" / "environments" / "pipenv-project"
 
@@ -26,9 +28,9 @@ def test_the_default_section_is_what_is_installed() -> None:
     environment = read_pipfile_lock(str(path))
     assert environment.complete
     assert environment.packages["requests"].details["extras"] == "socks"
-    assert "iniconfig" not in environment.packages
+    assert "iniconfig" not in certain(environment)
     assert "sections not selected: develop" in environment.notes
-    assert "iniconfig" in read_pipfile_lock(str(path), groups=["develop"]).packages
+    assert "iniconfig" in certain(read_pipfile_lock(str(path), selection=Selection(groups=("develop",))))
     lines = path.read_text().split("\n")
     for name, package in environment.packages.items():
         assert (package.version is None) == (name == "colorama")  # pipenv itself lost its marker and its pin
@@ -43,9 +45,8 @@ def test_the_python_of_the_lock_decides_markers(tmp_path: Path) -> None:
     }
     assert set(read_pipfile_lock(_lock(tmp_path, entries, requires={"python_version": "3.7"})).packages) == {"a"}
     assert set(read_pipfile_lock(_lock(tmp_path, entries, requires={"python_full_version": "3.9.1"})).packages) == {"b"}
-    known = {"python_full_version": "3.12.1"}
     path = _lock(tmp_path, entries, requires={"python_version": "3.7"})
-    assert set(read_pipfile_lock(path, marker_environment=known).packages) == {"b"}
+    assert set(read_pipfile_lock(path, selection=Selection(python="3.12.1")).packages) == {"b"}
 
 
 def test_origins_of_locked_packages(tmp_path: Path) -> None:
@@ -102,13 +103,14 @@ def test_pipfile_states_ranges(tmp_path: Path) -> None:
     assert environment.packages["numpy"].specifier == ">=2.3"
     assert environment.packages["numpy"].source.line == 8
     assert "colorama" not in environment.packages
+    assert environment.packages["iniconfig"].brought_by == (Choice("group", "dev-packages"),)
     assert "sections not selected: dev-packages" in environment.notes
     path = tmp_path / "Pipfile"
     path.write_text(
         '[packages]\ntorch = "==2.6.0"\nany = "*"\nplain = "1.2"\nrepo = {git = "https://git.example/r", ref = "v1"}\n'
         'bad = "=>1"\nworse = 3\n[gpu]\ntriton = "*"\n'
     )
-    environment = read_pipfile(str(path), groups=["gpu"])
+    environment = read_pipfile(str(path), selection=Selection(groups=("gpu",)))
     pins = {name: package.version or package.specifier for name, package in environment.packages.items()}
     assert pins == {"torch": "2.6.0", "any": "", "plain": "1.2", "repo": "", "triton": ""}
     assert environment.packages["repo"].details["revision"] == "v1"

@@ -9,7 +9,9 @@ import pytest
 from compatcheck.collectors.locks.poetry_lock import read_poetry_lock
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Selection
 from tests import ROOT
+from tests.unit.collectors.certain import certain
 
 FIXTURE = ROOT / "fixtures" / "environments" / "poetry-project" / "poetry.lock"
 
@@ -79,12 +81,12 @@ def _write(tmp_path: Path, lock: str, project: str | None = None) -> str:
 
 
 def _pins(environment: Environment) -> dict[str, str | None]:
-    return {name: package.version for name, package in environment.packages.items()}
+    return {name: package.version for name, package in certain(environment).items()}
 
 
 @pytest.mark.parametrize(("python", "numpy"), [("3.10.4", "2.2."), ("3.13.1", "2.5.")])
 def test_lock_2_1_is_selected_by_group_and_marker(python: str, numpy: str) -> None:
-    environment = read_poetry_lock(str(FIXTURE), marker_environment={"python_full_version": python})
+    environment = read_poetry_lock(str(FIXTURE), selection=Selection(python=python))
     pins = _pins(environment)
     assert environment.complete
     assert environment.python == python
@@ -96,13 +98,13 @@ def test_lock_2_1_is_selected_by_group_and_marker(python: str, numpy: str) -> No
 
 
 def test_extras_and_groups_are_selected() -> None:
-    environment = read_poetry_lock(str(FIXTURE), extras=["Progress"], groups=["dev"])
-    assert {"tqdm", "iniconfig"} <= set(environment.packages)
+    environment = read_poetry_lock(str(FIXTURE), selection=Selection(extras=("Progress",), groups=("dev",)))
+    assert {"tqdm", "iniconfig"} <= set(certain(environment))
     assert "colorama" not in environment.packages
 
 
 def test_lines_and_the_index() -> None:
-    environment = read_poetry_lock(str(FIXTURE), marker_environment={"python_full_version": "3.12.4"})
+    environment = read_poetry_lock(str(FIXTURE), selection=Selection(python="3.12.4"))
     lines = FIXTURE.read_text().split("\n")
     for package in environment.packages.values():
         assert package.source.line is not None
@@ -126,7 +128,7 @@ def test_lock_2_0_versions_differ_by_the_requirement(tmp_path: Path) -> None:
     )
     path = _write(tmp_path, V20, project)
     for python, version in (("3.9.2", "1.26.4"), ("3.11.2", "1.26.4"), ("3.12.1", "2.2.0")):
-        found = read_poetry_lock(path, marker_environment={"python_full_version": python}).packages["numpy"]
+        found = read_poetry_lock(path, selection=Selection(python=python)).packages["numpy"]
         assert found.version == version  # the range of the extra allows both, that of the project only one
     joined = read_poetry_lock(path).packages["numpy"]
     assert joined.specifier == "==1.26.4 || ==2.2.0"
@@ -143,8 +145,8 @@ def test_lock_1_1_without_a_project_goes_by_category(tmp_path: Path) -> None:
     entry = '[[package]]\nname = "{0}"\nversion = "1.0"\ncategory = "{1}"\noptional = {2}\npython-versions = "*"\n'
     text = "".join(entry.format(*one) for one in (("a", "main", "false"), ("b", "dev", "false"), ("c", "main", "true")))
     environment = read_poetry_lock(_write(tmp_path, text + '[metadata]\nlock-version = "1.1"\n'))
-    assert set(environment.packages) == {"a"}
-    assert set(read_poetry_lock(str(tmp_path / "poetry.lock"), groups=["dev"]).packages) == {"a", "b"}
+    assert set(certain(environment)) == {"a"}
+    assert set(certain(read_poetry_lock(str(tmp_path / "poetry.lock"), selection=Selection(groups=("dev",))))) == {"a", "b"}
 
 
 def test_sources_are_described_without_credentials(tmp_path: Path) -> None:
@@ -173,8 +175,8 @@ def test_markers_of_several_groups_are_joined(tmp_path: Path) -> None:
         '[metadata]\nlock-version = "2.1"\n'
     )
     path = _write(tmp_path, text)
-    assert not read_poetry_lock(path).packages
-    assert set(read_poetry_lock(path, groups=["dev"]).packages) == {"a"}
+    assert not certain(read_poetry_lock(path))
+    assert set(certain(read_poetry_lock(path, selection=Selection(groups=("dev",))))) == {"a"}
 
 
 @pytest.mark.parametrize(

@@ -9,27 +9,26 @@ import pytest
 from compatcheck.collectors.locks.pylock import read_pylock
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import DEFAULT, Choice, Selection
 from compatcheck.core.toml import parse_toml
 from tests import ROOT
+from tests.unit.collectors.certain import certain
 
 PATH = str(ROOT / "fixtures" / "environments" / "uv-project" / "pylock.toml")
 
 HEAD = 'lock-version = "1.0"\ncreated-by = "test"\n'
 
 
-def _read(tmp_path: Path, text: str, **options: object) -> Environment:
+def _read(tmp_path: Path, text: str, selection: Selection = DEFAULT) -> Environment:
     lock = tmp_path / "pylock.toml"
     lock.write_text(HEAD + text)
-    return read_pylock(str(lock), **options)  # type: ignore[arg-type]
-
-
-def known_of(python: str) -> dict[str, str]:
-    return {"python_full_version": python, "python_version": python.rpartition(".")[0]}
+    return read_pylock(str(lock), selection=selection)
 
 
 def describe_linux(python: str) -> dict[str, str]:
     return {
-        **known_of(python),
+        "python_full_version": python,
+        "python_version": python.rpartition(".")[0],
         "sys_platform": "linux",
         "os_name": "posix",
         "platform_machine": "x86_64",
@@ -54,7 +53,7 @@ def test_selection_agrees_with_packaging(python: str) -> None:
             context="lock_file",
         ):
             expected.add((package.name, None if package.version is None else str(package.version)))
-    found = read_pylock(PATH, marker_environment=known_of(python))
+    found = read_pylock(PATH, selection=Selection(python=python))
     assert found.complete
     assert {(name, package.version) for name, package in found.packages.items()} == expected
 
@@ -75,7 +74,7 @@ def test_selection_agrees_with_an_installer(python: str) -> None:
     machine = describe_linux(python)
     chosen = lock.select(environment=machine, tags=known, extras=[], dependency_groups=None)
     expected = {(one.name, None if one.version is None else str(one.version)) for one, _ in chosen}
-    found = read_pylock(PATH, marker_environment=known_of(python)).packages
+    found = read_pylock(PATH, selection=Selection(python=python)).packages
     assert {(name, package.version) for name, package in found.items()} == expected
 
 
@@ -87,7 +86,7 @@ def test_a_lock_for_other_machines_is_said(tmp_path: Path) -> None:
 
 
 def test_lines_details_and_missing_versions() -> None:
-    environment = read_pylock(PATH, marker_environment={"python_full_version": "3.11.7"})
+    environment = read_pylock(PATH, selection=Selection(python="3.11.7"))
     lines = Path(PATH).read_text().split("\n")
     for package in environment.packages.values():
         assert package.source.line is not None
@@ -110,10 +109,11 @@ def test_extras_and_groups_select(tmp_path: Path) -> None:
         '[[packages]]\nname = "mkdocs"\nversion = "1.6"\nmarker = "\'docs\' in dependency_groups"\n'
     )
     default = _read(tmp_path, text)
-    assert set(default.packages) == {"mkdocs"}
-    assert any("ruff, torch" in note for note in default.notes)
-    chosen = _read(tmp_path, text, extras=["gpu"], groups=["dev"])
-    assert {name: package.version for name, package in chosen.packages.items()} == {
+    assert set(certain(default)) == {"mkdocs"}
+    assert default.packages["torch"].brought_by == (Choice("extra", "gpu"),)
+    assert default.packages["ruff"].brought_by == (Choice("group", "dev"),)
+    chosen = _read(tmp_path, text, Selection(extras=("gpu",), groups=("dev",)))
+    assert {name: package.version for name, package in certain(chosen).items()} == {
         "torch": "2.6.0+cu124",
         "ruff": "0.5",
     }
@@ -132,7 +132,7 @@ def test_archive_filename_gives_the_version(tmp_path: Path) -> None:
 
 def test_wrong_python_is_noted(tmp_path: Path) -> None:
     text = 'requires-python = ">=3.12"\n[[packages]]\nname = "a"\nversion = "1"\n'
-    environment = _read(tmp_path, text, marker_environment={"python_full_version": "3.10.1"})
+    environment = _read(tmp_path, text, Selection(python="3.10.1"))
     assert any("is for Python >=3.12" in note for note in environment.notes)
 
 

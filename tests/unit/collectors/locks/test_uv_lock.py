@@ -9,7 +9,9 @@ import pytest
 from compatcheck.collectors.locks.uv_lock import read_uv_lock
 from compatcheck.collectors.requirements.lines import read_requirements
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Choice, Selection, offer
 from tests import ROOT
+from tests.unit.collectors.certain import certain
 
 FIXTURES = ROOT / "fixtures" / "environments"
 LOCK = str(FIXTURES / "uv-project" / "uv.lock")
@@ -21,23 +23,22 @@ CONFLICTS = str(FIXTURES / "uv-conflicts" / "uv.lock")
     [("3.10.4", "2.2.6", True), ("3.11.7", "2.4.6", False), ("3.13.0", "2.5.5", False)],
 )
 def test_python_chooses_the_fork(python: str, numpy: str, tomli: bool) -> None:  # noqa: FBT001 (a table)
-    environment = read_uv_lock(LOCK, marker_environment={"python_full_version": python})
+    environment = read_uv_lock(LOCK, selection=Selection(python=python))
     assert environment.complete
     assert environment.python == python
     assert environment.packages["numpy"].version == numpy
     assert ("tomli" in environment.packages) == tomli
     assert "colorama" not in environment.packages
-    assert "iniconfig" not in environment.packages
+    assert "iniconfig" not in certain(environment)
 
 
 @pytest.mark.parametrize("python", ["3.10.4", "3.11.7", "3.12.1", "3.14.0"])
 def test_selection_agrees_with_what_uv_exports(python: str) -> None:
-    values = {"python_full_version": python}
-    exported = read_requirements(str(FIXTURES / "uv-project" / "exported.txt"), marker_environment=values)
-    locked = read_uv_lock(LOCK, marker_environment=values)
+    exported = read_requirements(str(FIXTURES / "uv-project" / "exported.txt"), selection=Selection(python=python))
+    locked = read_uv_lock(LOCK, selection=Selection(python=python))
     pinned = {name: package.version for name, package in exported.packages.items() if package.version}
     projects = {"demo-member", "demo-train", "demo-vcs"}
-    assert {name: package.version for name, package in locked.packages.items() if name not in projects} == pinned
+    assert {name: package.version for name, package in certain(locked).items() if name not in projects} == pinned
 
 
 def test_unknown_python_keeps_every_version_it_could_get() -> None:
@@ -50,13 +51,13 @@ def test_unknown_python_keeps_every_version_it_could_get() -> None:
 
 
 def test_groups_and_extras_come_when_selected() -> None:
-    environment = read_uv_lock(LOCK, extras=["CLI"], groups=["dev"])
-    assert {"click", "iniconfig", "pathspec"} <= set(environment.packages)
-    assert any("click" in note for note in read_uv_lock(LOCK).notes)
+    environment = read_uv_lock(LOCK, selection=Selection(extras=("CLI",), groups=("dev",)))
+    assert {"click", "iniconfig", "pathspec"} <= set(certain(environment))
+    assert read_uv_lock(LOCK).packages["click"].brought_by == (Choice("extra", "cli"),)
 
 
 def test_lines_and_origins() -> None:
-    environment = read_uv_lock(LOCK, marker_environment={"python_full_version": "3.11.7"})
+    environment = read_uv_lock(LOCK, selection=Selection(python="3.11.7"))
     lines = Path(LOCK).read_text().split("\n")
     for package in environment.packages.values():
         assert package.source.line is not None
@@ -68,15 +69,60 @@ def test_lines_and_origins() -> None:
 
 @pytest.mark.parametrize(("extra", "version"), [("old", "23.2"), ("new", "24.2")])
 def test_conflicting_extras_choose_their_version(extra: str, version: str) -> None:
-    environment = read_uv_lock(CONFLICTS, extras=[extra])
+    environment = read_uv_lock(CONFLICTS, selection=Selection(extras=(extra,)))
     assert environment.packages["packaging"].version == version
     assert "demo-conflict" not in environment.packages  # virtual: not installed
 
 
 def test_unselected_extras_are_named() -> None:
     environment = read_uv_lock(CONFLICTS)
-    assert "packaging" not in environment.packages
+    packaging = environment.packages["packaging"]
+    assert packaging.is_optional
+    assert packaging.specifier == "==24.2 || ==23.2"
+    assert packaging.brought_by == (Choice("extra", "new"), Choice("extra", "old"))
     assert "extras not selected: new, old" in environment.notes
+
+
+def test_conflicting_extras_are_never_there_together() -> None:
+    chosen = read_uv_lock(CONFLICTS, selection=Selection(extras=("old",)))
+    assert chosen.packages["packaging"].version == "23.2"
+    assert "excluded by what is selected: extra new" in chosen.notes
+    for selection in (Selection(extras=("old", "new")), Selection(all_extras=True)):
+        with pytest.raises(InputError, match="--extra new, --extra old exclude each other"):
+            read_uv_lock(CONFLICTS, selection=selection)
+
+
+def test_what_an_extra_of_another_extra_brings_is_optional(tmp_path: Path) -> None:
+    lock = tmp_path / "uv.lock"
+    lock.write_text(
+        """version = 1
+[[package]]
+name = "demo"
+version = "1"
+source = { editable = "." }
+[package.optional-dependencies]
+all = [{ name = "demo", extra = ["train"] }]
+train = [{ name = "deepspeed" }]
+[package.dev-dependencies]
+cuda = [{ name = "triton" }]
+[package.metadata]
+provides-extras = ["all", "train", "empty"]
+[[package]]
+name = "deepspeed"
+version = "0.16.4"
+[[package]]
+name = "triton"
+version = "3.2.0"
+"""
+    )
+    environment = read_uv_lock(str(lock))
+    assert environment.complete
+    assert set(certain(environment)) == {"demo"}
+    assert environment.packages["deepspeed"].version == "0.16.4"
+    assert environment.packages["deepspeed"].brought_by == (Choice("extra", "all"), Choice("extra", "train"))
+    assert environment.packages["triton"].brought_by == (Choice("group", "cuda"),)
+    assert environment.offered == offer(["all", "train", "empty"], ["cuda"])
+    assert set(certain(read_uv_lock(str(lock), selection=Selection(all_extras=True)))) == {"demo", "deepspeed"}
 
 
 def test_conflict_markers_follow_the_selected_extra(tmp_path: Path) -> None:
@@ -103,7 +149,7 @@ name = "torch"
 version = "2.6.0+cu124"
 """,
     )
-    assert read_uv_lock(str(lock), extras=["cpu"]).packages["torch"].version == "2.6.0"
+    assert read_uv_lock(str(lock), selection=Selection(extras=("cpu",))).packages["torch"].version == "2.6.0"
     assert read_uv_lock(str(lock)).packages["torch"].version == "2.6.0+cu124"
 
 

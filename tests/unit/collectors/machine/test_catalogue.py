@@ -92,7 +92,7 @@ def test_values_are_plausible():
 
 def test_catalogue_is_built_from_compiled_rows():
     rows = {"X1": {"gib": 8, "cc": 9.0, "sms": None, "architecture": "Test", "aliases": []}}
-    assert parse_gpu("2xX1", build_catalogue(rows)).memory_bytes == 8 * GIB
+    assert find_gpus("X1", build_catalogue(rows))[0].memory_bytes == 8 * GIB
 
 
 @pytest.mark.parametrize(

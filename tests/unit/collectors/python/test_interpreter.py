@@ -79,7 +79,6 @@ def test_user_site_counts_as_python_counts_it(tmp_path, system, counts):
         expected = [str(site_of(prefix)), str(user), str(site_of(base))] if system else [str(user), str(site_of(base))]
         assert list(layout.site_packages) == expected
     assert str(user) not in locate(None, str(prefix), {**environ, "PYTHONNOUSERSITE": "1"}).site_packages
-    assert str(user) not in locate(None, str(prefix), environ, user_site=False).site_packages
 
 
 def test_user_base_can_be_elsewhere(tmp_path):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from compatcheck.collectors.locks.uv_lock import read_uv_lock
 from compatcheck.collectors.requirements.inline_script import find_blocks, read_script
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Selection
 from tests import ROOT
 
 FIXTURE = ROOT / "fixtures" / "environments" / "script" / "train.py"
@@ -32,7 +33,7 @@ def test_requirements_are_ranges_with_lines() -> None:
 
 @pytest.mark.parametrize(("python", "rich"), [("3.10.4", True), ("3.12.4", False)])
 def test_the_lock_of_a_script_starts_from_its_requirements(python: str, *, rich: bool) -> None:
-    environment = read_uv_lock(f"{FIXTURE}.lock", marker_environment={"python_full_version": python})
+    environment = read_uv_lock(f"{FIXTURE}.lock", selection=Selection(python=python))
     assert ("rich" in environment.packages) is rich
     assert {"numpy", "requests", "pysocks"} <= set(environment.packages)
     assert environment.complete

@@ -18,6 +18,7 @@ from packaging.version import Version
 
 from compatcheck.collectors.requirements.lines import decode, logical_lines, read_requirements
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Selection
 from tests import ROOT
 
 FIXTURES = ROOT / "fixtures" / "environments" / "requirements"
@@ -30,7 +31,7 @@ def _write(directory: Path, text: str | bytes, name: str = "requirements.txt") -
 
 
 def test_training_stack_file() -> None:
-    environment = read_requirements(str(FIXTURES / "training.txt"), marker_environment={"python_version": "3.11"})
+    environment = read_requirements(str(FIXTURES / "training.txt"), selection=Selection(python="3.11"))
     packages = environment.packages
     assert not environment.complete
     assert packages["torch"].version == "2.6.0+cu124"
@@ -160,7 +161,7 @@ def test_markers_are_decided_for_linux_and_the_given_python(tmp_path: Path) -> N
         'a==1; sys_platform == "win32"\nb==1; python_version < "3.10"\nc==1; python_version >= "3.10"\n'
         'd==1; platform_release >= "5"\ne==1; platform_machine != "aarch64"\nf==1; python_version > "2.7"\n',
     )
-    known = read_requirements(path, marker_environment={"python_full_version": "3.11.7"})
+    known = read_requirements(path, selection=Selection(python="3.11.7"))
     assert set(known.packages) == {"c", "d", "e", "f"}
     assert [note.partition(":")[0] for note in known.notes] == ["d"]
     unknown = read_requirements(path)
@@ -171,7 +172,7 @@ def test_markers_are_decided_for_linux_and_the_given_python(tmp_path: Path) -> N
 def test_versions_by_python_stay_alternatives(tmp_path: Path) -> None:
     path = _write(tmp_path, 'numpy==1.26.4; python_version < "3.12"\nnumpy==2.1.0; python_version >= "3.12"\n')
     assert read_requirements(path).packages["numpy"].specifier == "==1.26.4 || ==2.1.0"
-    known = read_requirements(path, marker_environment={"python_version": "3.12"})
+    known = read_requirements(path, selection=Selection(python="3.12"))
     assert known.packages["numpy"].version == "2.1.0"
     assert known.packages["numpy"].source.line == 2
 
@@ -234,7 +235,7 @@ def test_constraints_narrow_only_what_is_required(tmp_path: Path) -> None:
     assert "vllm" not in environment.packages
     assert any("vllm" in note for note in environment.notes)
     alone = read_requirements(path, constraints=True)
-    assert {package.details["presence"] for package in alone.packages.values()} == {"unknown"}
+    assert all(package.is_optional for package in alone.packages.values())
     assert any("holds constraints" in note for note in alone.notes)
 
 
@@ -373,7 +374,7 @@ def test_lines_agree_with_pip(pip_reader: Any, tmp_path: Path, line: str) -> Non
         accepted = False
     finally:
         logging.disable(logging.NOTSET)
-    environment = read_requirements(path, marker_environment={"python_full_version": "3.11.7"})
+    environment = read_requirements(path, selection=Selection(python="3.11.7"))
     assert bool(environment.skipped) == (not accepted)
     if not accepted:
         return

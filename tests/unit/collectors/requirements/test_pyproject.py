@@ -12,16 +12,18 @@ from packaging.specifiers import SpecifierSet
 from compatcheck.collectors.requirements.pyproject import convert_poetry_range, read_pyproject
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import DEFAULT, Choice, Selection
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains
 from tests import ROOT
+from tests.unit.collectors.certain import certain
 
 UV_PROJECT = str(ROOT / "fixtures" / "environments" / "uv-project" / "pyproject.toml")
 
 
-def _read(tmp_path: Path, text: str, **options: object) -> Environment:
+def _read(tmp_path: Path, text: str, selection: Selection = DEFAULT) -> Environment:
     path = tmp_path / "pyproject.toml"
     path.write_text(text)
-    return read_pyproject(str(path), **options)  # type: ignore[arg-type]
+    return read_pyproject(str(path), selection=selection)
 
 
 PROJECT = """\
@@ -63,7 +65,7 @@ def test_project_requirements_with_lines(tmp_path: Path) -> None:
     assert packages["deepspeed"].details["revision"] == "v0.16.4"
     assert "numpy" not in packages
     assert "setuptools" not in packages
-    assert "pytest" not in packages
+    assert "pytest" not in certain(environment)
     assert not environment.skipped
     assert "dependency groups not selected: lint, test" in environment.notes
     assert any("ray" in note for note in environment.notes)
@@ -71,18 +73,18 @@ def test_project_requirements_with_lines(tmp_path: Path) -> None:
 
 def test_unselected_extras_are_possible_not_required(tmp_path: Path) -> None:
     packages = _read(tmp_path, PROJECT).packages
-    assert packages["vllm"].details["presence"] == "unknown"
-    assert packages["vllm"].details["extra"] == "sgl, vllm"
+    assert packages["vllm"].is_optional
+    assert packages["vllm"].brought_by == (Choice("extra", "sgl"), Choice("extra", "vllm"))
+    assert packages["pytest"].brought_by == (Choice("group", "test"),)
     assert packages["vllm"].specifier == "==0.6.3 || ==0.8.5"
     assert packages["torch"].version == "2.6.0"
-    assert "presence" not in packages["torch"].details
+    assert not packages["torch"].is_optional
 
 
 def test_selected_extras_and_groups_are_required(tmp_path: Path) -> None:
-    environment = _read(tmp_path, PROJECT, extras=["vllm"], groups=["test", "nope"])
+    environment = _read(tmp_path, PROJECT, Selection(extras=("vllm",), groups=("test",)))
     assert environment.packages["vllm"].version == "0.8.5"
-    assert {"pytest", "ruff"} <= set(environment.packages)
-    assert any("nope" in note for note in environment.notes)
+    assert {"pytest", "ruff"} <= set(certain(environment))
 
 
 def test_overrides_replace(tmp_path: Path) -> None:
@@ -119,18 +121,18 @@ ruff = "*"
 
 
 def test_poetry_tables(tmp_path: Path) -> None:
-    environment = _read(tmp_path, POETRY, marker_environment={"python_full_version": "3.11.7"})
+    environment = _read(tmp_path, POETRY, Selection(python="3.11.7"))
     packages = environment.packages
     assert packages["torch"].specifier == ">=2.4,<3"
     assert packages["torch"].source.line == 5
     assert packages["numpy"].specifier == "<2"
-    assert packages["deep-speed"].details["extra"] == "zero"
+    assert packages["deep-speed"].brought_by == (Choice("extra", "zero"),)
     assert packages["vllm"].details["revision"] == "v0.8.5"
     assert "tok" not in repr(environment)
     assert "pywin32" not in packages
     assert [skipped.source.line for skipped in environment.skipped] == [13]
-    assert _read(tmp_path, POETRY, extras=["zero"]).packages["deep-speed"].specifier == ">=0.16.2,<0.17"
-    assert "ruff" in _read(tmp_path, POETRY, groups=["dev"]).packages
+    assert _read(tmp_path, POETRY, Selection(extras=("zero",))).packages["deep-speed"].specifier == ">=0.16.2,<0.17"
+    assert "ruff" in certain(_read(tmp_path, POETRY, Selection(groups=("dev",))))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_a_project_without_requirements_says_so(tmp_path: Path) -> None:
 def test_group_cycles_and_missing_groups(tmp_path: Path) -> None:
     text = '[dependency-groups]\na = ["x", {include-group = "b"}]\n'
     text += 'b = ["y", {include-group = "a"}, {include-group = "c"}, 3]\n'
-    environment = _read(tmp_path, text, groups=["a"])
+    environment = _read(tmp_path, text, Selection(groups=("a",)))
     assert {"x", "y"} <= set(environment.packages)
     reasons = " ".join(skipped.reason for skipped in environment.skipped)
     assert "a → b → a" in reasons
@@ -211,7 +213,9 @@ def test_doubling_groups_stay_linear(tmp_path: Path) -> None:
         f'g{index} = ["p{index}", {{include-group = "g{index + 1}"}}, {{include-group = "g{index + 1}"}}]'
         for index in range(40)
     ]
-    environment = _read(tmp_path, "[dependency-groups]\n" + "\n".join(lines) + '\ng40 = ["last"]\n', groups=["g0"])
+    environment = _read(
+        tmp_path, "[dependency-groups]\n" + "\n".join(lines) + '\ng40 = ["last"]\n', Selection(groups=("g0",))
+    )
     assert len(environment.packages) == 41
 
 
@@ -269,10 +273,10 @@ extra-dependencies = ["local @ {root:uri}/local"]
 black = "^24"
 """
     environment = _read(tmp_path, text)
-    assert set(environment.packages) == {"torch"}
+    assert set(certain(environment)) == {"torch"}
     assert "dependency groups not selected: dev, hatch-train, test" in environment.notes
     assert not any(entry.named for entry in environment.skipped)  # forms of their own are no mistake
-    packages = _read(tmp_path, text, groups=["dev", "test", "hatch-train"]).packages
+    packages = _read(tmp_path, text, Selection(groups=("dev", "test", "hatch-train"))).packages
     assert packages["ruff"].specifier == ">=0.5"
     assert packages["black"].specifier == ">=24,<25"
     assert packages["sub"].details["editable"] == "true"

@@ -10,6 +10,7 @@ from compatcheck.collectors.recognise import recognise
 from compatcheck.collectors.requirements.setup_py import read_setup_py
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Choice
 
 
 def read(tmp_path: Path, text: str) -> Environment:
@@ -98,9 +99,9 @@ def test_extras_are_possible_and_those_with_a_marker_alone_required(tmp_path: Pa
         "setup(install_requires=['torch'], extras_require=extras, python_requires='>=3.9')\n",
     )
     assert specifiers(environment) == {"torch": "", "triton": "", "deepspeed": ">=0.15"}
-    assert environment.packages["deepspeed"].details["presence"] == "unknown"
-    assert environment.packages["deepspeed"].details["extra"] == "gpu"
-    assert "presence" not in environment.packages["triton"].details
+    assert environment.packages["deepspeed"].is_optional
+    assert environment.packages["deepspeed"].brought_by == (Choice("extra", "gpu"),)
+    assert not environment.packages["triton"].is_optional
 
 
 def test_nothing_is_run(tmp_path: Path) -> None:
