@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from compatcheck.checking.checks import Checks, open_waivers, require_rules, require_selection
+from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
-from compatcheck.core.fail_on import parse_threshold
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from compatcheck.checking.runs import Plan
+    from compatcheck.checking.inspection import Inspection
     from compatcheck.core.fix import Fix
     from compatcheck.fixing.find import Ways
 
@@ -65,7 +64,7 @@ def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # n
     return execute(plan, checks, output, Wanted(apply=apply, unsafe=unsafe, offline=offline))
 
 
-def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Ways | None = None) -> int:
+def execute(plan: Inspection, checks: Checks, output: Output, wanted: Wanted, ways: Ways | None = None) -> int:
     """Find the changes, write or show them.
 
     Args:
@@ -92,12 +91,7 @@ def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Wa
         msg = "--security finds advisories, which fix does not clear"
         raise UsageError(msg, hint="`pip-audit --fix` does; or leave it out")
     rules = open_rules(checks.rule_directories)
-    require_rules(rules)
-    require_selection(checks, rules, plan.policy)
-    threshold = parse_threshold(checks.fail_on)
-    waivers = open_waivers(plan, checks, rules)
-
-    judging = Judging(rules, checks, threshold, waivers)
+    judging = Judging(*open_criteria(plan, rules, checks))
     fix = find_fix(plan, judging, ways or find_ways(offline=wanted.offline), unsafe=wanted.unsafe)
     if wanted.apply and fix.files:
         from compatcheck.fixing.edits.text import write_changes  # noqa: PLC0415 (only when asked)

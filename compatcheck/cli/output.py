@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.report import Report
 from compatcheck.core.terminal import escape_controls
+
+if TYPE_CHECKING:
+    from compatcheck.core.source import Skipped
 
 FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
 
@@ -107,6 +110,13 @@ def write_formatted(format_as: Callable[[str, bool], str], output: Output, targe
     text = format_as(output.format_name, output.format_name == "text" and wants_color(output.color, os.environ))
     sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
     write_files([(name, path, format_as(name, False)) for name, path in targets])
+
+
+def unread_lines(skipped: Iterable[Skipped]) -> Iterator[str]:
+    """Say in a line each what was not read of the inputs."""
+    for entry in skipped:
+        hint = f" ({entry.hint})" if entry.hint else ""
+        yield escape_controls(f"not read: {entry.source}: {entry.reason}{hint}")
 
 
 def write_files(contents: Iterable[tuple[str, str, str]]) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.explain import find_rule
+from compatcheck.cli.laboratory import find_proof
 from compatcheck.cli.rules_export import command as export_command
 from compatcheck.cli.rules_serve import command as serve_command
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, CompatcheckError, RuleError, UsageError
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
+from compatcheck.rules.named_rule import find_rule
 
 
 @click.group("rules", short_help="List, show, lint, start, export and serve rules.")
@@ -76,14 +76,7 @@ def show_command(rule_id: str, rule_directories: tuple[str, ...]) -> int:
 
     rules = open_rules(rule_directories)
     rule = find_rule(rule_id, rules)
-    text = format_rule(rule, rules.texts(rule))
-    if sys.stdout.isatty():
-        from rich.console import Console  # noqa: PLC0415 (70 ms; only for a person reading a page)
-        from rich.markdown import Markdown  # noqa: PLC0415 (see above)
-
-        Console(width=min(100, Console().width)).print(Markdown(text))
-    else:
-        click.echo(text, nl=False)
+    click.echo(format_rule(rule, rules.texts(rule)), nl=False)
     return EXIT_CLEAN
 
 
@@ -123,9 +116,14 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
     except RuleError as error:
         click.echo(f"{error}" + (f" ({error.hint})" if error.hint else ""))
         return EXIT_FINDINGS
+    proof = find_proof(rules)
+    if proof is None:
+        click.echo(
+            "probes and evidence are not checked: that needs the measuring laboratory (compatcheck.lab)", err=True
+        )
     for file, root in files:
         try:
-            problems = check_rule(load_rule(file, root), rules, root.parent)
+            problems = check_rule(load_rule(file, root), rules, root.parent, proof)
         except CompatcheckError as error:
             click.echo(str(error))
             count += 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.checking.checks import Criteria
+from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.report import build_report, mark_failing
-from compatcheck.checking.request import Gathered, read_shared
-from compatcheck.checking.runs import gather_all
+from compatcheck.checking.shared import read_shared
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, RESOLVED, Change, Fix, Plan, Resolution
 from compatcheck.core.textfile import pretend
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from compatcheck.checking.checks import Checks
-    from compatcheck.checking.runs import Plan as Inputs
+    from compatcheck.checking.inspection import Inspection as Inputs
+    from compatcheck.checking.request import Gathered
     from compatcheck.checking.waivers import Waivers
     from compatcheck.core.environment import Package
     from compatcheck.core.fail_on import Threshold
@@ -55,7 +57,7 @@ class Judging(NamedTuple):
 
     def report(self, gathered: Gathered) -> Report:
         """Check subjects."""
-        return build_report(gathered, self.rules, self.checks, self.threshold, self.waivers)
+        return build_report(gathered, Criteria(self.rules, self.checks, self.threshold, self.waivers))
 
     def findings(self, subject: Subject) -> list[Finding]:
         """Match one subject, as a report has its findings."""

@@ -8,9 +8,8 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compatcheck.checking import Request, gather
 from compatcheck.checking.checks import Checks
-from compatcheck.checking.gather import gather
-from compatcheck.checking.request import Request
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.fix import REFUSED, RESOLVED
 from compatcheck.fixing.find import Judging
