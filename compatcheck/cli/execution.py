@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from compatcheck.checking.report import check, describe_nothing
-from compatcheck.cli.output import Output, parse_outputs, write_reports
+from compatcheck.cli.output import Output, format_report, parse_outputs, write_formatted
 from compatcheck.core.errors import NothingToCheckError
 from compatcheck.rules.locate import open_rules
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from compatcheck.checking.checks import Checks
     from compatcheck.checking.inspection import Inspection
-    from compatcheck.core.report import Finding
+    from compatcheck.core.report import Finding, Report
     from compatcheck.core.source import Skipped
     from compatcheck.rules.database import RuleSet
 
@@ -38,13 +38,19 @@ def execute(inspection: Inspection, checks: Checks, output: Output) -> int:
     started = time.perf_counter()
     targets = parse_outputs(output.outputs)
     rules = open_rules(checks.rule_directories)
+
+    def write(report: Report, *, to_person: bool = True) -> None:
+        timed = report._replace(seconds=time.perf_counter() - started)
+        write_formatted(
+            lambda name, color: format_report(name, timed, output, color=color), output, targets, to_person=to_person
+        )
+
     try:
         report = check(inspection, rules, os.environ, checks, annotate=_annotate)
     except NothingToCheckError as error:
-        report = describe_nothing(error, rules, checks)
-        write_reports(report._replace(seconds=time.perf_counter() - started), output, targets, to_person=False)
+        write(describe_nothing(error, rules, checks), to_person=False)
         raise
-    write_reports(report._replace(seconds=time.perf_counter() - started), output, targets)
+    write(report)
     return report.exit_code
 
 
