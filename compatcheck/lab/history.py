@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compatcheck.lab.probes.runner import Task
 
 
-class Range(NamedTuple):
+class SearchedReleases(NamedTuple):
     """The releases that are searched."""
 
     releases: Sequence[str]
@@ -47,7 +47,7 @@ class History(NamedTuple):
         return EXIT_CLEAN if "good" in verdicts else EXIT_NOTHING_TO_CHECK
 
 
-def find_history(task: Task, laboratory: Laboratory, searched: Range, *, depth: str) -> History:
+def find_history(task: Task, laboratory: Laboratory, searched: SearchedReleases, *, depth: str) -> History:
     """Search the releases of the laboratory's package.
 
     Args:

@@ -77,7 +77,7 @@ def command(
         return EXIT_CLEAN
     progress = Progress(None, quiet=settings.quiet)
     laboratory = open_laboratory(settings, package, releases, rules, progress=progress)
-    found = history.find_history(task, laboratory, history.Range(releases, good, bad), depth=depth)
+    found = history.find_history(task, laboratory, history.SearchedReleases(releases, good, bad), depth=depth)
     progress.close()
     if report is not None:
         with open(report, "w", encoding="utf-8") as file:
