@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.estimates import estimate as estimate
     from compatcheck.checking.explanation import Explanations as Explanations
     from compatcheck.checking.explanation import explain as explain
+    from compatcheck.checking.fix import find_fix as find_fix
     from compatcheck.checking.gathering import gather as gather
     from compatcheck.checking.inspection import Inspection as Inspection
     from compatcheck.checking.inspection import PolicyUse as PolicyUse
@@ -46,6 +47,7 @@ _MODULES = {
     "estimate": "checking.estimates",
     "explain": "checking.explanation",
     "explain_oom": "checking.out_of_memory",
+    "find_fix": "checking.fix",
     "gather": "checking.gathering",
     "make_inspection": "checking.inspection",
     "open_rules": "rules.locate",

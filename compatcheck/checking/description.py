@@ -8,7 +8,7 @@ from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import describe_subject, holds_something, list_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
-from compatcheck.frameworks.lines import with_line
+from compatcheck.frameworks.lines import LineFinder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,18 +42,21 @@ def describe(asked: Request | Inspection, rules: RuleSet, environ: Mapping[str, 
         CompatcheckError: nothing could be read at all.
     """
     gathered = gather_all(as_inspection(asked), rules, environ)
+    lines = LineFinder(gathered.files)
     subjects = tuple(
-        _describe(subject, gathered.reasons.get(subject.id, gathered.chosen)) for subject in gathered.subjects
+        _describe(subject, gathered.reasons.get(subject.id, gathered.chosen), lines) for subject in gathered.subjects
     )
-    skipped = list_skipped(gathered)
+    skipped = list_skipped(gathered, lines)
     if any(entry.named for entry in skipped):
         return Description(subjects, skipped, EXIT_UNREADABLE_INPUT)
     understood = any(map(holds_something, gathered.subjects))
     return Description(subjects, skipped, EXIT_CLEAN if understood else EXIT_NOTHING_TO_CHECK)
 
 
-def _describe(subject: Subject, chosen: str | None) -> SubjectReport:
+def _describe(subject: Subject, chosen: str | None, lines: LineFinder) -> SubjectReport:
     described = describe_subject(subject, (), chosen)
-    facts = tuple((role, fact._replace(sources=tuple(map(with_line, fact.sources)))) for role, fact in described.facts)
-    unread = tuple((with_line(source), near) for source, near in described.unread_keys)
+    facts = tuple(
+        (role, fact._replace(sources=tuple(map(lines.with_line, fact.sources)))) for role, fact in described.facts
+    )
+    unread = tuple((lines.with_line(source), near) for source, near in described.unread_keys)
     return described._replace(facts=facts, unread_keys=unread)

@@ -12,7 +12,7 @@ from compatcheck.checking.report import list_skipped
 from compatcheck.checking.tracer import Untraced
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate_report import Doubts, EstimateReport
-from compatcheck.frameworks.lines import with_line
+from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.engine import match
 from compatcheck.memory.job import describe_job, estimate_job
 from compatcheck.memory.regressions import lay_over
@@ -87,21 +87,22 @@ def estimate(
         CompatcheckError: nothing could be read at all.
     """
     gathered = gather_all(as_inspection(asked), rules, environ)
-    reports, failed = _estimate_all(gathered.subjects, rules, options or EstimateOptions())
-    skipped = list_skipped(gathered)
+    lines = LineFinder(gathered.files)
+    reports, failed = _estimate_all(gathered.subjects, rules, options or EstimateOptions(), lines)
+    skipped = list_skipped(gathered, lines)
     unread = bool(failed) or any(entry.named for entry in skipped)
     return Estimates(reports, failed, skipped, _judge(reports, unread=unread))
 
 
 def _estimate_all(
-    subjects: Sequence[Subject], rules: RuleSet, options: EstimateOptions
+    subjects: Sequence[Subject], rules: RuleSet, options: EstimateOptions, lines: LineFinder
 ) -> tuple[tuple[EstimateReport, ...], tuple[Unestimated, ...]]:
     """Estimate every subject; one that makes no sense does not lose the others."""
     reports: list[EstimateReport] = []
     failed: list[Unestimated] = []
     for subject in subjects:
         try:
-            report = _estimate_one(subject, rules, options)
+            report = _estimate_one(subject, rules, options)._replace(doubts=_doubts(subject, lines))
         except UsageError as error:
             source = error.source or _place(error.message, subject)
             if len(subjects) == 1:
@@ -124,7 +125,7 @@ def _estimate_one(subject: Subject, rules: RuleSet, options: EstimateOptions) ->
         return estimate_job(roles, subject.environment)
 
     found = price(subject)
-    report = EstimateReport(describe_job(subject.roles, options.model) or subject.id, found, doubts=_doubts(subject))
+    report = EstimateReport(describe_job(subject.roles, options.model) or subject.id, found)
     if not found.phases:
         return report
     if options.tracer is not None:
@@ -144,11 +145,11 @@ def _estimate_one(subject: Subject, rules: RuleSet, options: EstimateOptions) ->
     return report
 
 
-def _doubts(subject: Subject) -> Doubts:
+def _doubts(subject: Subject, lines: LineFinder) -> Doubts:
     return Doubts(
         subject.unresolved,
         tuple((conflict.fact, conflict.values) for conflict in subject.conflicts if _matters(conflict.fact)),
-        tuple(with_line(source) for source, _ in subject.unread if is_about_memory(source.key or "")),
+        tuple(lines.with_line(source) for source, _ in subject.unread if is_about_memory(source.key or "")),
     )
 
 

@@ -9,7 +9,7 @@ from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import list_skipped
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
-from compatcheck.frameworks.lines import with_line
+from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.explain import explain as explain_over
 from compatcheck.rules.named_rule import find_rule
 
@@ -48,10 +48,11 @@ def explain(rule: str, asked: Request | Inspection, rules: RuleSet, environ: Map
     require_rules(rules)
     found = find_rule(rule, rules)
     gathered = gather_all(as_inspection(asked), rules, environ)
+    lines = LineFinder(gathered.files)
     explained = tuple(
-        entry for subject in gathered.subjects for entry in explain_over(found, subject, rules, with_line)
+        entry for subject in gathered.subjects for entry in explain_over(found, subject, rules, lines.with_line)
     )
-    skipped = list_skipped(gathered)
+    skipped = list_skipped(gathered, lines)
     if any(entry.named for entry in skipped):
         return Explanations(explained, skipped, EXIT_UNREADABLE_INPUT)
     return Explanations(explained, skipped, EXIT_CLEAN if explained else EXIT_NOTHING_TO_CHECK)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.checking.input_files import DASH, read_named_file, read_standard_input_file, walk_files
+from compatcheck.checking.input_files import (
+    DASH,
+    read_named_file,
+    read_standard_input_file,
+    walk_files,
+    with_standard_input,
+)
 from compatcheck.checking.locked_manifests import find_locks
 from compatcheck.checking.pairing import (
     group_runs,
@@ -44,6 +50,9 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         raise UsageError(msg, hint="keep one `-`; it can be read only once")
     subjects: list[Subject] = []
     skipped = list(shared.skipped)
+    if DASH in request.paths:
+        shared = shared._replace(files=with_standard_input(shared.files, skipped))
+    files = shared.files
     explicit: list[InputFile] = []
     seen: set[str] = set()
     for path in request.paths:
@@ -51,13 +60,15 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             continue
         seen.add(os.path.realpath(path))
         if os.path.isdir(path):
-            found = list(walk_files(path, skipped))
+            found = list(walk_files(path, files, skipped))
             roots = [item for item in found if item.is_root]
             locked = {} if request.manifests else find_locks(roots)
             roots = [root for root in leave_out_included(roots) if root.path not in locked]
             subjects.extend(pair_subjects(group_runs(found), roots, shared))
         else:
-            explicit.extend(read_standard_input_file(skipped) if path == DASH else read_named_file(path, skipped))
+            explicit.extend(
+                read_standard_input_file(files, skipped) if path == DASH else read_named_file(path, files, skipped)
+            )
     if explicit:
         launches = [item for item in explicit if item.is_launch]
         others = [item for item in explicit if not item.is_launch]
@@ -95,7 +106,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
-    return Gathered(tuple(subjects), tuple(skipped))
+    return Gathered(tuple(subjects), tuple(skipped), files=files)
 
 
 def gather_touched(request: Request, shared: Shared) -> Gathered:
@@ -108,7 +119,11 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     touched = {os.path.realpath(path) for path in request.paths}
     everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
     skipped: list[Skipped] = []
-    found = list(walk_files(os.curdir, skipped, lambda file: os.path.realpath(file) in touched)) if touched else []
+    found = (
+        list(walk_files(os.curdir, shared.files, skipped, lambda file: os.path.realpath(file) in touched))
+        if touched
+        else []
+    )
     roots = [item for item in found if item.is_root]
     locked = find_locks(roots)
     for path, locks in locked.items():  # what a manifest may do to the run shows in its lock
@@ -133,7 +148,7 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
             wanted += [root for root in nearest if root not in wanted]
     subjects = tuple(pair_subjects(kept, wanted, shared))
     unread = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
-    return Gathered(subjects, (*shared.skipped, *unread))
+    return Gathered(subjects, (*shared.skipped, *unread), files=shared.files)
 
 
 def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:

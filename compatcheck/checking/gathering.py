@@ -31,6 +31,7 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
     if len(inspection.requests) == 1 and inspection.requests[0].run is None and inspection.requests[0].target is None:
         return gather(inspection.requests[0], rules, environ)
     gathered: list[Gathered] = []
+    files = inspection.requests[0].files
     done: list[tuple[Request, Gathered]] = []
     skipped: list[Skipped] = []
     for request in inspection.requests:
@@ -38,7 +39,11 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
             inputs = request._replace(gpu=None, nodes=None, driver=None, target=None, sources={})
             measures = request.gpu is None and request.here and not request.paths and request.image is None
             read = None if measures else next((part for known, part in done if known == inputs), None)
-            part = gather(request, rules, environ) if read is None else resolve_on_machine(read, request, rules)
+            if read is None:
+                part = gather(request._replace(files=files), rules, environ)
+            else:
+                part = resolve_on_machine(read, request, rules)
+            files = part.files  # standard input can be read only once
             done.append((inputs, part))
         except (InputError, NothingToCheckError) as error:
             if len(inspection.requests) == 1:
@@ -58,6 +63,7 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
         next((part.chosen for part in gathered if part.chosen), None),
         frozenset().union(*(part.aside for part in gathered)),
         {name: reason for part in gathered for name, reason in part.reasons.items()},
+        files,
     )
 
 
@@ -99,7 +105,7 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     if request.gpu is None and request.here:
         hardware.append((_measure_hardware(shared.environ), False))
     subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
-    return Gathered((subject,), shared.skipped, layout.chosen)
+    return Gathered((subject,), shared.skipped, layout.chosen, files=shared.files)
 
 
 def resolve_on_machine(gathered: Gathered, request: Request, rules: RuleSet) -> Gathered:

@@ -10,8 +10,9 @@ from compatcheck.checking.subjects import environment_of
 from compatcheck.collectors.read import read_environments
 from compatcheck.collectors.recognise import recognise_content, recognise_named, walk
 from compatcheck.core.errors import InputError, NoEnvironmentError
+from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
+from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
 
 if TYPE_CHECKING:
@@ -54,11 +55,14 @@ def _names_none(_: str) -> bool:
     return False
 
 
-def walk_files(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _names_none) -> Iterator[InputFile]:
+def walk_files(
+    path: str, files: Files, skipped: list[Skipped], is_named: Callable[[str], bool] = _names_none
+) -> Iterator[InputFile]:
     """Read what a directory holds.
 
     Args:
         path: the directory.
+        files: the tree it lies in.
         skipped: takes what could not be read.
         is_named: tells which of its files the person named.
     """
@@ -72,7 +76,7 @@ def walk_files(path: str, skipped: list[Skipped], is_named: Callable[[str], bool
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                for environment in read_environments(file, kind):
+                for environment in read_environments(file, kind, files):
                     # What a setup.py computes cannot be written otherwise there, so it fails no commit.
                     if kind == "setup_py" or not is_named(file):
                         unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
@@ -81,8 +85,8 @@ def walk_files(path: str, skipped: list[Skipped], is_named: Callable[[str], bool
                         yield InputFile(file, (), environment, is_root=True, kind=kind)
                     elif kind != DOCKERFILE:  # most build something else
                         skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
-            elif file.endswith((*SUFFIXES, *SCRIPTS)) and os.path.getsize(file) <= MAX_WALKED_BYTES:
-                yield from _read_configurations(file, named=False, mark=is_named(file))
+            elif file.endswith((*SUFFIXES, *SCRIPTS)) and files.size_bytes(file) <= MAX_WALKED_BYTES:
+                yield from _read_configurations(file, files, named=False, mark=is_named(file))
         except InputError as error:
             fails = is_named(file) and not isinstance(error, NoEnvironmentError)
             skipped.append(as_skipped(error, file)._replace(named=fails))
@@ -90,59 +94,68 @@ def walk_files(path: str, skipped: list[Skipped], is_named: Callable[[str], bool
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
 
 
-def read_standard_input_file(skipped: list[Skipped]) -> Iterator[InputFile]:
-    """Read standard input as what its content says it is; what cannot be read is added to ``skipped``."""
+def with_standard_input(files: Files, skipped: list[Skipped]) -> Files:
+    """Lay what standard input gives over a tree, unless it is there already: it can be read only once."""
+    if files.is_file(STANDARD_INPUT):
+        return files
     try:
-        content = read_standard_input()
+        return Overlay(files, {STANDARD_INPUT: read_standard_input()})
     except InputError as error:
         skipped.append(as_skipped(error, STANDARD_INPUT))
+        return files
+
+
+def read_standard_input_file(files: Files, skipped: list[Skipped]) -> Iterator[InputFile]:
+    """Read standard input as what its content says it is; what cannot be read is added to ``skipped``."""
+    if not files.is_file(STANDARD_INPUT):
         return
+    content = read_bytes(STANDARD_INPUT, files)
     if not content.strip():
         hint = "send requirements, a lock or a configuration: pip freeze | compatcheck check -"
         skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint))
         return
-    yield from _read_as(STANDARD_INPUT, recognise_content(content), skipped)
+    yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped)
 
 
-def read_named_file(path: str, skipped: list[Skipped]) -> Iterator[InputFile]:
+def read_named_file(path: str, files: Files, skipped: list[Skipped]) -> Iterator[InputFile]:
     """Read a file that the person named; what cannot be read is added to ``skipped``."""
-    kind = recognise_named(path)
+    kind = recognise_named(path, files)
     if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
-    yield from _read_as(path, kind, skipped)
-    if kind == "script" and _says_training(path):
-        yield from _read_as(path, None, skipped)
+    yield from _read_as(path, kind, files, skipped)
+    if kind == "script" and _says_training(path, files):
+        yield from _read_as(path, None, files, skipped)
 
 
-def _says_training(path: str) -> bool:
+def _says_training(path: str, files: Files) -> bool:
     """Tell whether a script that states its requirements trains something, too."""
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for scripts)
 
     try:
-        return bool(python_script.read(path, named=False))
+        return bool(python_script.read(path, files, named=False))
     except InputError:
         return False  # its requirements could be read, which is what it was named for
 
 
-def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[InputFile]:
+def _read_as(path: str, kind: str | None, files: Files, skipped: list[Skipped]) -> Iterator[InputFile]:
     try:
         if kind == "report":
-            yield from _read_report(path)
+            yield from _read_report(path, files)
             return
         if kind is not None:
-            for environment in read_environments(path, kind):
+            for environment in read_environments(path, kind, files):
                 yield InputFile(path, (), environment, is_root=True, kind=kind)
             return
-        yield from _read_configurations(path, named=True, mark=True)
+        yield from _read_configurations(path, files, named=True, mark=True)
     except InputError as error:
         skipped.append(as_skipped(error, path))
 
 
-def _read_report(path: str) -> Iterator[InputFile]:
+def _read_report(path: str, files: Files) -> Iterator[InputFile]:
     """Read a pasted report; the configuration of accelerate in it is one of the run."""
     from compatcheck.collectors.reports.find import read_found  # noqa: PLC0415 (only for reports)
 
-    reports = read_found(path)
+    reports = read_found(path, files)
     for found in reports:
         environment = found.environment
         if found.accelerate is not None and len(reports) > 1:
@@ -156,8 +169,8 @@ def _read_report(path: str) -> Iterator[InputFile]:
         yield InputFile(f"{path} (accelerate)", mark_named(documents))
 
 
-def _read_configurations(path: str, *, named: bool, mark: bool) -> Iterator[InputFile]:
-    for reading in read_configurations(path, named=named):
+def _read_configurations(path: str, files: Files, *, named: bool, mark: bool) -> Iterator[InputFile]:
+    for reading in read_configurations(path, files, named=named):
         documents = mark_named(reading.documents) if mark else reading.documents
         environment = environment_of(reading.environment, reading.variables, path, reading.notes)
         yield InputFile(reading.label or path, documents, environment, is_launch=reading.is_launch)

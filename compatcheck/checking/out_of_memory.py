@@ -17,6 +17,7 @@ from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.out_of_memory import Explained, OutOfMemoryReport
 from compatcheck.core.report import severity_rank
 from compatcheck.core.source import Source
+from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.engine import match
 from compatcheck.oom.explain import explain
 from compatcheck.oom.mentions import read_mentions
@@ -99,9 +100,10 @@ def _gather(
     if request.paths or request.run or request.python or request.prefix:
         gathered = gather_all(inspection, rules, environ)
         subjects, skipped = gathered.subjects, list(gathered.skipped)
+        files = gathered.files
     else:
         shared = read_shared(request, rules, environ)
-        skipped = list(shared.skipped)
+        skipped, files = list(shared.skipped), shared.files
         environment, pasted = _environment(log)
         documents = (*shared.documents, *pasted)
         subject = build_subject("command line", environment, documents, shared)
@@ -119,7 +121,7 @@ def _gather(
     if chosen is None:
         chosen = Subject("command line", None, {"train": Facts({})})
     skipped.extend(entry for entry in chosen.skipped if entry.named)
-    return chosen, place_skipped(skipped)
+    return chosen, place_skipped(skipped, LineFinder(files))
 
 
 def _environment(log: Log) -> tuple[Environment | None, tuple[Document, ...]]:

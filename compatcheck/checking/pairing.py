@@ -9,6 +9,7 @@ from compatcheck.checking.input_files import DOCKERFILE
 from compatcheck.checking.subjects import build_subject, merge_environments, with_variables
 from compatcheck.collectors.read import LOCKS
 from compatcheck.core.source import Source
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,21 +21,8 @@ if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
 
 _MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
-_RUN_READERS = {
-    "torchtune",
-    "verl",
-    "search-r1",
-    "easy-r1",
-    "axolotl",
-    "hf_trainer",
-    "trl",
-    "llamafactory",
-    "ms_swift",
-    "megatron_swift",
-    "open_instruct",
-    "native",
-}
-_LIBRARY_READERS = {"deepspeed", "accelerate"}
+_OF_A_RUN = {"program", "facts"}
+"""Kinds of records whose files say what a run is, where a library's or a model's only take part in one."""
 
 
 class ConfigurationSet(NamedTuple):
@@ -59,9 +47,9 @@ def group_runs(found: Iterable[InputFile]) -> list[ConfigurationSet]:
 
 
 def _split(items: list[InputFile], directory: str) -> Iterator[ConfigurationSet]:
-    kinds = [{document.reader for document in item.documents} for item in items]
-    main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _RUN_READERS]
-    libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= _LIBRARY_READERS]
+    kinds = [{find_program(document.reader).kind for document in item.documents} for item in items]
+    main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _OF_A_RUN]
+    libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= {"library"}]
     models = [item for item, kind in zip(items, kinds, strict=True) if kind == {"model"}]
     crowded = len(main) > 1 or len(models) > 1 or _repeats(libraries)
     if not crowded:

@@ -12,6 +12,7 @@ from compatcheck.checking.request import Gathered
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.fail_on import Threshold, parse_threshold
 from compatcheck.core.report import Finding, Report, SubjectReport
+from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.engine import match
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.waivers import Waivers
     from compatcheck.core.advisory import Audit
     from compatcheck.core.errors import NothingToCheckError
-    from compatcheck.core.source import Skipped, Source
+    from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -78,6 +79,7 @@ def build_report(
     rules, checks, threshold, waivers = criteria
     findings: list[Finding] = []
     skipped = list(gathered.skipped)
+    lines = LineFinder(gathered.files)
     subjects = []
     for subject in gathered.subjects:
         outcome = match(subject, rules, checks.selects)
@@ -94,12 +96,12 @@ def build_report(
         described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
         subjects.append(described._replace(estimate=estimate, aside=subject.id in gathered.aside))
     if findings:
-        findings = [add_lines(finding) for finding in findings]
+        findings = [add_lines(finding, lines) for finding in findings]
         if annotate is not None and any(finding.status == "affected" for finding in findings):
             measured, unread = annotate(findings, rules)
             findings = list(measured)
             skipped.extend(unread)
-    skipped = list(place_skipped(skipped))
+    skipped = list(place_skipped(skipped, lines))
     findings = [
         finding._replace(aside=True)
         if finding.subject in gathered.aside
@@ -130,7 +132,7 @@ def describe_nothing(error: NothingToCheckError, rules: RuleSet, checks: Checks)
 
     report = build_report(Gathered((), ()), Criteria(rules, checks, parse_threshold(checks.fail_on)))
     skipped = Skipped(error.source or Source("command line"), error.message, error.hint)
-    return report._replace(skipped=place_skipped((skipped,)), exit_code=error.exit_code)
+    return report._replace(skipped=place_skipped((skipped,), LineFinder()), exit_code=error.exit_code)
 
 
 def mark_failing(finding: Finding, subjects: Sequence[Subject], threshold: Threshold, *, strict: bool) -> Finding:
@@ -232,25 +234,24 @@ def describe_subject(
     )
 
 
-def add_lines(finding: Finding) -> Finding:
-    """Find the lines of a finding's facts in their files."""
-    if not any(map(needs_line, finding.locations)):
-        return finding
-    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (only for findings with files)
+def list_skipped(gathered: Gathered, lines: LineFinder) -> tuple[Skipped, ...]:
+    """List what was not read of the inputs and of each subject, see `place_skipped`."""
+    every = (*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped))
+    return place_skipped(every, lines)
 
-    facts = tuple(fact._replace(sources=tuple(with_line(source) for source in fact.sources)) for fact in finding.facts)
+
+def add_lines(finding: Finding, lines: LineFinder) -> Finding:
+    """Find the lines of a finding's facts in their files."""
+    facts = tuple(fact._replace(sources=tuple(map(lines.with_line, fact.sources))) for fact in finding.facts)
+    if facts == finding.facts:
+        return finding
     return finding._replace(
         facts=facts,
         locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources)),
     )
 
 
-def list_skipped(gathered: Gathered) -> tuple[Skipped, ...]:
-    """List what was not read of the inputs and of each subject, see `place_skipped`."""
-    return place_skipped((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
-
-
-def place_skipped(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
+def place_skipped(skipped: Iterable[Skipped], lines: LineFinder) -> tuple[Skipped, ...]:
     """Say each thing that was not read once, with its line, and without credentials."""
     entries = tuple(dict.fromkeys(skipped))
     if not entries:
@@ -258,14 +259,4 @@ def place_skipped(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
     from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
 
     entries = tuple(entry._replace(reason=redact(entry.reason)) for entry in entries)
-    if not any(needs_line(entry.source) for entry in entries):
-        return entries
-    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (only for files)
-
-    return tuple(entry._replace(source=with_line(entry.source)) for entry in entries)
-
-
-def needs_line(source: Source) -> bool:
-    """Tell whether a source names a key of a file and no line yet."""
-    suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
-    return bool(source.key) and source.line is None and (source.path.endswith(suffixes) or source.path == "<stdin>")
+    return tuple(entry._replace(source=lines.with_line(entry.source)) for entry in entries)

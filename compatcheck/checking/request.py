@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.files import LOCAL, Files
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -49,6 +51,8 @@ class Request(NamedTuple):
     """Whether manifests of a directory count beside their lock: who changes the one changes the other."""
     sources: Mapping[str, Source] = {}
     """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
+    files: Files = LOCAL
+    """Tree that the paths lie in; a change of it is checked before it is written."""
 
 
 class Gathered(NamedTuple):
@@ -62,3 +66,5 @@ class Gathered(NamedTuple):
     """Subjects whose findings are shown and do not fail the run."""
     reasons: Mapping[str, str] = {}
     """How each subject came to be inspected, where that differs between them."""
+    files: Files = LOCAL
+    """Tree that the sources lie in, what standard input gave among them."""

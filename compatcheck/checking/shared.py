@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.subjects import environment_of
 from compatcheck.core.errors import CompatcheckError, InputError, UsageError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
 
@@ -35,6 +36,8 @@ class Shared(NamedTuple):
     """What ``--model`` names, in place of every other model."""
     model_unread: bool = False
     """Whether ``--model`` could not be read: then no other model stands in for it."""
+    files: Files = LOCAL
+    """See `Request`."""
 
 
 def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Shared:
@@ -44,7 +47,7 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
     skipped: list[Skipped] = []
     for path in request.training:
         try:
-            reading = _read_named(path)
+            reading = _read_named(path, request.files)
         except InputError as error:
             skipped.append(as_skipped(error, path))
             continue
@@ -55,7 +58,7 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
         try:
             from compatcheck.frameworks.model import configuration as model  # noqa: PLC0415 (only with a model)
 
-            (named_model,) = mark_named((model.read(request.model, rules, environ),))
+            (named_model,) = mark_named((model.read(request.model, rules, environ, files=request.files),))
         except InputError as error:
             skipped.append(as_skipped(error, "--model"))
     variables = None
@@ -63,7 +66,7 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
         from compatcheck.collectors.machine.variables import read_env_file  # noqa: PLC0415 (only with a file)
 
         try:
-            variables = read_env_file(request.env_file)
+            variables = read_env_file(request.env_file, request.files)
         except InputError as error:
             skipped.append(as_skipped(error, "--env-file"))
     return Shared(
@@ -77,13 +80,14 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
         variables=variables,
         model=named_model,
         model_unread=request.model is not None and named_model is None,
+        files=request.files,
     )
 
 
-def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
+def _read_named(path: str, files: Files) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
     from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (only with configurations)
 
-    readings = read_configurations(path, named=True)
+    readings = read_configurations(path, files, named=True)
     if len(readings) > 1:
         msg = f"starts {len(readings)} trainings ({', '.join(reading.label or '' for reading in readings)})"
         raise InputError(

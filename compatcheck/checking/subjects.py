@@ -29,7 +29,7 @@ def build_subject(
     if documents:
         from compatcheck.frameworks.recognise import follow_references  # noqa: PLC0415 (only with configurations)
 
-        documents = follow_references(tuple(documents), shared.rules, shared.environ)
+        documents = follow_references(tuple(documents), shared.rules, shared.environ, shared.files)
     for declared in shared.environments:
         environment = merge_environments(environment, declared)
     hardware = shared.hardware

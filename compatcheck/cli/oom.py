@@ -10,7 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.core.terminal import escape_controls
-from compatcheck.core.textfile import STANDARD_INPUT, read_bytes
+from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.rules.locate import open_rules
 
 
@@ -37,7 +37,7 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
 
     rules = open_rules(rule_directories)
     place = STANDARD_INPUT if log == "-" else log
-    text = decode_log(read_bytes(place))
+    text = decode_log(read_standard_input() if log == "-" else read_bytes(place))
     inspection = inspect(given, files=bool(given["paths"] or given["run"]), on_targets=False)
     report = explain_oom(text, place, inspection, rules, os.environ)
     click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 from compatcheck.frameworks.keys import LEAVE, Key, flatten, lower_case, make_document, none_when_zero, translate
 from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
@@ -115,14 +116,14 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return "compute_environment" in data or ("distributed_type" in data and "mixed_precision" in data)
 
 
-def read(path: str) -> Document:
+def read(path: str, files: Files = LOCAL) -> Document:
     """Read an accelerate configuration file.
 
     Raises:
         InputError: not readable, or not an accelerate configuration.
     """
     return read_data(
-        expect_mapping(parse_json_or_yaml(read_text(path), path), path, "an accelerate configuration"), path
+        expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "an accelerate configuration"), path
     )
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from compatcheck.core.document import Document, Statement
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.axolotl.keys import (
     ADAPTERS,
@@ -76,13 +77,13 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return "base_model" in data and len(MARKS & data.keys()) >= _ENOUGH
 
 
-def read(path: str) -> tuple[Document, ...]:
+def read(path: str, files: Files = LOCAL) -> tuple[Document, ...]:
     """Read an axolotl configuration; a DeepSpeed configuration written inside it becomes a document of its own.
 
     Raises:
         InputError: not readable, or no axolotl configuration.
     """
-    data = expect_mapping(parse_json_or_yaml(read_text(path), path), path, "an axolotl configuration")
+    data = expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "an axolotl configuration")
     return read_data(data, path)
 
 

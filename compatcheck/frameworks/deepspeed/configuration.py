@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.hjson import parse_hjson
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import STANDARD_INPUT
+from compatcheck.core.yaml import YAML_1_1, parse_yaml
 from compatcheck.frameworks.keys import LEAVE, Key, flatten, make_document, none_when_zero, translate
-from compatcheck.frameworks.text import expect_mapping, parse_json, parse_yaml, read_text
+from compatcheck.frameworks.text import expect_mapping, read_text
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
@@ -232,22 +235,22 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return bool(marks & data.keys()) and "model_type" not in data
 
 
-def read(path: str) -> Document:
+def read(path: str, files: Files = LOCAL) -> Document:
     """Read a DeepSpeed configuration file.
 
     Raises:
         InputError: not readable, not JSON or Hjson, or not a DeepSpeed configuration.
     """
-    text = read_text(path)
+    text = read_text(path, files)
     if not text.strip():
         raise InputError("is empty", source=Source(path), hint="was it truncated, or is another file meant?")
     if path.endswith((".yaml", ".yml")) or (path == STANDARD_INPUT and not text.lstrip().startswith("{")):
-        return read_data(expect_mapping(parse_yaml(text, path), path, "a DeepSpeed configuration"), path)
+        return read_data(expect_mapping(parse_yaml(text, path, YAML_1_1), path, "a DeepSpeed configuration"), path)
     try:
         data = parse_json(text, path)
     except InputError as strict:
         try:
-            data, _ = parse_hjson(text, path)
+            data = parse_hjson(text, path)
         except InputError as lenient:
             raise _further(strict, lenient) from None
     return read_data(expect_mapping(data, path, "a DeepSpeed configuration"), path)

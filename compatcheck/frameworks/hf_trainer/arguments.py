@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.keys import (
@@ -24,7 +25,7 @@ from compatcheck.frameworks.keys import (
     stated,
     translate,
 )
-from compatcheck.frameworks.text import expect_mapping, parse_json
+from compatcheck.frameworks.text import expect_mapping
 from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:

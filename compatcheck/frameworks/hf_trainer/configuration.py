@@ -10,6 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_TABLE,
@@ -175,13 +176,13 @@ def recognise(data: Mapping[str, Any]) -> bool:
     )
 
 
-def read(path: str) -> tuple[Document, ...]:
+def read(path: str, files: Files = LOCAL) -> tuple[Document, ...]:
     """Read a file of trainer arguments; a DeepSpeed configuration inside it becomes a document of its own.
 
     Raises:
         InputError: not readable, or no trainer arguments.
     """
-    text = read_text(path)
+    text = read_text(path, files)
     return read_data(expect_mapping(parse_json_or_yaml(text, path), path, "a file of trainer arguments"), path)
 
 

@@ -153,5 +153,5 @@ def _take_written(document: Document, files: Mapping[str, str]) -> tuple[Documen
 
 def _parse(text: str, place: str) -> dict[str, object]:
     if text.lstrip().startswith("{"):
-        return expect_mapping(parse_hjson(text, place)[0], place, "a DeepSpeed configuration")
+        return expect_mapping(parse_hjson(text, place), place, "a DeepSpeed configuration")
     return expect_mapping(parse_json_or_yaml(text, place), place, "a DeepSpeed configuration")

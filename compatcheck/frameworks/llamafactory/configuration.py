@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_TABLE,
@@ -153,13 +154,15 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return data.get("do_train") is True or bool(_TRAINS & data.keys())
 
 
-def read(path: str) -> tuple[Document, ...]:
+def read(path: str, files: Files = LOCAL) -> tuple[Document, ...]:
     """Read a training file; a DeepSpeed configuration inside it becomes a document of its own.
 
     Raises:
         InputError: not readable, or no training file.
     """
-    return read_data(expect_mapping(parse_json_or_yaml(read_text(path), path), path, "a LLaMA-Factory file"), path)
+    return read_data(
+        expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "a LLaMA-Factory file"), path
+    )
 
 
 def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:

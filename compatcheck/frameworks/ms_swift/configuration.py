@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
 from compatcheck.core.environment import Environment
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import (
@@ -241,13 +242,13 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return {"train_type", "model"} <= data.keys()
 
 
-def read(path: str) -> tuple[tuple[Document, ...], Environment | None]:
+def read(path: str, files: Files = LOCAL) -> tuple[tuple[Document, ...], Environment | None]:
     """Read a training file: its documents, and the variables it sets.
 
     Raises:
         InputError: not readable, or no training file.
     """
-    return read_data(expect_mapping(parse_json_or_yaml(read_text(path), path), path, "an ms-swift file"), path)
+    return read_data(expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "an ms-swift file"), path)
 
 
 def read_data(data: dict[str, Any], path: str) -> tuple[tuple[Document, ...], Environment | None]:

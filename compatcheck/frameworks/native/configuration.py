@@ -8,6 +8,7 @@ from typing import Any
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
@@ -16,7 +17,18 @@ from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read
 from compatcheck.rules.vocabulary import vocabulary
 
 VERSION = 1
-SECTIONS = ("runtime", "model", "training", "rollout", "run", "hardware", "allocator", "configuration", "environment")
+SECTIONS = (
+    "runtime",
+    "model",
+    "training",
+    "rollout",
+    "run",
+    "hardware",
+    "allocator",
+    "configuration",
+    "environment",
+    "program",
+)
 COMPONENTS = {"cuda", "cudnn", "nccl", "cublas", "driver"}
 
 
@@ -25,13 +37,13 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return "compatcheck" in data
 
 
-def read(path: str) -> tuple[Document, Environment | None]:
+def read(path: str, files: Files = LOCAL) -> tuple[Document, Environment | None]:
     """Read a facts file: its facts, and the environment when it lists packages or variables.
 
     Raises:
         InputError: not readable, or of another version.
     """
-    data = expect_mapping(parse_json_or_yaml(read_text(path), path), path, "a facts file")
+    data = expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "a facts file")
     version = data.get("compatcheck")
     if version != VERSION:
         msg = f"facts file of version {version!r}"

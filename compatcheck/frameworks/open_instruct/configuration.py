@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 from compatcheck.frameworks.keys import LEAVE, Key, flatten, make_document, only_true, translate
 from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
@@ -65,13 +66,15 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return data.keys() >= _REQUIRED and bool(_DATA & data.keys()) and bool(_SCRIPT & data.keys())
 
 
-def read(path: str) -> Document:
+def read(path: str, files: Files = LOCAL) -> Document:
     """Read a recipe.
 
     Raises:
         InputError: not readable, or no recipe.
     """
-    return read_data(expect_mapping(parse_json_or_yaml(read_text(path), path), path, "an open-instruct recipe"), path)
+    return read_data(
+        expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "an open-instruct recipe"), path
+    )
 
 
 def read_data(data: Mapping[str, Any], path: str) -> Document:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 from compatcheck.frameworks.keys import LEAVE, Key, flatten, make_document, stated, translate
 from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
@@ -108,13 +109,13 @@ def recognise(data: Mapping[str, Any]) -> bool:
     )
 
 
-def read(path: str) -> Document:
+def read(path: str, files: Files = LOCAL) -> Document:
     """Read a configuration.
 
     Raises:
         InputError: not readable, or not torchtune's.
     """
-    data = expect_mapping(parse_json_or_yaml(read_text(path), path), path, "a torchtune configuration")
+    data = expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "a torchtune configuration")
     return read_data(data, path)
 
 
