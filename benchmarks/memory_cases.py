@@ -68,8 +68,7 @@ class Result(NamedTuple):
 def evaluate_script(case: Mapping[str, Any]) -> Result | str:
     """Read a report's launch command as `compatcheck estimate` does, price its roles together, and add what rules find."""
     # only these reports need what follows
-    from compatcheck.checking.gather import gather  # noqa: PLC0415
-    from compatcheck.checking.request import Request  # noqa: PLC0415
+    from compatcheck.checking import Request, gather  # noqa: PLC0415
     from compatcheck.matching.engine import match  # noqa: PLC0415
     from compatcheck.memory.job import estimate_job  # noqa: PLC0415
     from compatcheck.rules.locate import open_rules  # noqa: PLC0415

@@ -17,10 +17,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.checking.checks import Checks
-from compatcheck.checking.gather import gather
+from compatcheck.checking import Checks, Request, gather
+from compatcheck.checking.checks import Criteria
 from compatcheck.checking.report import build_report
-from compatcheck.checking.request import Request
 from compatcheck.collectors.recognise import walk
 from compatcheck.core.errors import InputError
 from compatcheck.core.fail_on import parse_threshold
@@ -99,7 +98,7 @@ def measure(directory: str) -> Row:
     rules = open_rules(())
     started = time.perf_counter()
     gathered = gather(Request(paths=(directory,)), rules, {})
-    report = build_report(gathered, rules, Checks(), parse_threshold("medium"))
+    report = build_report(gathered, Criteria(rules, Checks(), parse_threshold("medium")))
     seconds = time.perf_counter() - started
     keys = Keys()
     environments = configurations = foreign_files = foreign_keys = unreadable = 0

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from compatcheck.checking.gather import gather
-from compatcheck.checking.request import Request
+from compatcheck.checking import Request, gather
 from compatcheck.core.units import GIB, format_bytes
 from compatcheck.memory.job import estimate_job
 from compatcheck.rules.locate import open_rules

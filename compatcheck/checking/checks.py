@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError, UsageError
+from compatcheck.core.fail_on import parse_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.policy import Policy
-    from compatcheck.checking.runs import Plan
     from compatcheck.checking.waivers import Waivers
     from compatcheck.core.advisory import Audit
+    from compatcheck.core.fail_on import Threshold
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -41,6 +43,36 @@ class Checks(NamedTuple):
         if any(fnmatchcase(rule_id, pattern) for pattern in self.ignore):
             return False
         return not self.select or any(fnmatchcase(rule_id, pattern) for pattern in self.select)
+
+
+class Criteria(NamedTuple):
+    """Checks made ready for one database: what findings are held against."""
+
+    rules: RuleSet
+    checks: Checks
+    threshold: Threshold
+    """``--fail-on``."""
+    waivers: Waivers | None = None
+
+
+def open_criteria(inspection: Inspection, rules: RuleSet, checks: Checks) -> Criteria:
+    """Make checks ready: the rules are there, the selection leaves some, the threshold and the waivers make sense.
+
+    Raises:
+        RuleError: the database holds no active rule.
+        UsageError: a selection, a threshold or a waiver makes no sense.
+    """
+    require_rules(rules)
+    require_selection(checks, rules, inspection.policy)
+    threshold = parse_threshold(checks.fail_on)
+    return Criteria(rules, checks, threshold, _open_waivers(inspection, checks, rules))
+
+
+def checks_of(policy: Policy | None) -> Checks:
+    """Return the checks that a policy asks for; without one those that hold by themselves."""
+    if policy is None:
+        return Checks()
+    return Checks(policy.select, policy.ignore, policy.rules, policy.fail_on or DEFAULT_FAIL_ON, bool(policy.strict))
 
 
 def require_rules(rules: RuleSet) -> None:
@@ -86,24 +118,24 @@ def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = No
         raise UsageError(msg, hint="narrow --ignore, or widen --select")
 
 
-def open_waivers(plan: Plan, checks: Checks, rules: RuleSet) -> Waivers | None:
+def _open_waivers(inspection: Inspection, checks: Checks, rules: RuleSet) -> Waivers | None:
     """Return the waivers of the policy, None when there are none.
 
     Raises:
         UsageError: one without an end under ``--strict``.
     """
-    if plan.policy is None or not plan.policy.waivers:
+    if inspection.policy is None or not inspection.policy.waivers:
         return None
     from datetime import date  # noqa: PLC0415 (only with waivers)
 
     from compatcheck.checking.waivers import Waivers  # noqa: PLC0415 (only with waivers)
 
-    for waiver in plan.policy.waivers:
+    for waiver in inspection.policy.waivers:
         if checks.strict and waiver.expires is None and waiver.until is None:
             msg = f"the waiver of {waiver.rule} has no end, which --strict asks for"
             hint = 'add expires = 2027-01-31, or until = "deepspeed>=0.16.8"'
             raise UsageError(msg, source=waiver.source, hint=hint)
-    return Waivers(plan.policy.waivers, rules, date.today())  # noqa: DTZ011 (a day as the project's people have it)
+    return Waivers(inspection.policy.waivers, rules, date.today())  # noqa: DTZ011 (a day as the project's people have it)
 
 
 def find_auditor(checks: Checks) -> Callable[[Sequence[Subject]], Audit] | None:

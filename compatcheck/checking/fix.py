@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.report import build_report, describes_run, mark_failing
-from compatcheck.checking.runs import gather_all
 from compatcheck.core.files import Overlay
 from compatcheck.core.fix import Fix, Plan
 from compatcheck.fixing.evaluation import target_of, targets_of
@@ -14,73 +13,61 @@ from compatcheck.fixing.plan import find_plans
 from compatcheck.matching.engine import match
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from compatcheck.checking.checks import Checks
-    from compatcheck.checking.request import Gathered
-    from compatcheck.checking.runs import Plan as Inputs
-    from compatcheck.checking.waivers import Waivers
-    from compatcheck.core.fail_on import Threshold
+    from compatcheck.checking.checks import Criteria
+    from compatcheck.checking.inspection import Inspection
     from compatcheck.core.report import Finding, Report
     from compatcheck.fixing.plan import Ways
     from compatcheck.resolution.subject import Subject
-    from compatcheck.rules.database import RuleSet
 
 
-class Judging(NamedTuple):
-    """What makes a finding count."""
+def judge(subject: Subject, criteria: Criteria) -> Sequence[Finding]:
+    """Return the findings of one subject as a report has them, without lines and measurements."""
+    found = match(subject, criteria.rules, criteria.checks.selects).findings
+    found = found if criteria.waivers is None else tuple(criteria.waivers.apply(found, subject))
+    if describes_run(subject):
+        from compatcheck.checking.fit import rate_by_fit  # noqa: PLC0415 (only where a run is described)
 
-    rules: RuleSet
-    checks: Checks
-    threshold: Threshold
-    waivers: Waivers | None
-
-    def report(self, gathered: Gathered) -> Report:
-        """Check subjects."""
-        return build_report(gathered, self.rules, self.checks, self.threshold, self.waivers)
-
-    def judge(self, subject: Subject) -> Sequence[Finding]:
-        """Return the findings of one subject as a report has them, without lines and measurements."""
-        found = match(subject, self.rules, self.checks.selects).findings
-        found = found if self.waivers is None else tuple(self.waivers.apply(found, subject))
-        if describes_run(subject):
-            from compatcheck.checking.fit import rate_by_fit  # noqa: PLC0415 (only where a run is described)
-
-            found, _ = rate_by_fit(found, subject)
-        return [mark_failing(one, (subject,), self.threshold, strict=self.checks.strict) for one in found]
+        found, _ = rate_by_fit(found, subject)
+    return [mark_failing(one, (subject,), criteria.threshold, strict=criteria.checks.strict) for one in found]
 
 
-def find_fix(inputs: Inputs, judging: Judging, ways: Ways, *, unsafe: bool) -> Fix:
+def find_fix(
+    inspection: Inspection, criteria: Criteria, environ: Mapping[str, str], ways: Ways, *, unsafe: bool
+) -> Fix:
     """Find the changes that clear what fails.
 
     Args:
-        inputs: what is read.
-        judging: which findings count.
+        inspection: what is read.
+        criteria: which findings count.
+        environ: variables of this process.
         ways: how releases are looked up and checked.
         unsafe: whether unsafe changes are made too.
 
     Raises:
         CompatcheckError: nothing could be read at all.
     """
-    gathered = gather_all(inputs, judging.rules, os.environ)
-    report = judging.report(gathered)
+    gathered = gather_all(inspection, criteria.rules, environ)
+    report = build_report(gathered, criteria)
     failing = [finding for finding in report.findings if finding.fails]
     if not failing:
         return Fix(report, (), applied=False, exit_code=report.exit_code)
-    plans, evaluations = find_plans(gathered.subjects, failing, judging.rules, judging.judge, ways, unsafe=unsafe)
-    plans = _prove(plans, inputs, gathered, report, judging)
+    plans, evaluations = find_plans(
+        gathered.subjects, failing, criteria.rules, lambda subject: judge(subject, criteria), ways, unsafe=unsafe
+    )
+    texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
+    if texts:
+        files = Overlay(gathered.files, texts)
+        requests = tuple(request._replace(files=files) for request in inspection.requests)
+        written = gather_all(inspection._replace(requests=requests), criteria.rules, environ)
+        plans = _prove(plans, report, build_report(written, criteria))
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, exit_code=0, evaluations=evaluations, resolutions=asked)
 
 
-def _prove(plans: list[Plan], inputs: Inputs, gathered: Gathered, report: Report, judging: Judging) -> list[Plan]:
-    """Read everything again as if the files were written: what the new texts do not clear was not cleared."""
-    texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
-    if not texts:
-        return plans
-    files = Overlay(gathered.files, texts)
-    inputs = inputs._replace(requests=tuple(request._replace(files=files) for request in inputs.requests))
-    after = judging.report(gather_all(inputs, judging.rules, os.environ))
+def _prove(plans: list[Plan], report: Report, after: Report) -> list[Plan]:
+    """Hold plans against what was read as if the files were written: what the new texts do not clear was not cleared."""
     failing = targets_of(finding for finding in after.findings if finding.fails)
     new = failing - targets_of(finding for finding in report.findings if finding.fails)
     proved = []

@@ -6,7 +6,8 @@ import posixpath
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from compatcheck.checking.request import Gathered, Request, Shared, build_subject
+from compatcheck.checking.request import Gathered, Request
+from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.image.archive import open_images
 from compatcheck.collectors.image.environments import ImageEnvironment, ImageReading, read_image
 from compatcheck.core.errors import NothingToCheckError, UsageError
@@ -16,6 +17,7 @@ from compatcheck.core.terminal import escape_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from compatcheck.checking.shared import Shared
     from compatcheck.collectors.image.archive import Image
     from compatcheck.core.environment import Environment
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from compatcheck.checking.files import Found
+    from compatcheck.checking.input_files import InputFile
 
 LOCKED_KINDS: Mapping[str, str] = {
     "uv_lock": "pyproject",
@@ -25,7 +25,7 @@ LOCKED_KINDS: Mapping[str, str] = {
 _LISTS = {"requirements", "constraints"}
 
 
-def find_locks(roots: Iterable[Found]) -> dict[str, list[str]]:
+def find_locks(roots: Iterable[InputFile]) -> dict[str, list[str]]:
     """Find the manifests that are locked beside themselves.
 
     Args:

@@ -1,91 +1,82 @@
-"""Execute a check: gather, match, judge, and hand the report to the reporters."""
+"""The report of a check: gather, match, judge."""
 
 from __future__ import annotations
 
-import os
-import time
 from typing import TYPE_CHECKING
 
 from compatcheck import __version__
-from compatcheck.checking.checks import Checks, find_auditor, open_waivers, require_rules, require_selection
+from compatcheck.checking.checks import Checks, Criteria, find_auditor, open_criteria
+from compatcheck.checking.gathering import gather_all
+from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.request import Gathered
-from compatcheck.checking.runs import Plan, gather_all
-from compatcheck.cli.output import Output, parse_outputs, write_reports
-from compatcheck.core.errors import (
-    EXIT_CLEAN,
-    EXIT_FINDINGS,
-    EXIT_NOTHING_TO_CHECK,
-    EXIT_UNREADABLE_INPUT,
-    NothingToCheckError,
-)
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.fail_on import Threshold, parse_threshold
 from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.frameworks.lines import LineFinder
-from compatcheck.lab.evidence.location import store_path
 from compatcheck.matching.engine import match
-from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from compatcheck.checking.annotator import Annotator
+    from compatcheck.checking.inspection import Inspection
+    from compatcheck.checking.request import Request
     from compatcheck.checking.waivers import Waivers
     from compatcheck.core.advisory import Audit
+    from compatcheck.core.errors import NothingToCheckError
     from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
+EVERY_CHECK = Checks()
+"""All rules; findings from ``medium`` on fail."""
 
-def execute(plan: Plan, checks: Checks, output: Output) -> int:
-    """Run a check and write its reports.
+
+def check(
+    asked: Request | Inspection,
+    rules: RuleSet,
+    environ: Mapping[str, str],
+    checks: Checks = EVERY_CHECK,
+    *,
+    annotate: Annotator | None = None,
+) -> Report:
+    """Check environments, files or an image for known problems.
 
     Args:
-        plan: what is read, and the policy behind it.
-        checks: the checks of the command line; what they leave open the policy decides.
-        output: formats and files.
+        asked: what is read; an inspection has a policy with it.
+        rules: the database.
+        environ: variables of this process: the active environment, places of caches, settings of a run on this machine.
+        checks: which rules take part, and what makes the run fail.
+        annotate: adds what was measured on this machine; None adds nothing.
 
     Returns:
-        The exit code.
+        The report: findings worst first by subject, sizes in bytes, and the exit code it stands for.
 
     Raises:
-        CompatcheckError: nothing could be checked at all.
+        NothingToCheckError: the inputs hold no environment and no configuration.
+        CompatcheckError: nothing could be checked at all: an option, the policy or the only input makes no sense.
     """
-    started = time.perf_counter()
-    targets = parse_outputs(output.outputs)
-    rules = open_rules(checks.rule_directories)
-    require_rules(rules)
-    require_selection(checks, rules, plan.policy)
-    threshold = parse_threshold(checks.fail_on)
+    inspection = as_inspection(asked)
+    criteria = open_criteria(inspection, rules, checks)
     auditor = find_auditor(checks)
-    hook = any(request.hook for request in plan.requests)
-    try:
-        gathered = gather_all(plan, rules, os.environ)
-    except NothingToCheckError as error:
-        report = describe_nothing(error, rules, checks, threshold)
-        write_reports(report._replace(seconds=time.perf_counter() - started), output, targets, to_person=False)
-        raise
-    waivers = open_waivers(plan, checks, rules)
+    gathered = gather_all(inspection, rules, environ)
     audit = None if auditor is None else auditor(gathered.subjects)
-    report = build_report(gathered, rules, checks, threshold, waivers, audit)
+    report = build_report(gathered, criteria, audit, annotate)
+    waivers = criteria.waivers
     report = report._replace(
-        seconds=time.perf_counter() - started,
-        policy=None if plan.policy is None else plan.policy.path,
-        waiver_notes=() if waivers is None else waivers.notes(complete=plan.complete),
+        policy=None if inspection.policy is None else inspection.policy.path,
+        waiver_notes=() if waivers is None else waivers.notes(complete=inspection.complete),
     )
-    if hook and report.exit_code == EXIT_NOTHING_TO_CHECK:
+    if report.exit_code == EXIT_NOTHING_TO_CHECK and any(request.hook for request in inspection.requests):
         report = report._replace(exit_code=EXIT_CLEAN)
-    write_reports(report, output, targets)
-    return report.exit_code
+    return report
 
 
 def build_report(
-    gathered: Gathered,
-    rules: RuleSet,
-    checks: Checks,
-    threshold: Threshold,
-    waivers: Waivers | None = None,
-    audit: Audit | None = None,
+    gathered: Gathered, criteria: Criteria, audit: Audit | None = None, annotate: Annotator | None = None
 ) -> Report:
     """Match every subject, lay the waivers over the findings and judge the outcome."""
+    rules, checks, threshold, waivers = criteria
     findings: list[Finding] = []
     skipped = list(gathered.skipped)
     lines = LineFinder(gathered.files)
@@ -106,11 +97,8 @@ def build_report(
         subjects.append(described._replace(estimate=estimate, aside=subject.id in gathered.aside))
     if findings:
         findings = [add_lines(finding, lines) for finding in findings]
-        path = store_path(os.environ)
-        if os.path.exists(path) and any(finding.status == "affected" for finding in findings):
-            from compatcheck.lab.measured_here import add_measured  # noqa: PLC0415 (only with a store and a certain finding)
-
-            measured, unread = add_measured(findings, rules, path)
+        if annotate is not None and any(finding.status == "affected" for finding in findings):
+            measured, unread = annotate(findings, rules)
             findings = list(measured)
             skipped.extend(unread)
     skipped = list(place_skipped(skipped, lines))
@@ -138,11 +126,11 @@ def build_report(
     )
 
 
-def describe_nothing(error: NothingToCheckError, rules: RuleSet, checks: Checks, threshold: Threshold) -> Report:
+def describe_nothing(error: NothingToCheckError, rules: RuleSet, checks: Checks) -> Report:
     """Describe, for programs that read reports, a run that found nothing to check."""
     from compatcheck.core.source import Skipped, Source  # noqa: PLC0415 (only on the way to an error)
 
-    report = build_report(Gathered((), ()), rules, checks, threshold)
+    report = build_report(Gathered((), ()), Criteria(rules, checks, parse_threshold(checks.fail_on)))
     skipped = Skipped(error.source or Source("command line"), error.message, error.hint)
     return report._replace(skipped=place_skipped((skipped,), LineFinder()), exit_code=error.exit_code)
 
@@ -247,6 +235,12 @@ def describe_subject(
         variables_complete=environment is not None and environment.variables_complete,
         target=subject.target,
     )
+
+
+def list_skipped(gathered: Gathered, lines: LineFinder) -> tuple[Skipped, ...]:
+    """List what was not read of the inputs and of each subject, see `place_skipped`."""
+    every = (*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped))
+    return place_skipped(every, lines)
 
 
 def add_lines(finding: Finding, lines: LineFinder) -> Finding:

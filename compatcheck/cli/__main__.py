@@ -82,7 +82,7 @@ def _check_environment(options: list[str]) -> int:
     parameters = parse_plain(options)
     if parameters is None:
         return _run_command(["env", *options])
-    from compatcheck.checking.report import execute  # noqa: PLC0415 (one command)
+    from compatcheck.cli.execution import execute  # noqa: PLC0415 (one command)
 
     return execute(*split(parameters, files=False))
 

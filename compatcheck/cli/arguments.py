@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.checking.checks import DEFAULT_FAIL_ON, Checks
-from compatcheck.checking.runs import Plan, make_plan
+from compatcheck.checking.checks import Checks, checks_of
+from compatcheck.checking.inspection import PolicyUse, make_inspection
+from compatcheck.checking.request import Request
 from compatcheck.cli.output import Output
+from compatcheck.core.selection import Selection, parse_python, split_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from compatcheck.checking.inspection import Inspection
 
 PLAIN_OPTIONS = {
     "--python": "python",
@@ -59,26 +62,54 @@ def parse_plain(arguments: list[str]) -> dict[str, Any] | None:
     return given
 
 
-def split(given: Mapping[str, Any], *, files: bool) -> tuple[Plan, Checks, Output]:
+def split(given: Mapping[str, Any], *, files: bool) -> tuple[Inspection, Checks, Output]:
     """Sort click's parameters into what is read, what is checked and what is written; the policy fills what they leave open.
 
     Args:
         given: parameters by name; one that is missing has its default.
         files: whether the command is about files, else about an installed environment.
     """
-    plan = make_plan(given, files=files)
-    policy = plan.policy
+    inspection = inspect(given, files=files)
+    own = checks_of(inspection.policy)
     strict = given.get("strict")
     checks = Checks(
-        select=given.get("select") or (() if policy is None else policy.select),
-        ignore=given.get("ignore") or (() if policy is None else policy.ignore),
-        rule_directories=(*(() if policy is None else policy.rules), *given.get("rule_directories", ())),
-        fail_on=given["fail_on"]
-        if given.get("fail_on") is not None
-        else (policy.fail_on if policy is not None else None) or DEFAULT_FAIL_ON,
-        strict=bool((policy.strict if policy is not None else False) if strict is None else strict),
+        select=given.get("select") or own.select,
+        ignore=given.get("ignore") or own.ignore,
+        rule_directories=(*own.rule_directories, *given.get("rule_directories", ())),
+        fail_on=own.fail_on if given.get("fail_on") is None else given["fail_on"],
+        strict=own.strict if strict is None else strict,
         security=bool(given.get("security") or given.get("security_service")),
         security_service=given.get("security_service"),
     )
     output = Output(**{name: given[name] for name in Output._fields if name in given})
-    return plan, checks, output
+    return inspection, checks, output
+
+
+def inspect(given: Mapping[str, Any], *, files: bool, on_targets: bool = True) -> Inspection:
+    """Return what click's parameters and the policy ask to inspect; the arguments are those of `make_inspection`."""
+    own = {name: given[name] for name in Request._fields if name in given and name not in {"run", "target"}}
+    use = PolicyUse(
+        path=given.get("policy"),
+        disabled=bool(given.get("no_policy")),
+        runs=given.get("run") or (),
+        targets=given.get("target") or (),
+        narrowed=bool(given.get("select") or given.get("ignore")),
+    )
+    return make_inspection(Request(**own, selection=read_selection(given)), use, files=files, on_targets=on_targets)
+
+
+def read_selection(given: Mapping[str, Any]) -> Selection:
+    """Read what is chosen of what files offer.
+
+    Raises:
+        UsageError: the version of Python is none, or a quote in the arguments of a script is not closed.
+    """
+    python, arguments = given.get("python_version"), given.get("script_arguments")
+    return Selection(
+        extras=tuple(given.get("extras", ())),
+        groups=tuple(given.get("groups", ())),
+        all_extras=bool(given.get("all_extras")),
+        python=None if python is None else parse_python(python),
+        stage=given.get("stage"),
+        script_arguments=None if arguments is None else split_arguments(arguments),
+    )

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from compatcheck.checking.report import execute
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
+from compatcheck.cli.execution import execute
 from compatcheck.cli.output import FORMATS
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from compatcheck.checking.checks import Checks, open_waivers, require_rules, require_selection
+from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
-from compatcheck.core.fail_on import parse_threshold
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
-    from compatcheck.checking.runs import Plan
+    from compatcheck.checking.inspection import Inspection
     from compatcheck.core.fix import Fix
 
 FORMATS = ("text", "json", "markdown", "diff")
@@ -50,18 +50,19 @@ def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # n
     stay; 0 when nothing fails, or --apply cleared it all.
     """
     if not given["paths"] and (given["python"] or given["prefix"]):
-        plan, checks, output = split({**given, "hook": False}, files=False)
+        inspection, checks, output = split({**given, "hook": False}, files=False)
     else:
-        plan, checks, output = split({**given, "hook": False}, files=True)
-        plan = plan._replace(requests=tuple(request._replace(manifests=True) for request in plan.requests))
-    return execute(plan, checks, output, apply=apply, unsafe=unsafe, offline=offline)
+        inspection, checks, output = split({**given, "hook": False}, files=True)
+        requests = tuple(request._replace(manifests=True) for request in inspection.requests)
+        inspection = inspection._replace(requests=requests)
+    return execute(inspection, checks, output, apply=apply, unsafe=unsafe, offline=offline)
 
 
-def execute(plan: Plan, checks: Checks, output: Output, *, apply: bool, unsafe: bool, offline: bool) -> int:
+def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bool, unsafe: bool, offline: bool) -> int:
     """Find the changes, write or show them.
 
     Args:
-        plan: what is read.
+        inspection: what is read.
         checks: which findings count.
         output: formats and files.
         apply: whether to write the files.
@@ -74,25 +75,20 @@ def execute(plan: Plan, checks: Checks, output: Output, *, apply: bool, unsafe: 
     Raises:
         CompatcheckError: nothing could be checked, or a file cannot be written.
     """
-    from compatcheck.checking.fix import Judging, find_fix  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.fix import find_fix  # noqa: PLC0415 (beside its use)
     from compatcheck.fixing.plan import find_ways  # noqa: PLC0415 (beside its use)
 
     started = time.perf_counter()
     targets = parse_outputs(output.outputs, FORMATS)
-    if "-" in {path for request in plan.requests for path in request.paths} and apply:
+    if "-" in {path for request in inspection.requests for path in request.paths} and apply:
         msg = "standard input cannot be written"
         raise UsageError(msg, hint="name the file")
     if checks.security:
         msg = "--security finds advisories, which fix does not clear"
         raise UsageError(msg, hint="`pip-audit --fix` does; or leave it out")
     rules = open_rules(checks.rule_directories)
-    require_rules(rules)
-    require_selection(checks, rules, plan.policy)
-    threshold = parse_threshold(checks.fail_on)
-    waivers = open_waivers(plan, checks, rules)
-
-    judging = Judging(rules, checks, threshold, waivers)
-    fix = find_fix(plan, judging, find_ways(offline=offline), unsafe=unsafe)
+    criteria = open_criteria(inspection, rules, checks)
+    fix = find_fix(inspection, criteria, os.environ, find_ways(offline=offline), unsafe=unsafe)
     if apply and fix.files:
         from compatcheck.fixing.edits.text import write_changes  # noqa: PLC0415 (only when asked)
 

@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from compatcheck import __version__
+from compatcheck.cli import laboratory
 
 COMMANDS = {
     "env": ("compatcheck.cli.env", "Check an installed environment."),
@@ -18,11 +19,7 @@ COMMANDS = {
     "fix": ("compatcheck.cli.fix", "Show or write the smallest changes that clear the findings."),
     "estimate": ("compatcheck.cli.estimate", "Estimate the memory of a run, and what would make it fit."),
     "oom": ("compatcheck.cli.oom", "Explain an out-of-memory message or log."),
-    "confirm": ("compatcheck.cli.confirm", "Measure whether a rule holds."),
-    "bisect": ("compatcheck.cli.bisect", "Find the releases that broke and mended something."),
-    "sweep": ("compatcheck.cli.sweep", "Measure probes over many releases and find what changed."),
-    "probe": ("compatcheck.cli.probe", "Measure a memory claim in an environment."),
-    "evidence": ("compatcheck.cli.evidence", "List, show, export and import measurements."),
+    **laboratory.COMMANDS,
     "rules": ("compatcheck.cli.rules", "List, show, lint, start and export rules."),
 }
 """Command → module that defines it, and its line of help, so that help imports nothing."""
@@ -37,6 +34,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 (click's signature)
         """Import and return one command."""
+        if name in laboratory.COMMANDS:
+            laboratory.require_laboratory(f"`compatcheck {name}`")
         entry = COMMANDS.get(name)
         return None if entry is None else import_module(entry[0]).command
 

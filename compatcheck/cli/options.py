@@ -183,6 +183,15 @@ input_options = apply_options(
     ],
 )
 
+rule_directory_option = grouped_option(
+    CHECKS,
+    "--rules",
+    "rule_directories",
+    metavar="DIR",
+    multiple=True,
+    help="Further directory of rule files.",
+)
+
 selection_options = apply_options(
     [
         grouped_option(
@@ -195,14 +204,7 @@ selection_options = apply_options(
             multiple=True,
             help="Leave out rules whose id matches; repeatable.",
         ),
-        grouped_option(
-            CHECKS,
-            "--rules",
-            "rule_directories",
-            metavar="DIR",
-            multiple=True,
-            help="Further directory of rule files.",
-        ),
+        rule_directory_option,
     ],
 )
 
@@ -242,15 +244,6 @@ check_options = apply_options(
             help="Whom pip-audit asks; URL is an OSV query endpoint. Default: pip-audit's own. Implies --security.",
         ),
     ],
-)
-
-rule_directory_option = grouped_option(
-    CHECKS,
-    "--rules",
-    "rule_directories",
-    metavar="DIR",
-    multiple=True,
-    help="Further directory of rule files.",
 )
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.report import Report
 from compatcheck.core.terminal import escape_controls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from compatcheck.core.report import Report
+    from compatcheck.core.source import Skipped
 
 FORMATS = ("text", "json", "sarif", "junit", "markdown", "github")
 
@@ -24,26 +28,18 @@ class Output(NamedTuple):
     color: str = "auto"
 
 
-Reporter = Callable[[Report, Output], str]
-
-
-def reporter(name: str) -> Reporter:
-    """Return the function that formats a report."""
+def format_report(name: str, report: Report, output: Output, *, color: bool) -> str:
+    """Format the report of a check."""
     if name == "text":
-        from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
+        from compatcheck.reporters import text as reporter  # noqa: PLC0415 (one format)
 
-        width = terminal_width()
-        return lambda report, output: format_report(
-            report,
-            verbose=output.verbose,
-            quiet=output.quiet,
-            color=False,
-            width=width,
+        return reporter.format_report(
+            report, verbose=output.verbose, quiet=output.quiet, color=color, width=terminal_width()
         )
     from importlib import import_module  # noqa: PLC0415 (one format)
 
-    module = import_module(f"compatcheck.reporters.{name}")
-    return lambda report, _: str(module.format_report(report))
+    formatted = str(import_module(f"compatcheck.reporters.{name}").format_report(report))
+    return formatted if formatted.endswith("\n") else formatted + "\n"
 
 
 def parse_outputs(texts: Sequence[str], formats: Sequence[str] = FORMATS) -> list[tuple[str, str]]:
@@ -62,13 +58,17 @@ def parse_outputs(texts: Sequence[str], formats: Sequence[str] = FORMATS) -> lis
     return targets
 
 
-def write_reports(
-    report: Report, output: Output, targets: Sequence[tuple[str, str]], *, to_person: bool = True
+def write_formatted(
+    format_as: Callable[[str, bool], str],
+    output: Output,
+    targets: Sequence[tuple[str, str]],
+    *,
+    to_person: bool = True,
 ) -> None:
-    """Write the report to standard output and to every ``--output`` file.
+    """Write what a command found to standard output and to every ``--output`` file.
 
     Args:
-        report: the report.
+        format_as: formats it, by the name of the format and whether it is coloured.
         output: formats.
         targets: formats and files.
         to_person: whether to write text to standard output; an error that follows says it all.
@@ -76,37 +76,18 @@ def write_reports(
     Raises:
         UsageError: a file cannot be written.
     """
-    if output.format_name == "text":
-        from compatcheck.reporters.text import format_report  # noqa: PLC0415 (one format)
-
-        text = format_report(
-            report,
-            verbose=output.verbose,
-            quiet=output.quiet,
-            color=wants_color(output.color, os.environ),
-            width=terminal_width(),
-        )
-    else:
-        text = reporter(output.format_name)(report, output)
-    if to_person or output.format_name != "text":
-        sys.stdout.write(printable(text if text.endswith("\n") else text + "\n", sys.stdout.encoding or "utf-8"))
-    write_files([(name, path, reporter(name)(report, output)) for name, path in targets])
-
-
-def write_formatted(format_as: Callable[[str, bool], str], output: Output, targets: Sequence[tuple[str, str]]) -> None:
-    """Write what a command of its own formats found to standard output and to every ``--output`` file.
-
-    Args:
-        format_as: formats it, by the name of the format and whether it is coloured.
-        output: formats.
-        targets: formats and files.
-
-    Raises:
-        UsageError: a file cannot be written.
-    """
-    text = format_as(output.format_name, output.format_name == "text" and wants_color(output.color, os.environ))
-    sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
+    name = output.format_name
+    if to_person or name != "text":
+        text = format_as(name, name == "text" and wants_color(output.color, os.environ))
+        sys.stdout.write(printable(text, sys.stdout.encoding or "utf-8"))
     write_files([(name, path, format_as(name, False)) for name, path in targets])
+
+
+def unread_lines(skipped: Iterable[Skipped]) -> Iterator[str]:
+    """Say in a line each what was not read of the inputs."""
+    for entry in skipped:
+        hint = f" ({entry.hint})" if entry.hint else ""
+        yield escape_controls(f"not read: {entry.source}: {entry.reason}{hint}")
 
 
 def write_files(contents: Iterable[tuple[str, str, str]]) -> None:

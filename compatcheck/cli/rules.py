@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
 from compatcheck.cli import options
-from compatcheck.cli.explain import find_rule
+from compatcheck.cli.laboratory import find_proof
 from compatcheck.cli.rules_export import command as export_command
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, CompatcheckError, RuleError, UsageError
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
+from compatcheck.rules.named_rule import find_rule
+
+NO_PROOF = "probes and evidence are not checked: that needs the measuring laboratory (compatcheck.lab)"
 
 
 @click.group("rules", short_help="List, show, lint, start and export rules.")
@@ -74,14 +75,7 @@ def show_command(rule_id: str, rule_directories: tuple[str, ...]) -> int:
 
     rules = open_rules(rule_directories)
     rule = find_rule(rule_id, rules)
-    text = format_rule(rule, rules.texts(rule))
-    if sys.stdout.isatty():
-        from rich.console import Console  # noqa: PLC0415 (70 ms; only for a person reading a page)
-        from rich.markdown import Markdown  # noqa: PLC0415 (see above)
-
-        Console(width=min(100, Console().width)).print(Markdown(text))
-    else:
-        click.echo(text, nl=False)
+    click.echo(format_rule(rule, rules.texts(rule)), nl=False)
     return EXIT_CLEAN
 
 
@@ -94,53 +88,16 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
     PATHs are rule files or directories of them; without any, the rules of a checkout. Rules in a directory of your own are
     checked with the built-in tables and defaults.
     """
-    from compatcheck.matching.examples import check_rule  # noqa: PLC0415 (imports YAML)
-    from compatcheck.rules.load import load_rule, rule_files  # noqa: PLC0415 (imports YAML)
+    from compatcheck.checking.linting import lint  # noqa: PLC0415 (imports YAML)
 
-    directories = [Path(name) for name in rule_directories]
-    files: list[tuple[Path, Path]] = []
-    for name in paths or ([CHECKOUT] if is_checkout() else []):
-        path = Path(os.path.abspath(name))
-        if path.is_dir():
-            root = rule_root(path)
-            files += [(file, root) for file in rule_files(path)]
-        elif path.exists():
-            root = rule_root(path.parent)
-            files.append((path, root))
-        else:
-            msg = f"{name} does not exist"
-            raise UsageError(msg)
-        if root.resolve() != Path(CHECKOUT).resolve() and root not in directories:
-            directories.append(root)
-    if not files:
-        msg = "no rule files"
-        raise UsageError(msg, hint="name files or directories of rules")
-    count = 0
-    try:
-        rules = open_rules(tuple(str(path) for path in directories), replacing=True)
-    except RuleError as error:
-        click.echo(f"{error}" + (f" ({error.hint})" if error.hint else ""))
-        return EXIT_FINDINGS
-    for file, root in files:
-        try:
-            problems = check_rule(load_rule(file, root), rules, root.parent)
-        except CompatcheckError as error:
-            click.echo(str(error))
-            count += 1
-            continue
-        for problem in problems:
-            click.echo(f"{problem.source}: {problem.message}")
-        count += len(problems)
-    click.echo(f"{len(files)} rules, {count} problems", err=True)
-    return EXIT_FINDINGS if count else EXIT_CLEAN
-
-
-def rule_root(path: Path) -> Path:
-    """Return the directory rule ids are relative to: the checkout's ``rules``, else the nearest ``rules`` above, else itself."""
-    for candidate in (path, *path.parents):
-        if candidate.name == "rules":
-            return candidate
-    return path
+    found = lint(paths, rule_directories, find_proof)
+    for problem in found.problems:
+        click.echo(problem)
+    if not found.proven:
+        click.echo(NO_PROOF, err=True)
+    if found.readable:
+        click.echo(f"{found.files} rules, {len(found.problems)} problems", err=True)
+    return EXIT_FINDINGS if found.problems else EXIT_CLEAN
 
 
 @command.command("new", cls=options.GroupedCommand)
@@ -153,25 +110,7 @@ def rule_root(path: Path) -> Path:
 )
 def new_command(rule_id: str, directory: Path | None) -> int:
     """Write the skeleton of a rule file."""
-    from compatcheck.rules.skeleton import SKELETON  # noqa: PLC0415 (beside its use)
+    from compatcheck.rules.skeleton import write_skeleton  # noqa: PLC0415 (beside its use)
 
-    package, _, slug = rule_id.partition("/")
-    if (
-        not package
-        or not slug
-        or not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (package, slug))
-    ):
-        msg = f"{rule_id!r} is not PACKAGE/SLUG"
-        raise UsageError(
-            msg,
-            hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix",
-        )
-    root = directory or Path(CHECKOUT if is_checkout() else "rules")
-    path = root / package / f"{slug}.yaml"
-    if path.exists():
-        msg = f"{path} exists already"
-        raise UsageError(msg)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(SKELETON.replace("PACKAGE", package), encoding="utf-8")
-    click.echo(str(path))
+    click.echo(str(write_skeleton(rule_id, directory or Path(CHECKOUT if is_checkout() else "rules"))))
     return EXIT_CLEAN

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,44 +100,15 @@ def write_records(records: Sequence[Record], output: str | None) -> None:
     Raises:
         UsageError: nothing to write, or it cannot be written there.
     """
+    from compatcheck.rules.osv_files import format_list, write_osv_files  # noqa: PLC0415 (one format)
+
     if not records:
         msg = "the format can say none of these rules"
         raise UsageError(msg, hint="choose other rules with --select")
     if output is None or output.endswith(".json"):
-        listed = [dict(record.data) for record in records]
-        write_text(json.dumps(listed, indent=2, ensure_ascii=False) + "\n", output)
-        return
-    files = {f"{record.id}.json": json.dumps(record.data, indent=2, ensure_ascii=False) + "\n" for record in records}
-    try:
-        if output.endswith(".zip"):
-            _write_archive(files, output)
-        else:
-            _write_directory(files, output)
-    except OSError as error:
-        msg = f"--output {output} cannot be written: {error.strerror}"
-        raise UsageError(msg) from None
-
-
-def _write_archive(files: dict[str, str], path: str) -> None:
-    """Write an archive whose bytes depend on nothing but the records."""
-    import zipfile  # noqa: PLC0415 (one format)
-
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in sorted(files.items()):
-            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
-
-
-def _write_directory(files: dict[str, str], path: str) -> None:
-    from compatcheck.rules.osv import PREFIX  # noqa: PLC0415 (beside its use)
-
-    os.makedirs(path, exist_ok=True)
-    stale = sorted(name for name in os.listdir(path) if name.startswith(PREFIX) and name not in files)
-    if stale:
-        msg = f"{path} holds {stale[0]}, which is not among these rules"
-        raise UsageError(msg, hint="remove the records of the earlier export, or name another directory")
-    for name, text in files.items():
-        with open(os.path.join(path, name), "w", encoding="utf-8") as file:
-            file.write(text)
+        write_text(format_list(records), output)
+    else:
+        write_osv_files(records, output)
 
 
 def write_text(text: str, output: str | None) -> None:

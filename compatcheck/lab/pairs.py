@@ -53,7 +53,7 @@ class Trial(NamedTuple):
     """Releases, or specifiers, of the other packages that the condition is tried with before anything is installed."""
 
 
-class Request(NamedTuple):
+class TrialRequest(NamedTuple):
     """What the person asked for over the default."""
 
     suspect: str | None = None
@@ -64,7 +64,7 @@ class Request(NamedTuple):
     """Of both sides."""
 
 
-def plan(rule: CompiledRule, texts: Texts, rules: RuleSet, request: Request | None = None) -> Trial | Confirmation:
+def plan(rule: CompiledRule, texts: Texts, rules: RuleSet, request: TrialRequest | None = None) -> Trial | Confirmation:
     """Choose releases and parameters that the rule is about on the suspect side and not on the other, or say why nothing can.
 
     The first pair of the rule's evidence is taken, or the first that has what was asked for; without a pair the rule's probe,
@@ -80,7 +80,7 @@ def plan(rule: CompiledRule, texts: Texts, rules: RuleSet, request: Request | No
         UsageError: a parameter that the probe does not have or in which the sides differ; a suspect release that is not
             affected, or a healthy one that is.
     """
-    request = request or Request()
+    request = request or TrialRequest()
     refusal: UsageError | None = None
     reasons: list[str] = []
     for make in (_from_evidence, _from_probe):
@@ -202,7 +202,9 @@ def _may_hold(clause: CompiledClause, scope: FactScope) -> bool:
     return clause.when is None or truth(evaluate(clause.when, scope)) is not False
 
 
-def _from_evidence(rule: CompiledRule, texts: Texts, rules: RuleSet, request: Request) -> Iterator[tuple[int, Trial]]:
+def _from_evidence(
+    rule: CompiledRule, texts: Texts, rules: RuleSet, request: TrialRequest
+) -> Iterator[tuple[int, Trial]]:
     """Yield the pairs of the evidence as they would be measured again, each with how much of it was replaced."""
     del texts
     names = probe_names()
@@ -256,14 +258,14 @@ def _from_evidence(rule: CompiledRule, texts: Texts, rules: RuleSet, request: Re
         raise refusal
 
 
-def _refuse_what_tells_apart(request: Request, suspect: Mapping[str, Any], baseline: Mapping[str, Any]) -> None:
+def _refuse_what_tells_apart(request: TrialRequest, suspect: Mapping[str, Any], baseline: Mapping[str, Any]) -> None:
     for name in request.parameters:
         if suspect[name] != baseline[name]:
             msg = f"--param {name}: it is what tells the suspect side from the healthy one"
             raise UsageError(msg, hint="give another parameter, or measure one side with `compatcheck probe run`")
 
 
-def _from_probe(rule: CompiledRule, texts: Texts, rules: RuleSet, request: Request) -> Iterator[tuple[int, Trial]]:
+def _from_probe(rule: CompiledRule, texts: Texts, rules: RuleSet, request: TrialRequest) -> Iterator[tuple[int, Trial]]:
     """Yield the rule's probe with its parameters, then with one other choice of each, around the clauses that hold."""
     use = texts.probe
     if use is None or use["name"] not in probe_names():
@@ -284,7 +286,7 @@ def _from_probe(rule: CompiledRule, texts: Texts, rules: RuleSet, request: Reque
 def _around_clauses(
     rule: CompiledRule,
     rules: RuleSet,
-    request: Request,
+    request: TrialRequest,
     probe: Probe,
     parameters: Mapping[str, Any],
     use: Mapping[str, Any],

@@ -23,6 +23,15 @@ def vary(parameters: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(parameters, values, strict=True)) for values in product(*parameters.values())]
 
 
+def find_varying(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:
+    """Return probe and name of each parameter that tells tasks of one probe apart."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for task in tasks:
+        for name, value in task.parameters.items():
+            values.setdefault((task.probe.name, name), set()).add(json.dumps(value))
+    return frozenset(key for key, found in values.items() if len(found) > 1)
+
+
 def collect_series(
     tasks: Sequence[Task], results: Mapping[str, Sequence[Measurement]], *, every_metric: bool
 ) -> list[Series]:

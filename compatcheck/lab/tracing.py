@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.cli.probing import EnvironmentChoice
-from compatcheck.core.errors import UsageError
+from compatcheck.checking.tracer import Traced, Untraced
+from compatcheck.core.errors import CompatcheckError, UsageError
+from compatcheck.frameworks.model.configuration import find_config
+from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.traced.request import Untraceable
+from compatcheck.lab.traced.trace import trace
 from compatcheck.memory.role import TRAINED
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ _PACKAGES = ("transformers", "peft")
 """What the traced step is made of, beside torch."""
 
 
-def trace_subject(subject: Subject, rules: RuleSet, python: str | None) -> Trace | Untraceable:
+def trace_subject(subject: Subject, rules: RuleSet, python: str | None) -> Traced | Untraced:
     """Trace the training step of a subject.
 
     Args:
@@ -31,21 +34,22 @@ def trace_subject(subject: Subject, rules: RuleSet, python: str | None) -> Trace
     Returns:
         The trace, or why there is none.
     """
-    from compatcheck.frameworks.model.configuration import find_config  # noqa: PLC0415 (beside its use)
-    from compatcheck.lab.traced.trace import trace  # noqa: PLC0415 (beside its use)
-
     roles = [name for name in TRAINED if name in subject.roles]
     if not roles:
-        return Untraceable("nothing is trained")
+        return Untraced("nothing is trained")
     config = find_config(subject.documents, rules)
     if config is None:
-        return Untraceable("the model's configuration is not known: name its config.json with --model")
+        return Untraced("the model's configuration is not known: name its config.json with --model")
     facts = subject.roles[roles[0]]
     try:
         interpreter = open_interpreter(subject, python, adapters=facts.get("training.peft") is not None)
     except UsageError as error:
-        return Untraceable(error.message + (f" ({error.hint})" if error.hint else ""))
-    return trace(facts, config=config, python=interpreter)
+        return Untraced(error.message + (f" ({error.hint})" if error.hint else ""))
+    found = trace(facts, config=config, python=interpreter)
+    if isinstance(found, Untraceable):
+        return Untraced(found.reason)
+    releases = ", ".join(f"{name} {found.versions[name]}" for name in sorted(found.versions) if name != "python")
+    return Traced(found.estimate, found.timeline, (*describe_peak(found), f"traced with {releases}"))
 
 
 def open_interpreter(subject: Subject, python: str | None, *, adapters: bool) -> Interpreter:
@@ -54,8 +58,6 @@ def open_interpreter(subject: Subject, python: str | None, *, adapters: bool) ->
     Raises:
         UsageError: there is no interpreter with torch, or the releases cannot be laid over it.
     """
-    from compatcheck.core.errors import CompatcheckError  # noqa: PLC0415 (beside its use)
-
     choice = EnvironmentChoice(python=python, torch=None, beside=(), installer=None)
     base = choice.base()
     wanted = []

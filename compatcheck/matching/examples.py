@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.document import Document
     from compatcheck.rules.database import CompiledRule, RuleSet
+    from compatcheck.rules.lint_evidence import Proof
     from compatcheck.rules.rule import Rule
 from compatcheck.rules.syntax import parse
 
@@ -110,18 +111,17 @@ def example_truth(rules: RuleSet) -> Callable[[str, Mapping[str, Any]], bool | N
     return decide_atom
 
 
-def check_rule(rule: Rule, rules: RuleSet, root: Path | None = None) -> list[Problem]:
+def check_rule(rule: Rule, rules: RuleSet, root: Path | None = None, proof: Proof | None = None) -> list[Problem]:
     """Lint a rule and run its examples.
 
     Args:
         rule: the loaded rule; ``rules`` must hold its compiled form.
         rules: tables, defaults, releases and models.
         root: folder that ``evidence`` is relative to.
+        proof: what probes and measurements say; None leaves out what needs them.
     """
-    from compatcheck.lab.proof import make_proof  # noqa: PLC0415 (it builds on this module)
-
     try:
-        problems = list(lint_rule(rule, rules.releases, example_truth(rules), root, make_proof(rules)))
+        problems = list(lint_rule(rule, rules.releases, example_truth(rules), root, proof))
     except CompatcheckError as error:
         problems = [Problem(Source(rule.path, "examples"), str(error))]
     compiled = rules.find(rule.id)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.estimate import KINDS, WHOLE, Size, total
 from compatcheck.core.summary import value_text
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from compatcheck.core.estimate import Component, Estimate, Phase, Regressed
-    from compatcheck.core.facts import Value
-    from compatcheck.core.source import Source
+    from compatcheck.core.estimate_report import Doubts, EstimateReport
     from compatcheck.core.suggestions import Placement, Suggestion, Wall
 
 _WIDTH = 80
@@ -29,62 +27,6 @@ _OUTCOMES = {
     "does_not_fit": "does not fit",
     "unknown": "no device to compare with",
 }
-
-
-class Inputs(NamedTuple):
-    """What stands against the facts an estimate is made of."""
-
-    unresolved: tuple[tuple[str, Source, str], ...] = ()
-    """Facts set to a value nobody can tell: name, place, why."""
-    conflicts: tuple[tuple[str, tuple[tuple[Value, Source], ...]], ...] = ()
-    """Facts that two inputs state differently, with the values; the first one stands."""
-    unread: tuple[Source, ...] = ()
-    """Keys nobody understood whose names are about memory."""
-
-
-NO_INPUTS = Inputs()
-_WORDS = frozenset({
-    "accum", "accumulation", "adapter", "attention", "attn", "batch", "batches", "bits", "checkpointing",
-    "dtype", "flash", "fsdp", "length", "len", "liger", "lora", "offload", "offloading", "optim",
-    "optimizer", "pack", "packing", "parallel", "parallelism", "peft", "precision", "qlora", "quant",
-    "quantization", "quantize", "rank", "remat", "seq", "sequence", "shard", "sharding", "tp", "pp", "cp",
-    "tokens", "zero", "4bit", "8bit", "bf16", "fp16", "fp8",
-})  # fmt: skip
-"""Words in names of settings that decide memory."""
-
-
-def is_about_memory(key: str) -> bool:
-    """Tell whether the name of a setting sounds like memory."""
-    return not _WORDS.isdisjoint(re.split(r"[^a-z0-9]+", key.lower()))
-
-
-class EstimateReport:
-    """What one subject's estimate says, with all that was asked for beside it."""
-
-    def __init__(
-        self,
-        subject: str,
-        estimate: Estimate,
-        *,
-        suggestions: Sequence[Suggestion] = (),
-        walls: Sequence[Wall] = (),
-        placements: Sequence[Placement] = (),
-    ) -> None:
-        """Keep the parts."""
-        self.subject = subject
-        self.id = ""
-        """Name of the subject: its files; empty where there is one alone."""
-        self.inputs = NO_INPUTS
-        self.regressed: Regressed | None = None
-        """The run with its known regressions; None when there are none, or they are in the estimate already."""
-        self.estimate = estimate
-        self.suggestions = tuple(suggestions)
-        self.walls = tuple(walls)
-        self.placements = tuple(placements)
-        self.details: tuple[str, ...] = ()
-        """Sentences about how it became known."""
-        self.timeline: tuple[tuple[int, int, int], ...] = ()
-        """Event, allocated bytes and reserved bytes of a traced run."""
 
 
 def format_text(report: EstimateReport, *, verbose: int = 0) -> str:
@@ -101,7 +43,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
         yield from wrap(
             f"no estimate: {estimate.verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    "
         )
-        yield from _inputs(report.inputs)
+        yield from _doubts(report.doubts)
         return
     if not estimate.phases:
         yield "  no estimate: it needs"
@@ -111,7 +53,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
         for name in estimate.needs:
             if len(model) <= 1 or name not in model:
                 yield f"    {name}   (state it: --set {name}=…)"
-        yield from _inputs(report.inputs)
+        yield from _doubts(report.doubts)
         return
     yield ""
     yield from _verdict(report)
@@ -126,7 +68,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _reasons(estimate)
     yield from _regressions(report)
     yield from _unknowns(estimate)
-    yield from _inputs(report.inputs)
+    yield from _doubts(report.doubts)
     for lines in (_suggestions(report.suggestions), _walls(report.walls), _placements(report.placements)):
         yield from lines
 
@@ -197,13 +139,13 @@ def _regressions(report: EstimateReport) -> Iterator[str]:
         yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
 
 
-def _inputs(inputs: Inputs) -> Iterator[str]:
-    lines = [f"unresolved: {name} at {place}: {why}" for name, place, why in inputs.unresolved]
-    for name, values in inputs.conflicts:
+def _doubts(doubts: Doubts) -> Iterator[str]:
+    lines = [f"unresolved: {name} at {place}: {why}" for name, place, why in doubts.unresolved]
+    for name, values in doubts.conflicts:
         told = "; ".join(f"{value_text(value)} at {place}" for value, place in values)
         lines.append(f"conflict: {name}: {told}")
-    if inputs.unread:
-        keys = list(dict.fromkeys(str(place.key) for place in inputs.unread))
+    if doubts.unread:
+        keys = list(dict.fromkeys(str(place.key) for place in doubts.unread))
         more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
         words = "key that looks" if len(keys) == 1 else "keys that look"
         listed = ", ".join(keys[:_NAMED])
@@ -348,7 +290,7 @@ def format_markdown(report: EstimateReport, *, verbose: int = 0) -> str:  # noqa
     lines = [f"### {report.subject}", ""]
     if report.id and report.id != report.subject:
         lines += [f"`{report.id}`", ""]
-    rest = [f"- {line.strip()}" for line in _joined(_inputs(report.inputs))]
+    rest = [f"- {line.strip()}" for line in _joined(_doubts(report.doubts))]
     if not estimate.phases and estimate.verdict.primary is not None:
         return "\n".join([*lines, f"No estimate: {estimate.verdict.primary}", *(["", *rest] if rest else []), ""])
     if not estimate.phases:
@@ -407,13 +349,13 @@ def describe(report: EstimateReport) -> dict[str, Any]:
         "id": report.id or report.subject,
         "job": report.subject,
         "unresolved": [
-            {"fact": name, "source": str(place), "reason": why} for name, place, why in report.inputs.unresolved
+            {"fact": name, "source": str(place), "reason": why} for name, place, why in report.doubts.unresolved
         ],
         "conflicts": [
             {"fact": name, "values": [{"value": value, "source": str(place)} for value, place in values]}
-            for name, values in report.inputs.conflicts
+            for name, values in report.doubts.conflicts
         ],
-        "unread_keys": [str(place) for place in report.inputs.unread],
+        "unread_keys": [str(place) for place in report.doubts.unread],
         "needs": list(estimate.needs),
         "findings": _describe_regressions(report.regressed),
         "details": list(report.details),

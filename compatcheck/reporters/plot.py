@@ -12,8 +12,8 @@ from compatcheck.core.units import GIB
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from compatcheck.core.estimate_report import EstimateReport
     from compatcheck.core.suggestions import Wall
-    from compatcheck.reporters.estimate import EstimateReport
 
 _COLOURS = {
     "parameters": "#1f4e79", "gradients": "#2e75b6", "optimizer_states": "#9dc3e6", "activations": "#c55a11",

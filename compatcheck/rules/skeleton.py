@@ -1,4 +1,13 @@
-"""The text a new rule file starts from."""
+"""What a new rule file starts from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SKELETON = """\
 title: One line, at most 80 characters, saying what goes wrong
@@ -36,3 +45,22 @@ examples:
   no_match:
     - {packages: {PACKAGE: "0"}, training: {zero_stage: 2}}
 """
+
+
+def write_skeleton(rule_id: str, root: Path) -> Path:
+    """Write the skeleton of a rule into a directory of rules and return its path.
+
+    Raises:
+        UsageError: the id is not PACKAGE/SLUG, or the file exists.
+    """
+    package, _, slug = rule_id.partition("/")
+    if not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (package, slug)):
+        msg = f"{rule_id!r} is not PACKAGE/SLUG"
+        raise UsageError(msg, hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix")
+    path = root / package / f"{slug}.yaml"
+    if path.exists():
+        msg = f"{path} exists already"
+        raise UsageError(msg)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SKELETON.replace("PACKAGE", package), encoding="utf-8")
+    return path

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from compatcheck.checking.checks import Checks
-from compatcheck.checking.gather import gather
-from compatcheck.checking.report import build_report
-from compatcheck.checking.request import Request
-from compatcheck.core.fail_on import parse_threshold
+from compatcheck.checking import Request, check
 from compatcheck.core.report import Finding
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
@@ -27,9 +23,9 @@ def rules() -> RuleSet:
     return open_rules()
 
 
-def check(rules: RuleSet, *paths: Path, **given: Any) -> list[Finding]:
+def find(rules: RuleSet, *paths: Path, **given: Any) -> list[Finding]:
     request = Request(paths=tuple(str(path) for path in paths), **given)
-    report = build_report(gather(request, rules, {}), rules, Checks(), parse_threshold("medium"))
+    report = check(request, rules, {})
     return list(report.findings)
 
 
@@ -86,7 +82,7 @@ def zero3(framework: str, **more: object) -> dict[str, object]:
 
 
 def test_the_incident_itself_is_affected_and_sized(rules: RuleSet) -> None:
-    finding = of_rule(check(rules, ROOT / "fixtures/cases/openrlhf-llama3-70b"))
+    finding = of_rule(find(rules, ROOT / "fixtures/cases/openrlhf-llama3-70b"))
     assert finding is not None
     assert finding.status == "affected"
     assert finding.severity == "critical"
@@ -98,27 +94,27 @@ def test_the_incident_itself_is_affected_and_sized(rules: RuleSet) -> None:
 @pytest.mark.parametrize("nodes", [1, 4, 9])
 def test_the_size_does_not_depend_on_the_node_count(rules: RuleSet, stack: Stack, nodes: int) -> None:
     files = [stack.requirements("deepspeed==0.16.4"), stack.facts(zero3("openrlhf"))]
-    finding = of_rule(check(rules, *files, gpu="8xA800-80GB", nodes=nodes))
+    finding = of_rule(find(rules, *files, gpu="8xA800-80GB", nodes=nodes))
     assert finding is not None
     assert finding.impact is not None
     assert finding.impact.expected_bytes == 2 * BLOCKS
 
 
 def test_openrlhf_with_nothing_else_said_is_affected(rules: RuleSet, stack: Stack) -> None:
-    finding = of_rule(check(rules, stack.requirements("deepspeed==0.16.4"), stack.facts(zero3("openrlhf"))))
+    finding = of_rule(find(rules, stack.requirements("deepspeed==0.16.4"), stack.facts(zero3("openrlhf"))))
     assert finding is not None
     assert finding.status == "affected"
 
 
 def test_hf_trainer_4_48_with_reentrant_unset_is_silent(rules: RuleSet, stack: Stack) -> None:
     files = [stack.requirements("deepspeed==0.16.4", "transformers==4.48.0"), stack.deepspeed(), stack.trainer()]
-    assert of_rule(check(rules, *files, model="llama-3-70b")) is None
+    assert of_rule(find(rules, *files, model="llama-3-70b")) is None
 
 
 def test_hf_trainer_4_48_with_reentrant_false_is_affected(rules: RuleSet, stack: Stack) -> None:
     trainer = stack.trainer("gradient_checkpointing_kwargs:", "  use_reentrant: false")
     files = [stack.requirements("deepspeed==0.16.4", "transformers==4.48.0"), stack.deepspeed(), trainer]
-    finding = of_rule(check(rules, *files, model="llama-3-70b"))
+    finding = of_rule(find(rules, *files, model="llama-3-70b"))
     assert finding is not None
     assert finding.status == "affected"
     assert any(source.path.endswith("train.yaml") and source.line == 7 for source in finding.locations)
@@ -126,7 +122,7 @@ def test_hf_trainer_4_48_with_reentrant_false_is_affected(rules: RuleSet, stack:
 
 def test_hf_trainer_5_with_reentrant_unset_is_affected(rules: RuleSet, stack: Stack) -> None:
     files = [stack.requirements("deepspeed==0.16.4", "transformers==5.3.0"), stack.deepspeed(), stack.trainer()]
-    finding = of_rule(check(rules, *files, model="llama-3-70b"))
+    finding = of_rule(find(rules, *files, model="llama-3-70b"))
     assert finding is not None
     assert finding.status == "affected"
 
@@ -136,26 +132,26 @@ def test_llamafactory_is_reentrant_unless_told_otherwise(
     rules: RuleSet, stack: Stack, setting: dict[str, object], status: str | None
 ) -> None:
     requirements = stack.requirements("deepspeed==0.16.4", "transformers==4.48.0", "llamafactory==0.9.2")
-    finding = of_rule(check(rules, requirements, stack.facts(zero3("llamafactory", **setting))))
+    finding = of_rule(find(rules, requirements, stack.facts(zero3("llamafactory", **setting))))
     assert (finding.status if finding else None) == status
 
 
 def test_a_deepspeed_file_alone_leaves_checkpointing_open(rules: RuleSet, stack: Stack) -> None:
-    finding = of_rule(check(rules, stack.requirements("deepspeed==0.16.4"), stack.deepspeed()))
+    finding = of_rule(find(rules, stack.requirements("deepspeed==0.16.4"), stack.deepspeed()))
     assert finding is not None
     assert finding.status == "possible"
     assert finding.needs == ("training.gradient_checkpointing", "training.use_reentrant")
 
 
 def test_packages_alone_leave_three_facts_open(rules: RuleSet, stack: Stack) -> None:
-    finding = of_rule(check(rules, stack.requirements("deepspeed==0.16.4")))
+    finding = of_rule(find(rules, stack.requirements("deepspeed==0.16.4")))
     assert finding is not None
     assert finding.status == "possible"
     assert finding.needs == ("training.gradient_checkpointing", "training.use_reentrant", "training.zero_stage")
 
 
 def test_a_requirement_range_is_possible_for_some_releases(rules: RuleSet, stack: Stack) -> None:
-    finding = of_rule(check(rules, stack.requirements("deepspeed>=0.15"), stack.facts(zero3("openrlhf"))))
+    finding = of_rule(find(rules, stack.requirements("deepspeed>=0.15"), stack.facts(zero3("openrlhf"))))
     assert finding is not None
     assert finding.status == "possible"
     assert finding.needs == ("version of deepspeed",)
@@ -164,17 +160,17 @@ def test_a_requirement_range_is_possible_for_some_releases(rules: RuleSet, stack
 
 @pytest.mark.parametrize("version", ["0.15.4", "0.16.8", "0.16.9", "0.19.8"])
 def test_releases_without_the_defect_are_silent(rules: RuleSet, stack: Stack, version: str) -> None:
-    assert of_rule(check(rules, stack.requirements(f"deepspeed=={version}"), stack.facts(zero3("openrlhf")))) is None
+    assert of_rule(find(rules, stack.requirements(f"deepspeed=={version}"), stack.facts(zero3("openrlhf")))) is None
 
 
 def test_stage_2_is_silent(rules: RuleSet, stack: Stack) -> None:
     facts = stack.facts({**zero3("openrlhf"), "zero_stage": 2})
-    assert of_rule(check(rules, stack.requirements("deepspeed==0.16.4"), facts)) is None
+    assert of_rule(find(rules, stack.requirements("deepspeed==0.16.4"), facts)) is None
 
 
 def test_one_rank_is_silent(rules: RuleSet, stack: Stack) -> None:
     files = [stack.requirements("deepspeed==0.16.4"), stack.facts(zero3("openrlhf"))]
-    assert of_rule(check(rules, *files, gpu="1xH100-80GB", nodes=1)) is None
+    assert of_rule(find(rules, *files, gpu="1xH100-80GB", nodes=1)) is None
 
 
 def test_0_15_4_is_told_of_its_own_defects_where_their_conditions_hold(rules: RuleSet, stack: Stack) -> None:
@@ -183,17 +179,17 @@ def test_0_15_4_is_told_of_its_own_defects_where_their_conditions_hold(rules: Ru
         {"framework": "openrlhf", "zero_stage": 3, "gradient_checkpointing": False, "param_dtype": "bfloat16"},
         run={"no_grad_forward_between": True},
     )
-    finding = of_rule(check(rules, requirements, facts), "deepspeed/zero3-params-kept-after-no-grad-forward")
+    finding = of_rule(find(rules, requirements, facts), "deepspeed/zero3-params-kept-after-no-grad-forward")
     assert finding is not None
     assert finding.status == "affected"
     facts = stack.facts({**zero3("openrlhf"), "zero_stage": 2, "offload_optimizer": "cpu"})
-    finding = of_rule(check(rules, requirements, facts), "deepspeed/offload-fp32-copy-in-step")
+    finding = of_rule(find(rules, requirements, facts), "deepspeed/offload-fp32-copy-in-step")
     assert finding is not None
     assert finding.status == "affected"
 
 
 def test_a_release_candidate_of_the_fix_is_possible(rules: RuleSet, stack: Stack) -> None:
-    finding = of_rule(check(rules, stack.requirements("deepspeed==0.16.8rc1"), stack.facts(zero3("openrlhf"))))
+    finding = of_rule(find(rules, stack.requirements("deepspeed==0.16.8rc1"), stack.facts(zero3("openrlhf"))))
     assert finding is not None
     assert finding.status == "possible"
     assert any("pre-release" in assumption for assumption in finding.assumptions)
@@ -217,7 +213,7 @@ def test_llamafactory_file(rules: RuleSet, stack: Stack, lines: tuple[str, ...],
     stack.write("zero3.json", (directory / "zero3.json").read_text(encoding="utf-8"))
     text = (directory / "full_zero3.yaml").read_text(encoding="utf-8")
     train = stack.write("train.yaml", "\n".join([text, *lines]) + "\n")
-    finding = of_rule(check(rules, stack.requirements(*LLAMA_FACTORY), train))
+    finding = of_rule(find(rules, stack.requirements(*LLAMA_FACTORY), train))
     assert (finding.status if finding else None) == status
     if finding is not None:
         where = {(Path(source.path).name, source.key) for source in finding.locations}
@@ -240,5 +236,5 @@ def test_ms_swift_file(rules: RuleSet, stack: Stack, release: str, lines: tuple[
     base = ("model: llama-3-70b", "tuner_type: full", "dataset: mine", "deepspeed: zero3", "torch_dtype: bfloat16")
     train = stack.write("sft.yaml", "\n".join([*base, *lines]) + "\n")
     requirements = stack.requirements("deepspeed==0.16.4", "transformers==4.57.1", f"ms-swift=={release}")
-    finding = of_rule(check(rules, requirements, train))
+    finding = of_rule(find(rules, requirements, train))
     assert (finding.status if finding else None) == status

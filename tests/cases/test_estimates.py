@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from compatcheck.checking.gather import gather
-from compatcheck.checking.request import Request
+from compatcheck.checking import Request, gather
 from compatcheck.core.estimate import Estimate
 from compatcheck.memory.job import estimate_job
 from compatcheck.rules.database import RuleSet

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compatcheck.checking.checks import Checks
-from compatcheck.checking.gather import gather
-from compatcheck.checking.report import build_report
-from compatcheck.checking.request import Request
-from compatcheck.core.fail_on import parse_threshold
+from compatcheck.checking import Request, check
 from compatcheck.core.units import GIB
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
@@ -28,7 +24,7 @@ def rules() -> RuleSet:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case_reports_what_it_promises(case: Path, rules: RuleSet) -> None:
     expected = yaml.safe_load((case / "expected.yaml").read_text(encoding="utf-8"))
-    report = build_report(gather(Request(paths=(str(case),)), rules, {}), rules, Checks(), parse_threshold("medium"))
+    report = check(Request(paths=(str(case),)), rules, {})
     found = {finding.rule_id: finding for finding in report.findings}
     status = {
         name: found[name].status if name in found else "silent"

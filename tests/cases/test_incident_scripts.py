@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.checking.gather import gather
-from compatcheck.checking.request import Request
+from compatcheck.checking import Request, gather
 from compatcheck.core.estimate import Estimate
 from compatcheck.memory.job import estimate_job
 from compatcheck.rules.database import RuleSet

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from compatcheck.checking.gather import gather
-from compatcheck.checking.request import Request
+from compatcheck.checking import Request, gather
 from compatcheck.core.facts import Fact
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet

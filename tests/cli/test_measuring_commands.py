@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from compatcheck.cli import probing
-from compatcheck.cli.progress import Progress, find_varying
+from compatcheck.cli.measuring.progress import Progress
 from compatcheck.core.measurement import Measurement
 from compatcheck.core.process import Completed
+from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.environments.installer import UnbuildableError, explain_failure
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.probes.runner import Task, make_task
+from compatcheck.lab.settings import Settings
+from compatcheck.lab.sweep import find_varying
 from tests.cli.run_cli import run
 
 WIDTH = 80
@@ -35,7 +37,7 @@ class Unbuildable:
 
 @pytest.fixture
 def unbuildable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compatcheck.cli.probing.EnvironmentChoice.overlays", lambda _: Unbuildable())
+    monkeypatch.setattr("compatcheck.lab.environments.choice.EnvironmentChoice.overlays", lambda _: Unbuildable())
 
 
 def narrow(text: str) -> bool:
@@ -83,7 +85,7 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], message: str
 
 @pytest.mark.parametrize("text", ["foo bar", "==", "transformers=4"])
 def test_what_is_no_requirement_is_refused(text: str) -> None:
-    choice = probing.EnvironmentChoice(sys.executable, None, (text,), None)
+    choice = EnvironmentChoice(sys.executable, None, (text,), None)
     with pytest.raises(Exception, match="is no requirement") as error:
         choice.overlays()
     assert error.value.hint == "as --with transformers==4.57.6"  # type: ignore[attr-defined]
@@ -172,7 +174,7 @@ def test_a_script_without_its_package_says_what_to_install(backend: str) -> None
 class Unchanging:
     """A laboratory in which every release of every package measures the same."""
 
-    def __init__(self, settings: probing.Settings, package: str) -> None:
+    def __init__(self, settings: Settings, package: str) -> None:
         self.settings, self.package = settings, package
 
     def measure_all(self, versions: list[str], tasks: list[Task]) -> Iterator[tuple[str, list[Measurement]]]:
@@ -194,25 +196,26 @@ class Unchanging:
 
 
 @pytest.fixture
-def unchanging(monkeypatch: pytest.MonkeyPatch) -> list[probing.Settings]:
-    seen: list[probing.Settings] = []
+def unchanging(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    seen: list[Settings] = []
 
-    def open_laboratory(settings: probing.Settings, package: str, *_: object, **__: object) -> Unchanging:
+    def open_laboratory(settings: Settings, package: str, *_: object, **__: object) -> Unchanging:
         seen.append(settings)
         return Unchanging(settings, package)
 
-    monkeypatch.setattr("compatcheck.cli.probing.open_laboratory", open_laboratory)
+    for module in ("bisect", "sweep"):
+        monkeypatch.setattr(f"compatcheck.cli.measuring.{module}.open_laboratory", open_laboratory)
     return seen
 
 
-def test_a_sweep_without_a_growth_says_that_it_drafts_nothing(unchanging: list[probing.Settings]) -> None:
+def test_a_sweep_without_a_growth_says_that_it_drafts_nothing(unchanging: list[Settings]) -> None:
     ran = run("sweep", "masks", "--package", "transformers", "--versions", ">=5.22", "--drafts", "drafts", "-q")
     assert ran.code == 0, ran.err
     assert ran.err == "no draft was written: no number grew\n"
     assert len(unchanging) == 1
 
 
-def test_what_releases_are_measured_with_reaches_the_laboratory(unchanging: list[probing.Settings]) -> None:
+def test_what_releases_are_measured_with_reaches_the_laboratory(unchanging: list[Settings]) -> None:
     ran = run(
         *(*BISECT, "--versions", ">=0.19", "--with", "x==1", "--timeout", "7", "--no-store", "--fresh", "--jobs", "3"),
         *("--exclude-newer", "never", "--installer", "pip", "--torch", "2.13.0+cpu", "--quiet", "--format", "markdown"),

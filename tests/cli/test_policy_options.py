@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.checking.runs import find_policy
+from compatcheck.checking.inspection import find_policy
 from compatcheck.cli.__main__ import main
 from tests import ROOT
 

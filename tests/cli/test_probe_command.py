@@ -46,8 +46,8 @@ def measured(monkeypatch):
                 ),
             )
 
-    monkeypatch.setattr("compatcheck.lab.probes.runner.run_tasks", run_tasks)
-    monkeypatch.setattr("compatcheck.cli.probing.EnvironmentChoice.overlays", lambda _: Overlays())
+    monkeypatch.setattr("compatcheck.lab.probe_runs.run_tasks", run_tasks)
+    monkeypatch.setattr("compatcheck.lab.environments.choice.EnvironmentChoice.overlays", lambda _: Overlays())
     return tasks, told
 
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_run_is_said(measured, arguments, message):
 
 
 def test_the_list_says_where_a_probe_was_never_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("compatcheck.cli.probing.exported_evidence", lambda: None)
+    monkeypatch.setattr("compatcheck.lab.evidence.last_measured.exported_evidence", lambda: None)
     with EvidenceStore(str(tmp_path / "evidence.sqlite3")) as store:
         store.add(
             Measurement(

@@ -12,7 +12,7 @@ from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.confirm import judge, predicted_sizes
 from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.measured_here import concerns
-from compatcheck.lab.pairs import Request, Trial, plan
+from compatcheck.lab.pairs import Trial, TrialRequest, plan
 from compatcheck.lab.probes.metric_facts import metric_facts
 from compatcheck.lab.proof import as_example
 from compatcheck.matching.decision import AFFECTED, SILENT, decide
@@ -46,7 +46,7 @@ def compiled(rules: RuleSet) -> dict[str, CompiledRule]:
 
 
 def make(rule: CompiledRule, rules: RuleSet, **request: Any) -> Trial | Confirmation:
-    return plan(rule, rules.texts(rule), rules, Request(**request))
+    return plan(rule, rules.texts(rule), rules, TrialRequest(**request))
 
 
 def status(rule: CompiledRule, trial: Trial, parameters: Mapping[str, Any], release: str, rules: RuleSet) -> set[str]:

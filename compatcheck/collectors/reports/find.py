@@ -54,7 +54,7 @@ MOST = 64
 """Environments of one text at most; the tools of a thread are run a few times."""
 
 
-class Found(NamedTuple):
+class FoundReport(NamedTuple):
     """One environment of a text, and the configuration that was pasted with it."""
 
     environment: Environment
@@ -87,7 +87,7 @@ def read_reports(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     return tuple(found.environment for found in read_found(path, files))
 
 
-def read_found(path: str, files: Files = LOCAL) -> tuple[Found, ...]:
+def read_found(path: str, files: Files = LOCAL) -> tuple[FoundReport, ...]:
     """Read the environments of a text file with what was pasted beside them.
 
     Raises:
@@ -117,7 +117,7 @@ def decode(data: bytes, path: str) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def find_reports(text: str, path: str) -> tuple[Found, ...]:
+def find_reports(text: str, path: str) -> tuple[FoundReport, ...]:
     """Find the environments that a text states."""
     reports: list[Report] = []
     parts, cut = split_parts(text, MARK)
@@ -138,9 +138,9 @@ def find_reports(text: str, path: str) -> tuple[Found, ...]:
             )
         configured = next((report for report in group if report.accelerate is not None), None)
         found.append(
-            Found(environment)
+            FoundReport(environment)
             if configured is None
-            else Found(environment, configured.accelerate, configured.accelerate_source)
+            else FoundReport(environment, configured.accelerate, configured.accelerate_source)
         )
     return tuple(found)
 

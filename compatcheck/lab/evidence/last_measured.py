@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.evidence.files import measurement_files
+from compatcheck.rules.locate import CHECKOUT, is_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,3 +51,8 @@ def _measurements(probe: str, exported: str | None, store: str | None) -> Iterat
 def describe_last(backends: tuple[str, ...], last: Mapping[str, str]) -> str:
     """Say it in one line: ``cuda: never run, cpu: 2026-11-20``."""
     return ", ".join(f"{backend}: {last.get(backend, 'never run')}" for backend in backends)
+
+
+def exported_evidence() -> str | None:
+    """Return the folder of exported measurements of this checkout, None for an installed package."""
+    return os.path.join(os.path.dirname(CHECKOUT), "fixtures", "measurements") if is_checkout() else None

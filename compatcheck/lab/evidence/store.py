@@ -15,7 +15,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.measurement import from_json, to_json
 from compatcheck.core.source import Source
 from compatcheck.lab.evidence.index import extend_index, is_current, write_index
-from compatcheck.lab.evidence.location import VARIABLE, store_path
+from compatcheck.lab.location import VARIABLE, store_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

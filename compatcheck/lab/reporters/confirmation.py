@@ -10,10 +10,9 @@ from compatcheck.core.measurement import to_json as measurement_json
 from compatcheck.lab.reporters.measurement import describe_versions, show_exactly, wrap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from compatcheck.core.measurement import Measurement
     from compatcheck.lab.confirmation import Confirmation
+    from compatcheck.lab.pairs import Trial
 
 
 def format_text(found: Confirmation) -> str:
@@ -36,38 +35,23 @@ def format_text(found: Confirmation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_plan(
-    rule_id: str,
-    measured: str,
-    *,
-    suspect: tuple[str, Mapping[str, object]],
-    baseline: tuple[str, Mapping[str, object]] | None,
-    defaults: Mapping[str, object],
-    loss: bool = False,
-) -> str:
-    """Format what would be measured: both sides with the parameters that differ between them or from the probe's defaults.
-
-    Args:
-        rule_id: the rule.
-        measured: probe and metric.
-        suspect: release and parameters of the suspect side.
-        baseline: those of the healthy side; None where there is none.
-        defaults: the probe's.
-        loss: whether the metric is itself what is lost; else the probe's prediction stands in for a missing baseline.
-    """
-    lines = wrap_text(f"{rule_id}: {measured}", "", "  ")
-    sides = {"suspect": suspect, **({} if baseline is None else {"baseline": baseline})}
+def format_trial(rule_id: str, trial: Trial) -> str:
+    """Format what would be measured: both sides with the parameters that differ between them or from the probe's defaults."""
+    lines = wrap_text(f"{rule_id}: {trial.probe.name} {trial.metric}", "", "  ")
+    sides = {"suspect": (trial.suspect, trial.parameters)}
+    if trial.baseline is not None:
+        sides["baseline"] = (trial.baseline, trial.baseline_parameters)
     names = [
         name
-        for name, default in defaults.items()
+        for name, default in trial.probe.module.DEFAULTS.items()
         if any(parameters[name] != default for _, parameters in sides.values())
     ]
     for side, (release, parameters) in sides.items():
         shown = "".join(f" {name}={show_parameter(parameters[name])}" for name in names)
-        lines += wrap_text(f"  {side:<9} {release} {shown}".rstrip(), "", " " * 12)
-    if baseline is None:
+        lines += wrap_text(f"  {side:<9} {trial.package} {release} {shown}".rstrip(), "", " " * 12)
+    if trial.baseline is None:
         lines.append(
-            f"  baseline  {'none: the metric is what is lost' if loss else 'what the probe predicts of a healthy release'}"
+            f"  baseline  {'none: the metric is what is lost' if trial.loss else 'what the probe predicts of a healthy release'}"
         )
     return "\n".join(lines) + "\n"
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.lab.reporters.measurement import wrap_text
+from compatcheck.core.measurement import show_parameter
+from compatcheck.lab.probes.backends import BACKENDS
+from compatcheck.lab.reporters.measurement import show_quantity, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from compatcheck.lab.probes.probe import Probe
 
 
 class Parameter(NamedTuple):
@@ -62,3 +66,24 @@ def _fill_item(lines: Sequence[str]) -> list[str]:
     after = lines[1 + len(inner) :]
     filled = wrap_text(" ".join([lines[0], *(line.strip() for line in inner)]), "", indent)
     return [*filled, *(wrap_text(" ".join(after), "") if after else [])]
+
+
+def format_page(probe: Probe) -> str:
+    """Format the page of a probe: what it measures and why, its back ends, parameters and predictions."""
+    module = probe.module
+    lines = [f"{probe.name} ({probe.hash})", "", format_documentation(probe.documentation)]
+    lines += wrap_text(f"needs: {', '.join(dict.fromkeys(('torch', *module.PACKAGES)))}", "", "  ")
+    lines.append(f"back ends: {', '.join(module.BACKENDS)}")
+    for back_end in (BACKENDS[name] for name in module.BACKENDS):
+        lines += wrap_text(f"{back_end.name}: counts {back_end.measures};", "  ", "    ")
+        lines += wrap_text(f"cannot say: {back_end.cannot}", "    ")
+    shown = [
+        Parameter(name, show_parameter(value), tuple(map(show_parameter, probe.choices.get(name, ()))))
+        for name, value in module.DEFAULTS.items()
+    ]
+    lines += format_parameters(shown).splitlines()
+    for metric, value in module.predict(module.DEFAULTS).items():
+        mark = " (decides the verdict)" if metric == module.METRIC else ""
+        text = f"predicted with these: {metric} = {show_quantity(metric, value)}{mark}"
+        lines += wrap_text(text, "", "  ")
+    return "\n".join(lines) + "\n"

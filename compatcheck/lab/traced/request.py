@@ -30,7 +30,7 @@ class Untraceable(NamedTuple):
     """Facts that are missing."""
 
 
-class Request(NamedTuple):
+class StepRequest(NamedTuple):
     """One training step to trace."""
 
     program: Mapping[str, Any]
@@ -61,7 +61,7 @@ class _Reader:
         return value
 
 
-def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -> Request | Untraceable:
+def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -> StepRequest | Untraceable:
     """Return what to trace.
 
     Args:
@@ -132,7 +132,7 @@ def make_request(facts: Mapping[str, Fact | Value], config: Mapping[str, Any]) -
         reason = "which experts tokens go to is in the weights, which a trace has not"
         read.assumptions.append(Assumption("routing of tokens to experts", "balanced", reason))
     buckets = sharding == "ddp" and world > 1 and not read.get("training.gradient_as_bucket_view")
-    return Request(program, tuple(read.assumptions), _ELEMENT_BYTES[dtype] if buckets else None)
+    return StepRequest(program, tuple(read.assumptions), _ELEMENT_BYTES[dtype] if buckets else None)
 
 
 def _refuse(read: _Reader) -> str | None:

@@ -18,7 +18,7 @@ from compatcheck.core.process import run
 from compatcheck.core.units import MIB, format_bytes
 from compatcheck.lab.traced.allocator import Settings
 from compatcheck.lab.traced.replay import Mark, Replay, replay
-from compatcheck.lab.traced.request import Request, Untraceable, make_request
+from compatcheck.lab.traced.request import StepRequest, Untraceable, make_request
 from compatcheck.memory.closed_form.context import CONTEXT, nccl_buffers
 from compatcheck.memory.closed_form.verdict import judge
 
@@ -123,7 +123,7 @@ def trace(
 def run_program(
     requests: Sequence[Mapping[str, Any]], python: str | Runtime, *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> list[dict[str, Any]] | Untraceable:
-    """Run requests of `Request.program` in one process of an interpreter and return their results."""
+    """Run requests of `StepRequest.program` in one process of an interpreter and return their results."""
     program = python if isinstance(python, str) else python.python
     environ = plain_environment() if isinstance(python, str) else python.environment()
     with tempfile.TemporaryDirectory(prefix="compatcheck-trace-") as folder:
@@ -169,7 +169,7 @@ def allocator_settings(facts: Mapping[str, Fact | Value]) -> Settings:
     )
 
 
-def conclude(result: Mapping[str, Any], request: Request, facts: Mapping[str, Fact | Value]) -> Trace:
+def conclude(result: Mapping[str, Any], request: StepRequest, facts: Mapping[str, Fact | Value]) -> Trace:
     """Replay the events of a program's result and put the components of every phase together."""
     events = [tuple(event) for event in result["events"]]
     marks = tuple(Mark(begin, name) for begin, name in result["marks"])

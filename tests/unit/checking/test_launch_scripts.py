@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compatcheck.checking.gather import gather
-from compatcheck.checking.request import Gathered, Request
+from compatcheck.checking import Request, gather
+from compatcheck.checking.request import Gathered
 from compatcheck.core.errors import NothingToCheckError
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet

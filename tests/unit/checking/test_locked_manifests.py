@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.checking.files import Found
-from compatcheck.checking.gather import gather
+from compatcheck.checking.gathering import gather
+from compatcheck.checking.input_files import InputFile
 from compatcheck.checking.locked_manifests import LOCKED_KINDS, find_locks
 from compatcheck.checking.request import Request
 from compatcheck.cli.__main__ import main
@@ -80,9 +80,9 @@ def test_every_kind_of_lock_has_its_manifest() -> None:
 
 def test_one_lock_of_several_environments_is_named_once() -> None:
     roots = [
-        Found("a/pixi.lock", kind="pixi_lock"),
-        Found("a/pixi.lock", kind="pixi_lock"),
-        Found("a/pixi.toml", kind="pixi"),
+        InputFile("a/pixi.lock", kind="pixi_lock"),
+        InputFile("a/pixi.lock", kind="pixi_lock"),
+        InputFile("a/pixi.toml", kind="pixi"),
     ]
     assert find_locks(roots) == {"a/pixi.toml": ["a/pixi.lock"]}
 

@@ -6,12 +6,10 @@ from datetime import date, timedelta
 
 import pytest
 
-from compatcheck.checking.checks import Checks
-from compatcheck.checking.gather import gather
+from compatcheck.checking import Checks, Request, gather
+from compatcheck.checking.checks import Criteria
 from compatcheck.checking.policy import Waiver, read_policy
 from compatcheck.checking.report import build_report
-from compatcheck.checking.request import Request
-from compatcheck.checking.runs import Plan
 from compatcheck.checking.waivers import Waivers
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.report import Report
@@ -40,15 +38,9 @@ def check(rules, tmp_path):
         )
         policy = read_policy(str(tmp_path / "compatcheck.toml"))
         assert policy is not None
-        plan = Plan((Request(paths=(str(tmp_path),)),), policy)
         waivers = Waivers(policy.waivers, rules, TODAY)
-        report = build_report(
-            gather(plan.requests[0], rules, {}),
-            rules,
-            Checks(),
-            parse_threshold("medium"),
-            waivers,
-        )
+        criteria = Criteria(rules, Checks(), parse_threshold("medium"), waivers)
+        report = build_report(gather(Request(paths=(str(tmp_path),)), rules, {}), criteria)
         return report, waivers.notes(complete=complete)
 
     return run

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compatcheck.collectors.reports.find import Found, find_reports, read_reports
+from compatcheck.collectors.reports.find import FoundReport, find_reports, read_reports
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.units import GIB, MIB
@@ -340,7 +340,7 @@ def test_a_wheel_compiled_with_another_torch_is_not_the_installed_torch() -> Non
     assert "torch" not in environment.packages
 
 
-def read_training(text: str) -> Found:
+def read_training(text: str) -> FoundReport:
     (found,) = find_reports(text, "issue.txt")
     return found
 

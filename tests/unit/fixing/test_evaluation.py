@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compatcheck.checking.checks import Checks
-from compatcheck.checking.fix import Judging
-from compatcheck.checking.gather import gather
-from compatcheck.checking.request import Request
+from compatcheck.checking import Checks, Request, gather
+from compatcheck.checking.checks import Criteria
+from compatcheck.checking.fix import judge
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, targets_of
@@ -18,8 +17,10 @@ from compatcheck.rules.locate import open_rules
 from tests import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
 
 CASE = ROOT / "fixtures" / "cases" / "openrlhf-llama3-70b"
@@ -27,12 +28,16 @@ RULE = "deepspeed/zero3-params-kept-in-backward"
 
 
 @cache
-def judging() -> Judging:
-    return Judging(open_rules(()), Checks(), parse_threshold("low"), None)
+def criteria() -> Criteria:
+    return Criteria(open_rules(()), Checks(), parse_threshold("low"))
+
+
+def findings(one: Subject) -> Sequence[Finding]:
+    return judge(one, criteria())
 
 
 def read(*paths: str) -> Subject:
-    (subject,) = gather(Request(paths=paths), judging().rules, {}).subjects
+    (subject,) = gather(Request(paths=paths), criteria().rules, {}).subjects
     return subject
 
 
@@ -50,31 +55,29 @@ def setting(name: str, value: bool, *subjects: str) -> Change:  # noqa: FBT001 (
 
 
 def test_releases_count_as_if_the_file_required_them(tmp_path: Path) -> None:
-    changed = resolve_changed(subject(), [version("deepspeed", "0.16.9")], judging().rules)
+    changed = resolve_changed(subject(), [version("deepspeed", "0.16.9")], criteria().rules)
     text = (CASE / "requirements.txt").read_text()
     (tmp_path / "requirements.txt").write_text(text.replace("deepspeed==0.16.4", "deepspeed==0.16.9"))
     written = read(str(tmp_path / "requirements.txt"), str(CASE / "facts.yaml"), str(CASE / "config.json"))
 
     def described(one: Subject) -> list[tuple[object, ...]]:
-        return [(f.rule_id, f.role, f.status, f.severity, f.fails, f.impact, f.needs) for f in judging().judge(one)]
+        return [(f.rule_id, f.role, f.status, f.severity, f.fails, f.impact, f.needs) for f in findings(one)]
 
     assert described(changed) == described(written)
-    assert RULE in {one.rule_id for one in judging().judge(subject())} - {
-        one.rule_id for one in judging().judge(changed)
-    }
+    assert RULE in {one.rule_id for one in findings(subject())} - {one.rule_id for one in findings(changed)}
 
 
 def test_another_torch_brings_another_cuda(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.13.0\n")
     before = read(str(tmp_path / "requirements.txt"))
-    after = resolve_changed(before, [version("torch", "2.10.0")], judging().rules)
+    after = resolve_changed(before, [version("torch", "2.10.0")], criteria().rules)
     cuda = [str(one.roles["train"]["runtime.torch_cuda"].value) for one in (before, after)]
     assert cuda[0] > cuda[1]
 
 
 def test_a_subject_that_no_change_touches_is_not_judged_again() -> None:
     first, second = subject(), subject()._replace(id="other")
-    evaluation = Evaluation((first, second), judging().rules, judging().judge)
+    evaluation = Evaluation((first, second), criteria().rules, findings)
     assert evaluation.count == 2
     assert {target.subject for target in evaluation.targets} == {first.id, "other"}
     one = version("deepspeed", "0.16.9", "other")
@@ -87,14 +90,14 @@ def test_a_subject_that_no_change_touches_is_not_judged_again() -> None:
 
 def test_what_the_run_was_resolved_with_stays() -> None:
     declared = subject()._replace(settings={"hardware.world_size": (16, subject().documents[0].source)})
-    changed = resolve_changed(declared, [], judging().rules)
+    changed = resolve_changed(declared, [], criteria().rules)
     assert changed.roles["train"]["hardware.world_size"].value == 16
 
 
 def test_a_range_that_only_may_be_good_still_fails(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("deepspeed>=0.16.4,<0.16.8\n")
     stated = read(str(tmp_path / "requirements.txt"), str(CASE / "facts.yaml"))
-    evaluation = Evaluation((stated,), judging().rules, judging().judge)
+    evaluation = Evaluation((stated,), criteria().rules, findings)
     mixed, good = version("deepspeed", ">=0.15.4,<0.16.8", stated.id), version("deepspeed", ">=0.16.8", stated.id)
 
     def is_there(change: Change) -> bool:
@@ -106,5 +109,5 @@ def test_a_range_that_only_may_be_good_still_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("value", "expected"), [(True, False), (False, True)])
 def test_a_setting_counts_as_if_it_were_stated(value: bool, expected: bool) -> None:  # noqa: FBT001 (a value)
-    changed = resolve_changed(subject(), [setting("training.use_reentrant", value)], judging().rules)
-    assert (RULE in {one.rule_id for one in judging().judge(changed)}) == expected
+    changed = resolve_changed(subject(), [setting("training.use_reentrant", value)], criteria().rules)
+    assert (RULE in {one.rule_id for one in findings(changed)}) == expected

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.checking.checks import Checks
-from compatcheck.checking.report import build_report
-from compatcheck.checking.request import Request
-from compatcheck.checking.runs import Plan, gather_all
-from compatcheck.core.fail_on import parse_threshold
+from compatcheck.checking import Request, check
 from compatcheck.core.report import Report
 from compatcheck.rules.locate import open_rules
 from tests.unit.reporters.drawn_reports import CASES, ROOT
@@ -25,9 +21,7 @@ def case_reports() -> dict[str, Report]:
     os.chdir(ROOT)
     try:
         for case in CASES:
-            plan = Plan((Request(paths=(str(case.relative_to(ROOT)),)),))
-            gathered = gather_all(plan, rules, {})
-            reports[case.name] = build_report(gathered, rules, Checks(), parse_threshold("medium"))
+            reports[case.name] = check(Request(paths=(str(case.relative_to(ROOT)),)), rules, {})
     finally:
         os.chdir(directory)
     return reports

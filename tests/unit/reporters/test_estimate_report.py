@@ -7,8 +7,9 @@ import pytest
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly
+from compatcheck.core.estimate_report import EstimateReport
 from compatcheck.core.suggestions import SLOWER, Change, Placement, Suggestion, Wall
-from compatcheck.reporters.estimate import EstimateReport, format_json, format_markdown, format_text
+from compatcheck.reporters.estimate import format_json, format_markdown, format_text
 from compatcheck.reporters.plot import write_plot
 
 GIB = 2**30

@@ -3,8 +3,8 @@ import re
 import pytest
 import yaml
 
-from compatcheck.checking.gather import gather
-from compatcheck.checking.request import Request, parse_settings
+from compatcheck.checking import Request, gather
+from compatcheck.checking.shared import parse_settings
 from compatcheck.collectors.machine.catalogue import UnknownDeviceError, load_catalogue, parse_gpu
 from compatcheck.collectors.machine.instances import (
     build_instances,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from compatcheck.core.errors import EXIT_UNREADABLE_INPUT, InputError
 from compatcheck.core.measurement import from_json, to_json
-from compatcheck.lab.evidence.location import store_path
 from compatcheck.lab.evidence.store import APPLICATION_ID, MIGRATIONS, EvidenceStore, identify, open_store
+from compatcheck.lab.location import store_path
 from tests import ROOT
 from tests.unit.lab.evidence.drawn_measurements import measurement, measurements
 

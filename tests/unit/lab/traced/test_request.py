@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatcheck.core.facts import Fact
-from compatcheck.lab.traced.request import Request, Untraceable, make_request
+from compatcheck.lab.traced.request import StepRequest, Untraceable, make_request
 from compatcheck.rules.vocabulary import vocabulary
 from tests.unit.memory.traits import with_traits
 
@@ -15,14 +15,14 @@ CONFIG = {"model_type": "llama", "torch_dtype": "bfloat16"}
 SIZES = {"training.micro_batch_size": 2, "training.sequence_length": 128}
 
 
-def request(**facts: Any) -> Request:
+def request(**facts: Any) -> StepRequest:
     stated = {name.replace("__", "."): value for name, value in facts.items()}
     found = make_request(with_traits({**SIZES, **stated}), CONFIG)
-    assert isinstance(found, Request)
+    assert isinstance(found, StepRequest)
     return found
 
 
-def assumed(found: Request) -> dict[str, object]:
+def assumed(found: StepRequest) -> dict[str, object]:
     return {assumption.fact: assumption.value for assumption in found.assumptions}
 
 
@@ -49,7 +49,7 @@ def test_what_is_stated_is_not_assumed() -> None:
         "hardware.compute_capability": 9.0,
     }
     found = make_request({**SIZES, **stated}, CONFIG)
-    assert isinstance(found, Request)
+    assert isinstance(found, StepRequest)
     assert found.assumptions == ()
     program = found.program
     assert (program["dtype"], program["mask"], program["optimizer"]) == ("float32", "none", "sgd")
@@ -98,7 +98,7 @@ def test_whether_there_is_a_cache_is_the_trainers_choice(framework: str | None, 
     facts = {"training.framework": framework, "model.use_cache": stated}
     stated_facts = {name: value for name, value in facts.items() if value is not None}
     found = make_request(with_traits({**SIZES, **stated_facts}), CONFIG)
-    assert isinstance(found, Request)
+    assert isinstance(found, StepRequest)
     assert found.program["use_cache"] == taken
 
 

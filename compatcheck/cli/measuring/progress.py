@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -12,19 +12,9 @@ import click
 from compatcheck.core.measurement import show_parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from compatcheck.core.measurement import Measurement
-    from compatcheck.lab.probes.runner import Task
-
-
-def find_varying(tasks: Sequence[Task]) -> frozenset[tuple[str, str]]:
-    """Return probe and name of each parameter that tells tasks of one probe apart."""
-    values: dict[tuple[str, str], set[str]] = {}
-    for task in tasks:
-        for name, value in task.parameters.items():
-            values.setdefault((task.probe.name, name), set()).add(json.dumps(value))
-    return frozenset(key for key, found in values.items() if len(found) > 1)
 
 
 class Progress:
@@ -36,10 +26,8 @@ class Progress:
         Args:
             total: how many results there will be, None when that is not known.
             quiet: show nothing.
-            varying: probe and name of each parameter that is shown, see `find_varying`.
+            varying: probe and name of each parameter that is shown, see `compatcheck.lab.sweep.find_varying`.
         """
-        import time  # noqa: PLC0415 (beside its use)
-
         self.total = total
         self.done = 0
         self.quiet = quiet

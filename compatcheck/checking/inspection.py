@@ -1,34 +1,44 @@
-"""Find the policy of the project and lay the command line over it."""
+"""What one command inspects: the policy of the project, with what the person named laid over its runs and machines."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.checking.gather import gather, move
-from compatcheck.checking.request import Gathered, Request
-from compatcheck.core.errors import CompatcheckError, InputError, NothingToCheckError, UsageError
-from compatcheck.core.selection import Choice, Selection, parse_python, split_arguments
-from compatcheck.core.source import Skipped, Source
+from compatcheck.core.errors import UsageError
+from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from compatcheck.checking.policy import NamedRun, Policy, Target
-    from compatcheck.resolution.subject import Subject
-    from compatcheck.rules.database import RuleSet
+    from compatcheck.checking.request import Request
 
 POLICY_FILE = "compatcheck.toml"
 PROJECT_FILE = "pyproject.toml"
 
 
-class Plan(NamedTuple):
-    """What one command does: its inputs, one request per run, and the policy behind it."""
+class Inspection(NamedTuple):
+    """What one command inspects: a request per run and machine, and the policy behind them."""
 
     requests: tuple[Request, ...]
     policy: Policy | None = None
     complete: bool = True
     """Whether everything the policy is about takes part, so that an unused waiver is worth a word."""
+
+
+class PolicyUse(NamedTuple):
+    """Which policy takes part in an inspection, and what of it."""
+
+    path: str | None = None
+    """Its file; None for the nearest one at or above the working directory."""
+    disabled: bool = False
+    runs: tuple[str, ...] = ()
+    """Names of the runs that are inspected; empty for all of them where files are, and nothing else names any."""
+    targets: tuple[str, ...] = ()
+    """Names of the machines it is for; empty for all of them."""
+    narrowed: bool = False
+    """Whether a selection leaves out rules."""
 
 
 def find_policy(directory: str, home: str | None) -> str | None:
@@ -95,62 +105,44 @@ def _shortest(path: str) -> str:
     return relative if len(relative) <= len(path) else path
 
 
-def make_plan(given: Mapping[str, Any], *, files: bool, on_targets: bool = True) -> Plan:
-    """Turn click's parameters and the policy into requests.
+def as_inspection(asked: Request | Inspection) -> Inspection:
+    """Return the inspection of a request alone, without a policy; an inspection as it is."""
+    return asked if isinstance(asked, Inspection) else Inspection((asked,))
+
+
+def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets: bool = True) -> Inspection:
+    """Lay the runs and the machines of the policy under a request.
 
     Args:
-        given: parameters by name; ``run``, ``policy`` and ``no_policy`` among them.
+        request: what the person named; what it leaves open a run and a target fill.
+        use: the policy, and what of it.
         files: whether the command is about files; then a run's paths are read, else the installed environment is.
         on_targets: whether the command is about the machines of the policy, and not about one where something has run.
 
     Raises:
         UsageError: a policy that makes no sense, an unknown run, or nothing to read.
     """
-    request = Request(
-        **{name: given[name] for name in Request._fields if name in given and name not in {"run", "target"}},
-        selection=read_selection(given),
-    )
-    policy = load_policy(given.get("policy"), disabled=bool(given.get("no_policy")))
-    names: Sequence[str] = given.get("run") or ()
+    policy = load_policy(use.path, disabled=use.disabled)
     runs = {run.name: run for run in policy.runs} if policy is not None else {}
-    for name in names:
+    for name in use.runs:
         if name not in runs:
             raise _unknown_run(name, runs, policy)
-    chosen = [runs[name] for name in names]
-    if files and not names and not request.paths:
+    chosen = [runs[name] for name in use.runs]
+    if files and not use.runs and not request.paths:
         chosen = list(runs.values())
         if not chosen and request.training and not request.hook:
             request = request._replace(paths=request.training, training=())
         elif not chosen and not request.hook:
             msg = "nothing to check"
             raise UsageError(msg, hint="name files or directories, or write runs into the policy")
-    wanted = given.get("target") or ()
-    targets = choose_targets(wanted, policy) if on_targets or wanted else ()
-    narrowed = bool(given.get("select") or given.get("ignore") or request.hook)
-    complete = not narrowed and not wanted and len(chosen) == len(runs)
+    targets = choose_targets(use.targets, policy) if on_targets or use.targets else ()
+    complete = not (use.narrowed or request.hook or use.targets) and len(chosen) == len(runs)
     requests: list[Request] = []
     for run in chosen or (None,):
         laid = request if run is None else lay_over(request, run, files=files)
-        own = [target for target in targets if run is None or not run.targets or wanted or target.name in run.targets]
-        requests += lay_targets(laid, own)
-    return Plan(tuple(requests), policy, complete)
-
-
-def read_selection(given: Mapping[str, Any]) -> Selection:
-    """Read what is chosen of what files offer.
-
-    Raises:
-        UsageError: the version of Python is none, or a quote in the arguments of a script is not closed.
-    """
-    python, arguments = given.get("python_version"), given.get("script_arguments")
-    return Selection(
-        extras=tuple(given.get("extras", ())),
-        groups=tuple(given.get("groups", ())),
-        all_extras=bool(given.get("all_extras")),
-        python=None if python is None else parse_python(python),
-        stage=given.get("stage"),
-        script_arguments=None if arguments is None else split_arguments(arguments),
-    )
+        names = () if run is None or use.targets else run.targets
+        requests += lay_targets(laid, [target for target in targets if not names or target.name in names])
+    return Inspection(tuple(requests), policy, complete)
 
 
 def choose_targets(names: Sequence[str], policy: Policy | None) -> tuple[Target, ...]:
@@ -226,93 +218,4 @@ def lay_over(request: Request, run: NamedRun, *, files: bool) -> Request:
         run_settings=run.settings,
         env_file=request.env_file or run.env_file,
         selection=request.selection.over(run.selection) if files else request.selection,
-    )
-
-
-def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
-    """Read the inputs of every run, once for all its targets; one that cannot be read does not lose the others.
-
-    Raises:
-        CompatcheckError: an option or policy makes no sense, or there is but one request and nothing in it.
-    """
-    if len(plan.requests) == 1 and plan.requests[0].run is None and plan.requests[0].target is None:
-        alone = gather(plan.requests[0], rules, environ)
-        require_offered(plan.requests, alone.subjects, alone.skipped)
-        return alone
-    gathered: list[Gathered] = []
-    files = plan.requests[0].files
-    done: list[tuple[Request, Gathered]] = []
-    skipped: list[Skipped] = []
-    for request in plan.requests:
-        try:
-            inputs = request._replace(gpu=None, nodes=None, driver=None, target=None, sources={})
-            measures = request.gpu is None and request.here and not request.paths and request.image is None
-            read = None if measures else next((part for known, part in done if known == inputs), None)
-            part = gather(request._replace(files=files), rules, environ) if read is None else move(read, request, rules)
-            files = part.files  # standard input can be read only once
-            done.append((inputs, part))
-        except (InputError, NothingToCheckError) as error:
-            if len(plan.requests) == 1:
-                raise
-            skipped.append(_skipped_run(error, request, plan))
-            continue
-        renamed = tuple(
-            subject._replace(id=_name_subject(request, subject.id), target=request.target) for subject in part.subjects
-        )
-        aside = frozenset(_name_subject(request, name) for name in part.aside)
-        reasons = {_name_subject(request, name): reason for name, reason in part.reasons.items()}
-        gathered.append(part._replace(subjects=renamed, aside=aside, reasons=reasons))
-    unread = dict.fromkeys(entry for part in gathered for entry in part.skipped)
-    everything = Gathered(
-        tuple(subject for part in gathered for subject in part.subjects),
-        (*skipped, *unread),
-        next((part.chosen for part in gathered if part.chosen), None),
-        frozenset().union(*(part.aside for part in gathered)),
-        {name: reason for part in gathered for name, reason in part.reasons.items()},
-        files,
-    )
-    require_offered(plan.requests, everything.subjects, everything.skipped)
-    return everything
-
-
-def require_offered(requests: Iterable[Request], subjects: Iterable[Subject], skipped: Iterable[Skipped]) -> None:
-    """Refuse an extra or a group that no input has: a name written wrong would leave its packages unknown.
-
-    Raises:
-        UsageError: with the nearest name.
-    """
-    named = {choice: None for request in requests if request.paths for choice in request.selection.named}
-    if not named or any(entry.named for entry in skipped):
-        return  # what was not read may be the input that has it
-    environments = [subject.environment for subject in subjects if subject.environment is not None]
-    offered = frozenset[Choice]().union(*(environment.offered for environment in environments))
-    for choice in named:
-        if choice not in offered:
-            raise _unknown_choice(choice, offered)
-
-
-def _unknown_choice(choice: Choice, offered: frozenset[Choice]) -> UsageError:
-    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
-
-    msg = f"--{choice}: no input has such {'an extra' if choice.kind == 'extra' else 'a group'}"
-    if other := next((entry for entry in offered if entry.name == choice.name), None):
-        return UsageError(msg, hint=f"it is {'an extra' if other.kind == 'extra' else 'a group'}: write --{other}")
-    names = sorted(entry.name for entry in offered if entry.kind == choice.kind)
-    near = get_close_matches(choice.name, names, n=1)
-    return UsageError(
-        msg, hint=f"did you mean {near[0]!r}?" if near else f"{choice.kind}s: {', '.join(names) or 'none'}"
-    )
-
-
-def _name_subject(request: Request, subject: str) -> str:
-    """Say which run and which machine a subject is of."""
-    named = subject if request.target is None else f"{subject} (on {request.target})"
-    return named if request.run is None else f"{request.run}: {named}"
-
-
-def _skipped_run(error: CompatcheckError, request: Request, plan: Plan) -> Skipped:
-    path = plan.policy.path if plan.policy is not None else "policy"
-    kind, name = ("target", request.target) if request.run is None else ("run", request.run)
-    return Skipped(
-        error.source or Source(path, f"{kind}s.{name}"), f"{kind} {name}: {error.message}", error.hint, named=True
     )

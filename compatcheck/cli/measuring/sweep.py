@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from compatcheck.cli import options, probing
-from compatcheck.cli.bisect import choose_releases
-from compatcheck.cli.progress import Progress, find_varying
+from compatcheck.cli import options
+from compatcheck.cli.measuring.options import jobs_option, laboratory_options
+from compatcheck.cli.measuring.progress import Progress
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
-
-if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
+from compatcheck.lab.drafts import write_drafts
+from compatcheck.lab.evidence.files import write_measurements
+from compatcheck.lab.parameters import parse_parameters, share_parameters
+from compatcheck.lab.probes.probe import find_probe
+from compatcheck.lab.probes.runner import make_task
+from compatcheck.lab.releases import choose_releases
+from compatcheck.lab.reporters import sweep as reporter
+from compatcheck.lab.reporters.measurement import wrap_text
+from compatcheck.lab.settings import Settings, open_laboratory
+from compatcheck.lab.sweep import collect_series, find_changes, find_varying, group_changes, vary
+from compatcheck.rules.locate import open_rules
 
 
 @click.command(
@@ -29,8 +37,8 @@ if TYPE_CHECKING:
     help="Write a draft rule and its evidence for each change, into this directory.",
 )
 @click.option("--export", type=click.Path(dir_okay=False), help="Write all measurements to this file (JSON lines).")
-@probing.laboratory_options
-@probing.jobs_option
+@laboratory_options
+@jobs_option
 @click.option(
     "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
 )
@@ -52,41 +60,29 @@ def command(
 
     Exit code 1: a number changed. 0: none did. 3: nothing could be measured.
     """
-    from compatcheck.lab.probes.probe import find_probe  # noqa: PLC0415 (beside its use)
-    from compatcheck.lab.probes.runner import make_task  # noqa: PLC0415 (beside its use)
-    from compatcheck.lab.reporters import sweep as reporter  # noqa: PLC0415 (beside its use)
-    from compatcheck.lab.sweep import collect_series, find_changes, group_changes, vary  # noqa: PLC0415 (beside its use)
-    from compatcheck.rules.locate import open_rules  # noqa: PLC0415 (beside its use)
-
     if export is not None and not export.endswith((".json", ".jsonl")):
         msg = f"--export {export} ends neither in .json nor in .jsonl"
         raise UsageError(msg, hint="as --export sweep.jsonl")
-    settings = probing.Settings(**given)
+    settings = Settings(**given)
     probes = [find_probe(name) for name in names]
     tasks = []
-    for probe, own in probing.share_parameters(probes, probing.parse_parameters(settings.parameters)):
+    for probe, own in share_parameters(probes, parse_parameters(settings.parameters)):
         tasks += [make_task(probe, one, settings.backend) for one in vary(own)]
     rules = open_rules()
     releases = choose_releases(rules, package, specifier)
     if dry_run:
-        from compatcheck.lab.reporters.measurement import wrap_text  # noqa: PLC0415 (beside its use)
-
         counts = f"releases of {package}: {len(releases)}, measurements of each: {len(tasks)}"
         click.echo("\n".join([counts, *wrap_text(", ".join(releases), "  ")]))
         return EXIT_CLEAN
     progress = Progress(len(releases) * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
-    laboratory = probing.open_laboratory(settings, package, releases, rules, progress=progress)
-    results: dict[str, list[Measurement]] = dict(laboratory.measure_all(releases, tasks))
+    laboratory = open_laboratory(settings, package, releases, rules, progress=progress)
+    results = dict(laboratory.measure_all(releases, tasks))
     progress.close()
     if export is not None:
-        from compatcheck.lab.evidence.files import write_measurements  # noqa: PLC0415 (beside its use)
-
         write_measurements(export, [one for measured in results.values() for one in measured if one.device != "none"])
     series = collect_series(tasks, results, every_metric=every_metric)
     groups = group_changes(find_changes(series))
     if drafts is not None:
-        from compatcheck.lab.drafts import write_drafts  # noqa: PLC0415 (beside its use)
-
         written = write_drafts(drafts, package, groups, results)
         for path in written or ["no draft was written: no number grew"]:
             click.echo(path, err=True)

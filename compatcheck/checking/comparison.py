@@ -1,0 +1,175 @@
+"""Two environments, or two states of a lock, under the same run: what a change of versions does to memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.checking.checks import open_criteria
+from compatcheck.checking.gathering import gather, require_offered
+from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.report import EVERY_CHECK, build_report
+from compatcheck.checking.tracer import Untraced
+from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.source import Source
+from compatcheck.matching.difference import compare as compare_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.checking.checks import Checks, Criteria
+    from compatcheck.checking.inspection import Inspection
+    from compatcheck.checking.request import Request
+    from compatcheck.checking.tracer import Tracer
+    from compatcheck.core.difference import Difference
+    from compatcheck.core.estimate import Estimate
+    from compatcheck.core.report import Report
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+_INTERPRETER = r"(?:python|pypy)[\d.]*(?:\.exe)?"
+
+
+class Side(NamedTuple):
+    """One side of a comparison."""
+
+    report: Report
+    subject: Subject
+
+
+def compare(
+    sides: tuple[str, str],
+    asked: Request | Inspection,
+    rules: RuleSet,
+    environ: Mapping[str, str],
+    checks: Checks = EVERY_CHECK,
+    *,
+    tracer: Tracer | None = None,
+) -> Difference:
+    """Compare two environments, requirement files, locks or images under the same run.
+
+    Args:
+        sides: before and after: each an environment (its directory or interpreter), a requirements or lock file, an image, or
+            a file in a git revision, ``HEAD~1:uv.lock``.
+        asked: the run; what it names as an environment is left out. An inspection has a policy with it.
+        rules: the database.
+        environ: variables of this process.
+        checks: which rules take part, and what makes the comparison fail.
+        tracer: traces the run under both sides; None estimates it in closed form.
+
+    Returns:
+        The difference; peaks in bytes where a run is described.
+
+    Raises:
+        InputError: a side cannot be read.
+        UsageError: a side holds more than one environment or could not be traced, there is more than one run or machine, or
+            standard input is named twice.
+    """
+    inspection = as_inspection(asked)
+    if len({request.target for request in inspection.requests}) > 1:
+        names = ", ".join(str(request.target) for request in inspection.requests)
+        msg = f"the policy has several targets: {names}"
+        raise UsageError(msg, hint="compare on one of them, with --target")
+    if len(inspection.requests) > 1:
+        msg = "--run is given more than once"
+        raise UsageError(msg, hint="compare one run at a time")
+    if sides == ("-", "-"):
+        msg = "standard input is named twice"
+        raise UsageError(msg, hint="keep one `-`; it can be read only once")
+    criteria = open_criteria(inspection, rules, checks)
+    before, after = (_read_side(name, inspection.requests[0], criteria, environ) for name in sides)
+    skipped = (*before.report.skipped, *after.report.skipped)
+    require_offered(inspection.requests, (before.subject, after.subject), skipped)
+    difference = compare_reports(sides, before.report, after.report, rules.packages)
+    return difference._replace(peaks=_price_both(before.subject, after.subject, rules, tracer))
+
+
+def _read_side(name: str, request: Request, criteria: Criteria, environ: Mapping[str, str]) -> Side:
+    from compatcheck.collectors.requirements.git_revision import open_revision, parse_revision  # noqa: PLC0415 (beside its use)
+
+    def check(**side: Any) -> Side:  # noqa: ANN401 (fields of a request)
+        asked = request._replace(**{"python": None, "prefix": None, "paths": (), "here": False, **side})
+        return _judge_side(name, asked, criteria, environ)
+
+    if parse_revision(name) is not None:
+        with open_revision(name) as file:
+            side = check(paths=(file.path,))
+            return side._replace(report=file.rename(side.report))
+    if is_image(name):
+        return check(image=name)
+    if os.path.isdir(name):
+        try:
+            return check(prefix=name)
+        except InputError as error:
+            if os.path.isdir(os.path.join(name, "usr")):  # a root directory
+                return check(image=name)
+            hint = "name an environment, or a lock or requirements file inside the directory"
+            raise InputError(error.message, hint=hint) from None
+    if re.fullmatch(_INTERPRETER, os.path.basename(name)) and os.access(name, os.X_OK):
+        return check(python=name)
+    return check(paths=(name,))
+
+
+def is_image(path: str) -> bool:
+    """Tell whether a file is an archive, or a directory the layout of an image."""
+    if os.path.isdir(path):
+        return os.path.isfile(os.path.join(path, "oci-layout"))
+    from compatcheck.collectors.image.compression import recognise_compression  # noqa: PLC0415 (beside its use)
+    from compatcheck.collectors.image.tar import looks_like_tar  # noqa: PLC0415 (beside its use)
+
+    try:
+        with open(path, "rb") as file:
+            head = file.read(512)
+    except (OSError, ValueError):
+        return False
+    return recognise_compression(head) != "none" or looks_like_tar(head)
+
+
+def _judge_side(name: str, request: Request, criteria: Criteria, environ: Mapping[str, str]) -> Side:
+    """Gather one side, which has one subject, and judge it."""
+    gathered = gather(request, criteria.rules, environ)
+    if not gathered.subjects:
+        for entry in gathered.skipped:
+            raise InputError(entry.reason, source=entry.source, hint=entry.hint)
+    if len(gathered.subjects) != 1:
+        msg = f"{name} holds {len(gathered.subjects)} environments"
+        hint = "name one lock or requirements file"
+        if request.image is not None:
+            hint = "name one with --environment: " + ", ".join(subject.id for subject in gathered.subjects)
+        raise UsageError(msg, source=Source(name), hint=hint)
+    return Side(build_report(gathered, criteria), gathered.subjects[0])
+
+
+def _price_both(
+    before: Subject, after: Subject, rules: RuleSet, tracer: Tracer | None
+) -> tuple[Estimate, Estimate] | None:
+    """Return the peaks of the run under both sides; None where no run is described.
+
+    Raises:
+        UsageError: a side could not be traced that was to be.
+    """
+    if tracer is not None:
+        return _trace(before, rules, tracer), _trace(after, rules, tracer)
+    sides = (before, after)
+    if not all(any("training.sequence_length" in facts for facts in side.roles.values()) for side in sides):
+        return None
+    first, second = _price(before, rules), _price(after, rules)
+    return (first, second) if first.phases and second.phases else None
+
+
+def _trace(side: Subject, rules: RuleSet, tracer: Tracer) -> Estimate:
+    found = tracer(side, rules)
+    if isinstance(found, Untraced):
+        hint = "leave out --trace for an estimate in closed form"
+        raise UsageError(f"{side.id} could not be traced: {found.reason}", hint=hint)
+    return found.estimate
+
+
+def _price(side: Subject, rules: RuleSet) -> Estimate:
+    from compatcheck.matching.engine import match  # noqa: PLC0415 (only with a run)
+    from compatcheck.memory.job import estimate_job  # noqa: PLC0415 (only with a run)
+    from compatcheck.memory.regressions import include, lay_over  # noqa: PLC0415 (only with a run)
+
+    estimated = estimate_job(side.roles, side.environment)
+    return include(estimated, lay_over(estimated, match(side, rules).findings)) if estimated.phases else estimated

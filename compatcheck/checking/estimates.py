@@ -1,0 +1,181 @@
+"""Estimates of the runs a command is asked about: what each device holds, whether it fits, and what would make it fit."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.checking.fit import price
+from compatcheck.checking.gathering import gather_all
+from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.report import list_skipped
+from compatcheck.checking.tracer import Untraced
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
+from compatcheck.core.estimate_report import Doubts, EstimateReport
+from compatcheck.frameworks.lines import LineFinder
+from compatcheck.matching.engine import match
+from compatcheck.memory.job import describe_job, estimate_job
+from compatcheck.memory.regressions import lay_over
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from compatcheck.checking.inspection import Inspection
+    from compatcheck.checking.request import Request
+    from compatcheck.checking.tracer import Tracer
+    from compatcheck.core.estimate import Estimate
+    from compatcheck.core.facts import Facts
+    from compatcheck.core.source import Skipped, Source
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+_WORDS = frozenset({
+    "accum", "accumulation", "adapter", "attention", "attn", "batch", "batches", "bits", "checkpointing",
+    "dtype", "flash", "fsdp", "length", "len", "liger", "lora", "offload", "offloading", "optim",
+    "optimizer", "pack", "packing", "parallel", "parallelism", "peft", "precision", "qlora", "quant",
+    "quantization", "quantize", "rank", "remat", "seq", "sequence", "shard", "sharding", "tp", "pp", "cp",
+    "tokens", "zero", "4bit", "8bit", "bf16", "fp16", "fp8",
+})  # fmt: skip
+"""Words in names of settings that decide memory."""
+
+
+class EstimateOptions(NamedTuple):
+    """What is wanted beside the estimate."""
+
+    model: str | None = None
+    """What the person calls the model."""
+    suggest: bool = False
+    """Whether to rank changes that need less, and to find the smallest hardware that fits."""
+    axes: tuple[str, ...] = ()
+    """Settings whose largest value that fits is looked for: ``micro_batch_size``, ``sequence_length``."""
+    tracer: Tracer | None = None
+    """Traces each run instead of estimating it in closed form."""
+
+
+class Unestimated(NamedTuple):
+    """A subject that has no estimate because a size of it makes no sense."""
+
+    subject: str
+    source: Source | None
+    reason: str
+
+
+class Estimates(NamedTuple):
+    """The estimates of a command."""
+
+    reports: tuple[EstimateReport, ...]
+    failed: tuple[Unestimated, ...]
+    skipped: tuple[Skipped, ...]
+    """What was not read of the inputs."""
+    exit_code: int
+    """1 when a run does not fit."""
+
+
+def estimate(
+    asked: Request | Inspection, rules: RuleSet, environ: Mapping[str, str], options: EstimateOptions | None = None
+) -> Estimates:
+    """Estimate what each device holds, in bytes and phase by phase, from the configuration alone.
+
+    Args:
+        asked: what is read; an inspection has a policy with it.
+        rules: the database.
+        environ: variables of this process.
+        options: what is wanted beside the estimate.
+
+    Raises:
+        UsageError: there is but one subject, and a size of it makes no sense.
+        CompatcheckError: nothing could be read at all.
+    """
+    gathered = gather_all(as_inspection(asked), rules, environ)
+    lines = LineFinder(gathered.files)
+    reports, failed = _estimate_all(gathered.subjects, rules, options or EstimateOptions(), lines)
+    skipped = list_skipped(gathered, lines)
+    unread = bool(failed) or any(entry.named for entry in skipped)
+    return Estimates(reports, failed, skipped, _judge(reports, unread=unread))
+
+
+def _estimate_all(
+    subjects: Sequence[Subject], rules: RuleSet, options: EstimateOptions, lines: LineFinder
+) -> tuple[tuple[EstimateReport, ...], tuple[Unestimated, ...]]:
+    """Estimate every subject; one that makes no sense does not lose the others."""
+    reports: list[EstimateReport] = []
+    failed: list[Unestimated] = []
+    for subject in subjects:
+        try:
+            report = _estimate_one(subject, rules, options)._replace(doubts=_doubts(subject, lines))
+        except UsageError as error:
+            source = error.source or _place(error.message, subject)
+            if len(subjects) == 1:
+                raise UsageError(error.message, source=source, hint=error.hint) from error
+            failed.append(Unestimated(subject.id, source, error.message))
+            continue
+        reports.append(report._replace(id=subject.id) if len(subjects) > 1 else report)
+    return tuple(reports), tuple(failed)
+
+
+def _place(message: str, subject: Subject) -> Source | None:
+    """Return where the fact that an error begins with was stated."""
+    name = message.partition(" ")[0]
+    found = (facts[name] for facts in subject.roles.values() if name in facts)
+    return next((fact.sources[0] for fact in found if fact.sources), None)
+
+
+def _estimate_one(subject: Subject, rules: RuleSet, options: EstimateOptions) -> EstimateReport:
+    def price_roles(roles: Mapping[str, Facts]) -> Estimate:
+        return estimate_job(roles, subject.environment)
+
+    found = price(subject)
+    report = EstimateReport(describe_job(subject.roles, options.model) or subject.id, found)
+    if not found.phases:
+        return report
+    if options.tracer is not None:
+        report = _trace(report, subject, rules, options.tracer)
+    report = report._replace(regressed=lay_over(report.estimate, match(subject, rules).findings))
+    if options.suggest:
+        from compatcheck.memory.smallest_hardware import place  # noqa: PLC0415 (only when asked)
+        from compatcheck.memory.suggest import suggest  # noqa: PLC0415 (only when asked)
+
+        suggestions, placements = suggest(subject.roles, price_roles), place(subject.roles, price_roles, rules)
+        report = report._replace(suggestions=tuple(suggestions), placements=tuple(placements))
+    if options.axes:
+        from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)
+
+        walls = tuple(find_wall(name, subject.roles, price_roles) for name in options.axes)
+        report = report._replace(walls=walls)
+    return report
+
+
+def _doubts(subject: Subject, lines: LineFinder) -> Doubts:
+    return Doubts(
+        subject.unresolved,
+        tuple((conflict.fact, conflict.values) for conflict in subject.conflicts if _matters(conflict.fact)),
+        tuple(lines.with_line(source) for source, _ in subject.unread if is_about_memory(source.key or "")),
+    )
+
+
+def is_about_memory(key: str) -> bool:
+    """Tell whether the name of a setting sounds like memory."""
+    return not _WORDS.isdisjoint(re.split(r"[^a-z0-9]+", key.lower()))
+
+
+def _matters(fact: str) -> bool:
+    """Tell whether a conflict is about a number of the estimate."""
+    return fact.startswith(("model.", "training.", "rollout.", "hardware."))
+
+
+def _trace(report: EstimateReport, subject: Subject, rules: RuleSet, tracer: Tracer) -> EstimateReport:
+    """Put a traced estimate in the place of the other, or say why there is none."""
+    found = tracer(subject, rules)
+    if isinstance(found, Untraced):
+        return report._replace(details=(f"not traced: {found.reason}",))
+    return report._replace(estimate=found.estimate, timeline=found.timeline, details=found.details)
+
+
+def _judge(reports: Sequence[EstimateReport], *, unread: bool) -> int:
+    outcomes = [report.estimate.verdict.outcome for report in reports]
+    outcomes += [report.regressed.outcome for report in reports if report.regressed is not None]
+    if "does_not_fit" in outcomes:
+        return EXIT_FINDINGS
+    if unread:
+        return EXIT_UNREADABLE_INPUT
+    return EXIT_CLEAN if any(report.estimate.phases for report in reports) else EXIT_NOTHING_TO_CHECK

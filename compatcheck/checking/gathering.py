@@ -1,0 +1,190 @@
+"""Gather the subjects of a command: an installed environment, files or a container image, once per run and machine."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatcheck.checking.request import Gathered
+from compatcheck.checking.shared import declared_hardware, declared_settings, read_shared
+from compatcheck.checking.subjects import build_subject, with_variables
+from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
+from compatcheck.core.selection import Choice
+from compatcheck.core.source import Skipped, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.checking.inspection import Inspection
+    from compatcheck.checking.request import Request
+    from compatcheck.checking.shared import Shared
+    from compatcheck.core.errors import CompatcheckError
+    from compatcheck.core.hardware import Hardware
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+
+def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
+    """Read the inputs of every run, once for all its targets; one that cannot be read does not lose the others.
+
+    Raises:
+        CompatcheckError: an option or policy makes no sense, or there is but one request and nothing in it.
+    """
+    if len(inspection.requests) == 1 and inspection.requests[0].run is None and inspection.requests[0].target is None:
+        alone = gather(inspection.requests[0], rules, environ)
+        require_offered(inspection.requests, alone.subjects, alone.skipped)
+        return alone
+    gathered: list[Gathered] = []
+    files = inspection.requests[0].files
+    done: list[tuple[Request, Gathered]] = []
+    skipped: list[Skipped] = []
+    for request in inspection.requests:
+        try:
+            inputs = request._replace(gpu=None, nodes=None, driver=None, target=None, sources={})
+            measures = request.gpu is None and request.here and not request.paths and request.image is None
+            read = None if measures else next((part for known, part in done if known == inputs), None)
+            if read is None:
+                part = gather(request._replace(files=files), rules, environ)
+            else:
+                part = resolve_on_machine(read, request, rules)
+            files = part.files  # standard input can be read only once
+            done.append((inputs, part))
+        except (InputError, NothingToCheckError) as error:
+            if len(inspection.requests) == 1:
+                raise
+            skipped.append(_skipped_run(error, request, inspection))
+            continue
+        renamed = tuple(
+            subject._replace(id=_name_subject(request, subject.id), target=request.target) for subject in part.subjects
+        )
+        aside = frozenset(_name_subject(request, name) for name in part.aside)
+        reasons = {_name_subject(request, name): reason for name, reason in part.reasons.items()}
+        gathered.append(part._replace(subjects=renamed, aside=aside, reasons=reasons))
+    unread = dict.fromkeys(entry for part in gathered for entry in part.skipped)
+    everything = Gathered(
+        tuple(subject for part in gathered for subject in part.subjects),
+        (*skipped, *unread),
+        next((part.chosen for part in gathered if part.chosen), None),
+        frozenset().union(*(part.aside for part in gathered)),
+        {name: reason for part in gathered for name, reason in part.reasons.items()},
+        files,
+    )
+    require_offered(inspection.requests, everything.subjects, everything.skipped)
+    return everything
+
+
+def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gathered:
+    """Read every input and resolve the subjects.
+
+    Raises:
+        CompatcheckError: an option makes no sense, or the environment cannot be found.
+    """
+    shared = read_shared(request, rules, environ)
+    if request.paths or request.hook:
+        from compatcheck.checking.files import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
+
+        return gather_touched(request, shared) if request.hook else gather_paths(request, shared)
+    if request.image is not None:
+        from compatcheck.checking.images import gather_image  # noqa: PLC0415 (only for images)
+
+        return gather_image(request, shared)
+    return _gather_environment(request, shared)
+
+
+def _gather_environment(request: Request, shared: Shared) -> Gathered:
+    from compatcheck.collectors.python.installed import collect_installed  # noqa: PLC0415 (not for files)
+    from compatcheck.collectors.python.interpreter import locate  # noqa: PLC0415 (not for files)
+    from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (not for files)
+
+    layout = locate(request.python, request.prefix, shared.environ)
+    environment = check_records(collect_installed(layout), shared.rules.packages)
+    if shared.variables is None and not request.here:
+        pass
+    elif shared.variables is None:
+        own = layout.chosen not in {"--python", "--prefix"} or os.path.realpath(layout.prefix) == os.path.realpath(
+            shared.environ.get("VIRTUAL_ENV", ""),
+        )
+        environment = with_variables(environment, shared.environ, Source("environment of this process"), complete=own)
+    else:
+        environment = with_variables(environment, shared.variables, Source(request.env_file or ""), complete=True)
+    hardware = list(shared.hardware)
+    if request.gpu is None and request.here:
+        hardware.append((_measure_hardware(shared.environ), False))
+    subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
+    return Gathered((subject,), shared.skipped, layout.chosen, files=shared.files)
+
+
+def resolve_on_machine(gathered: Gathered, request: Request, rules: RuleSet) -> Gathered:
+    """Resolve what has been read once more, on another machine; nothing is read again.
+
+    Args:
+        gathered: what a request gave that differs from this one in devices, nodes, driver and target only.
+        request: names the machine.
+        rules: the rule database.
+    """
+    from compatcheck.resolution.resolve import resolve  # noqa: PLC0415 (beside its use)
+
+    settings = declared_settings(request)
+    declared = declared_hardware(request)
+    subjects = []
+    for subject in gathered.subjects:
+        own = None if subject.environment is None else subject.environment.hardware
+        moved = resolve(
+            subject.id,
+            rules=rules,
+            environment=subject.environment,
+            documents=subject.documents,
+            hardware=declared if own is None else (*declared, (own, False)),
+            settings=settings,
+        )
+        subjects.append(moved)
+    return gathered._replace(subjects=tuple(subjects))
+
+
+def _measure_hardware(environ: Mapping[str, str]) -> Hardware:
+    from compatcheck.collectors.machine.driver import collect_hardware  # noqa: PLC0415 (not for files)
+
+    return collect_hardware(environ)
+
+
+def require_offered(requests: Iterable[Request], subjects: Iterable[Subject], skipped: Iterable[Skipped]) -> None:
+    """Refuse an extra or a group that no input has: a name written wrong would leave its packages unknown.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    named = {choice: None for request in requests if request.paths for choice in request.selection.named}
+    if not named or any(entry.named for entry in skipped):
+        return  # what was not read may be the input that has it
+    environments = [subject.environment for subject in subjects if subject.environment is not None]
+    offered = frozenset[Choice]().union(*(environment.offered for environment in environments))
+    for choice in named:
+        if choice not in offered:
+            raise _unknown_choice(choice, offered)
+
+
+def _unknown_choice(choice: Choice, offered: frozenset[Choice]) -> UsageError:
+    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+    msg = f"--{choice}: no input has such {'an extra' if choice.kind == 'extra' else 'a group'}"
+    if other := next((entry for entry in offered if entry.name == choice.name), None):
+        return UsageError(msg, hint=f"it is {'an extra' if other.kind == 'extra' else 'a group'}: write --{other}")
+    names = sorted(entry.name for entry in offered if entry.kind == choice.kind)
+    near = get_close_matches(choice.name, names, n=1)
+    return UsageError(
+        msg, hint=f"did you mean {near[0]!r}?" if near else f"{choice.kind}s: {', '.join(names) or 'none'}"
+    )
+
+
+def _name_subject(request: Request, subject: str) -> str:
+    """Say which run and which machine a subject is of."""
+    named = subject if request.target is None else f"{subject} (on {request.target})"
+    return named if request.run is None else f"{request.run}: {named}"
+
+
+def _skipped_run(error: CompatcheckError, request: Request, inspection: Inspection) -> Skipped:
+    path = inspection.policy.path if inspection.policy is not None else "policy"
+    kind, name = ("target", request.target) if request.run is None else ("run", request.run)
+    return Skipped(
+        error.source or Source(path, f"{kind}s.{name}"), f"{kind} {name}: {error.message}", error.hint, named=True
+    )

@@ -1,0 +1,187 @@
+"""Files that say something of an environment or a run: named, walked into, or on standard input."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.checking.shared import as_skipped, mark_named
+from compatcheck.checking.subjects import environment_of
+from compatcheck.collectors.read import read_environments
+from compatcheck.collectors.recognise import recognise_content, recognise_named, walk
+from compatcheck.core.errors import InputError, NoEnvironmentError
+from compatcheck.core.files import Files, Overlay
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
+from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.selection import Selection
+
+MAX_WALKED_BYTES = 2 << 20
+"""A walked-into JSON file larger than this is data, not configuration."""
+
+DOCKERFILE = "dockerfile"
+"""Kind of a root that says less surely than any other what is installed."""
+
+DASH = "-"
+"""What a person writes for standard input."""
+
+
+class InputFile(NamedTuple):
+    """One file that says something."""
+
+    path: str
+    documents: tuple[Document, ...] = ()
+    environment: Environment | None = None
+    """Packages of a requirement or lock file, or those a facts file declares."""
+    is_root: bool = False
+    """Whether the environment is a lock or requirement root."""
+    kind: str | None = None
+    """Kind of a root, as `compatcheck.collectors.recognise` names it."""
+    is_launch: bool = False
+    """Whether it is one training command of a launch script."""
+
+    @property
+    def name(self) -> str:
+        """Name a root as a person would: its file, with the environment where the file has several."""
+        return self.path if self.environment is None else self.environment.origin
+
+
+def _names_none(_: str) -> bool:
+    return False
+
+
+def walk_files(
+    path: str,
+    files: Files,
+    skipped: list[Skipped],
+    is_named: Callable[[str], bool] = _names_none,
+    *,
+    selection: Selection,
+) -> Iterator[InputFile]:
+    """Read what a directory holds.
+
+    Args:
+        path: the directory.
+        files: the tree it lies in.
+        skipped: takes what could not be read.
+        is_named: tells which of its files the person named.
+        selection: what is chosen of what they offer; arguments are none of a script that is only found.
+    """
+
+    def note(error: OSError, directory: str) -> None:
+        reason = f"directory could not be listed: {error.strerror}"
+        skipped.append(Skipped(Source(directory), reason, "run as a user who may read it", named=directory == path))
+
+    for file, kind in walk(path, note):
+        if path == os.curdir:
+            file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
+        try:
+            if kind is not None:
+                for environment in read_environments(file, kind, files, selection):
+                    # What a setup.py computes cannot be written otherwise there, so it fails no commit.
+                    if kind == "setup_py" or not is_named(file):
+                        unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
+                        environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
+                    if environment.packages:
+                        yield InputFile(file, (), environment, is_root=True, kind=kind)
+                    elif kind != DOCKERFILE:  # most build something else
+                        skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
+            elif file.endswith((*SUFFIXES, *SCRIPTS)) and files.size_bytes(file) <= MAX_WALKED_BYTES:
+                yield from _read_configurations(file, files, named=False, mark=is_named(file))
+        except InputError as error:
+            fails = is_named(file) and not isinstance(error, NoEnvironmentError)
+            skipped.append(as_skipped(error, file)._replace(named=fails))
+        except OSError as error:
+            skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
+
+
+def with_standard_input(files: Files, skipped: list[Skipped]) -> Files:
+    """Lay what standard input gives over a tree, unless it is there already: it can be read only once."""
+    if files.is_file(STANDARD_INPUT):
+        return files
+    try:
+        return Overlay(files, {STANDARD_INPUT: read_standard_input()})
+    except InputError as error:
+        skipped.append(as_skipped(error, STANDARD_INPUT))
+        return files
+
+
+def read_standard_input_file(files: Files, skipped: list[Skipped], selection: Selection) -> Iterator[InputFile]:
+    """Read standard input as what its content says it is; what cannot be read is added to ``skipped``."""
+    if not files.is_file(STANDARD_INPUT):
+        return
+    content = read_bytes(STANDARD_INPUT, files)
+    if not content.strip():
+        hint = "send requirements, a lock or a configuration: pip freeze | compatcheck check -"
+        skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint))
+        return
+    yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped, selection)
+
+
+def read_named_file(path: str, files: Files, skipped: list[Skipped], selection: Selection) -> Iterator[InputFile]:
+    """Read a file that the person named; what cannot be read is added to ``skipped``."""
+    kind = recognise_named(path, files)
+    if kind is None and os.path.basename(path) == "setup.py":
+        kind = "setup_py"
+    yield from _read_as(path, kind, files, skipped, selection)
+    if kind == "script" and _says_training(path, files):
+        yield from _read_as(path, None, files, skipped, selection)
+
+
+def _says_training(path: str, files: Files) -> bool:
+    """Tell whether a script that states its requirements trains something, too."""
+    from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for scripts)
+
+    try:
+        return bool(python_script.read(path, files, named=False))
+    except InputError:
+        return False  # its requirements could be read, which is what it was named for
+
+
+def _read_as(
+    path: str, kind: str | None, files: Files, skipped: list[Skipped], selection: Selection
+) -> Iterator[InputFile]:
+    try:
+        if kind == "report":
+            yield from _read_report(path, files)
+            return
+        if kind is not None:
+            for environment in read_environments(path, kind, files, selection):
+                yield InputFile(path, (), environment, is_root=True, kind=kind)
+            return
+        yield from _read_configurations(path, files, named=True, mark=True, arguments=selection.script_arguments)
+    except InputError as error:
+        skipped.append(as_skipped(error, path))
+
+
+def _read_report(path: str, files: Files) -> Iterator[InputFile]:
+    """Read a pasted report; the configuration of accelerate in it is one of the run."""
+    from compatcheck.collectors.reports.find import read_found  # noqa: PLC0415 (only for reports)
+
+    reports = read_found(path, files)
+    for found in reports:
+        environment = found.environment
+        if found.accelerate is not None and len(reports) > 1:
+            note = f"{found.accelerate_source}: the configuration of accelerate is not read where a text has several environments"
+            environment = environment._replace(notes=(*environment.notes, note))
+        yield InputFile(path, (), environment, is_root=True, kind="report")
+    if len(reports) == 1 and reports[0].accelerate is not None:
+        from compatcheck.frameworks.accelerate import configuration as accelerate  # noqa: PLC0415 (only for a report with one)
+
+        documents = (accelerate.read_data(reports[0].accelerate, path),)
+        yield InputFile(f"{path} (accelerate)", mark_named(documents))
+
+
+def _read_configurations(
+    path: str, files: Files, *, named: bool, mark: bool, arguments: Sequence[str] | None = None
+) -> Iterator[InputFile]:
+    for reading in read_configurations(path, files, named=named, arguments=arguments):
+        documents = mark_named(reading.documents) if mark else reading.documents
+        environment = environment_of(reading.environment, reading.variables, path, reading.notes)
+        yield InputFile(reading.label or path, documents, environment, is_launch=reading.is_launch)

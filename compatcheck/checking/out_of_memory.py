@@ -1,0 +1,216 @@
+"""Why a run died of memory: the tensor whose size was asked for, the phase and the cause, from its log and its inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck import __version__
+from compatcheck.checking.gathering import gather_all
+from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.report import place_skipped
+from compatcheck.checking.shared import read_shared
+from compatcheck.checking.subjects import build_subject
+from compatcheck.collectors.reports.find import find_reports
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
+from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.out_of_memory import Explained, OutOfMemoryReport
+from compatcheck.core.report import severity_rank
+from compatcheck.core.source import Source
+from compatcheck.frameworks.lines import LineFinder
+from compatcheck.matching.engine import match
+from compatcheck.oom.explain import explain
+from compatcheck.oom.mentions import read_mentions
+from compatcheck.oom.message import read_messages
+from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, segment_size
+from compatcheck.resolution.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from compatcheck.checking.inspection import Inspection
+    from compatcheck.checking.request import Request
+    from compatcheck.core.document import Document
+    from compatcheck.core.out_of_memory import Reading
+    from compatcheck.core.report import Finding
+    from compatcheck.core.source import Skipped
+    from compatcheck.oom.mentions import Mentions
+    from compatcheck.rules.database import RuleSet
+
+_FINDINGS = 12
+"""Findings shown at most: those that cost the very size, then those of the phase, then others."""
+
+
+class Log(NamedTuple):
+    """A log, and what it says of the run."""
+
+    place: str
+    """What it is called."""
+    text: str
+    mentions: Mentions
+
+
+def explain_oom(
+    text: str, place: str, asked: Request | Inspection, rules: RuleSet, environ: Mapping[str, str]
+) -> OutOfMemoryReport:
+    """Explain the messages about memory in a log.
+
+    Args:
+        text: the log, a traceback or a pasted issue.
+        place: what the log is called.
+        asked: what is known of the run; what the log itself says is used where nothing else does.
+        rules: the database.
+        environ: variables of this process.
+
+    Returns:
+        What each message asked for, in bytes, the tensors that print so, and the findings that may explain it.
+
+    Raises:
+        CompatcheckError: an input named beside the log makes no sense.
+    """
+    messages = read_messages(text)
+    models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
+    mentions = read_mentions(text, models)
+    subject, skipped = _gather(as_inspection(asked), rules, environ, Log(place, text, mentions))
+    origin = _model_origin(subject, mentions)
+    facts = _add_settings(subject, mentions, place)
+    readings = tuple(explain(message, facts) for message in messages)
+    primary = choose_primary(readings)
+    used = {name for reading in readings for match in reading.matches for name in match.facts}
+    unreadable = any(entry.named for entry in skipped)
+    return OutOfMemoryReport(
+        version=__version__,
+        log=place,
+        readings=readings,
+        primary=primary,
+        model=origin,
+        unknown_models=() if origin is not None else mentions.unknown_models,
+        facts=tuple(facts[name] for name in sorted(used) if name in facts),
+        findings=tuple(_findings(subject, facts, rules, None if primary is None else readings[primary])),
+        skipped=skipped,
+        exit_code=EXIT_UNREADABLE_INPUT if unreadable else EXIT_CLEAN if readings else EXIT_NOTHING_TO_CHECK,
+    )
+
+
+def _gather(
+    inspection: Inspection, rules: RuleSet, environ: Mapping[str, str], log: Log
+) -> tuple[Subject, tuple[Skipped, ...]]:
+    """Resolve the run: what the person named, and what the log mentions where nothing else tells."""
+    request = inspection.requests[0]
+    if request.paths or request.run or request.python or request.prefix:
+        gathered = gather_all(inspection, rules, environ)
+        subjects, skipped = gathered.subjects, list(gathered.skipped)
+        files = gathered.files
+    else:
+        shared = read_shared(request, rules, environ)
+        skipped, files = list(shared.skipped), shared.files
+        environment, pasted = _environment(log)
+        documents = (*shared.documents, *pasted)
+        subject = build_subject("command line", environment, documents, shared)
+        if (
+            "model.hidden_size" not in subject.roles["train"]
+            and log.mentions.model is not None
+            and shared.model is None
+        ):
+            from compatcheck.frameworks.model import configuration as model  # noqa: PLC0415 (only for a log that names one)
+
+            documents = (*documents, model.read(log.mentions.model, rules, {}))
+            subject = build_subject("command line", environment, documents, shared)
+        subjects = (subject,)
+    chosen = max(subjects, key=lambda entry: len(next(iter(entry.roles.values()))), default=None)
+    if chosen is None:
+        chosen = Subject("command line", None, {"train": Facts({})})
+    skipped.extend(entry for entry in chosen.skipped if entry.named)
+    return chosen, place_skipped(skipped, LineFinder(files))
+
+
+def _environment(log: Log) -> tuple[Environment | None, tuple[Document, ...]]:
+    """Return what the log says of the environment: the report pasted into it, where there is one alone, and what it mentions.
+
+    The second is the configuration of accelerate that such a report may hold.
+    """
+    packages = {name: Package(name, version, Source(log.place)) for name, version in log.mentions.packages.items()}
+    reports = find_reports(log.text, log.place)
+    if len(reports) == 1:
+        reported = reports[0].environment
+        documents: tuple[Document, ...] = ()
+        if reports[0].accelerate is not None:
+            from compatcheck.frameworks.accelerate import configuration as accelerate  # noqa: PLC0415 (only for a report with one)
+
+            documents = (accelerate.read_data(reports[0].accelerate, log.place),)
+        return reported._replace(packages={**packages, **reported.packages}), documents
+    return (Environment(log.place, packages, complete=False) if packages else None), ()
+
+
+def _model_origin(subject: Subject, mentions: Mentions) -> str | None:
+    facts = next(iter(subject.roles.values()))
+    fact = facts.get("model.hidden_size") or facts.get("model.vocab_size") or facts.get("model.parameters")
+    if fact is None:
+        return None
+    place = fact.sources[0].path if fact.sources else fact.origin
+    named = mentions.model is not None and mentions.model in place
+    return f"{place}, named in the log" if named and "model.name" not in facts else place
+
+
+def _add_settings(subject: Subject, mentions: Mentions, path: str) -> dict[str, Fact]:
+    """Return the facts of the run, with what the log writes of them where no input tells."""
+    facts: dict[str, Fact] = {}
+    for (
+        role
+    ) in subject.roles.values():  # what only another role states, such as the rollout's limits, holds for the run
+        for name, fact in role.items():
+            facts.setdefault(name, fact)
+    for name, value in mentions.settings.items():
+        facts.setdefault(name, Fact(name, value, "declared", (Source(path),), "as the log writes it"))
+    return facts
+
+
+def choose_primary(readings: Sequence[Reading]) -> int | None:
+    """Choose the message that explains the failure: a named tensor before a tie, and what has a size before what has none."""
+    order = ("named", "tied", "not_derivable", "no_size")
+    real = [index for index, reading in enumerate(readings) if reading.message.memory != "none"]
+    return min(real, key=lambda index: (order.index(readings[index].outcome), index), default=None)
+
+
+def _findings(subject: Subject, facts: dict[str, Fact], rules: RuleSet, reading: Reading | None) -> Iterator[Explained]:
+    """Yield the findings that may explain a message, the likeliest first."""
+    if reading is None:
+        return
+
+    first = next(iter(subject.roles))
+    outcome = match(subject._replace(roles={**subject.roles, first: Facts(facts)}), rules)
+    related = [
+        Explained(finding, _relate(finding, reading)) for finding in outcome.findings if _concerns(finding, reading)
+    ]
+    order = ("size", "phase", "other")
+    related.sort(
+        key=lambda entry: (
+            order.index(entry.relation),
+            entry.finding.status != "affected",
+            -severity_rank(entry.finding.severity),
+            entry.finding.rule_id,
+        )
+    )
+    yield from related[:_FINDINGS]
+
+
+def _concerns(finding: Finding, reading: Reading) -> bool:
+    impact = finding.impact
+    if impact is None or impact.effect not in {"memory", "fails_to_start", "falls_back"}:
+        return False
+    return impact.memory == reading.message.memory
+
+
+def _relate(finding: Finding, reading: Reading) -> str:
+
+    impact, asked = finding.impact, reading.message.asked
+    size = None if impact is None or impact.scope != "rank" else impact.expected_bytes
+    if (
+        asked is not None
+        and size
+        and segment_size(size) not in UNINFORMATIVE
+        and prints_as(size, asked, reading.message.rounding)
+    ):
+        return "size"
+    same = impact is not None and reading.place is not None and impact.phase == reading.place.phase
+    return "phase" if same else "other"

@@ -1,0 +1,160 @@
+"""Which configurations make one run, and which requirement roots it is paired with."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.checking.input_files import DOCKERFILE
+from compatcheck.checking.subjects import build_subject, merge_environments, with_variables
+from compatcheck.collectors.read import LOCKS
+from compatcheck.core.source import Source
+from compatcheck.rules.programs import find_program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from compatcheck.checking.input_files import InputFile
+    from compatcheck.checking.shared import Shared
+    from compatcheck.core.document import Document
+    from compatcheck.core.environment import Environment
+    from compatcheck.resolution.subject import Subject
+
+_MAIN_NAMES = {"pyproject.toml", "requirements.txt"}
+_OF_A_RUN = {"program", "facts"}
+"""Kinds of records whose files say what a run is, where a library's or a model's only take part in one."""
+
+
+class ConfigurationSet(NamedTuple):
+    """Configurations that belong together."""
+
+    paths: tuple[str, ...]
+    directory: str
+    documents: tuple[Document, ...]
+    declared: tuple[Environment, ...]
+
+
+def group_runs(found: Iterable[InputFile]) -> list[ConfigurationSet]:
+    """Group walked-into configurations by directory; several of one kind in a directory are separate runs."""
+    by_directory: dict[str, list[InputFile]] = {}
+    for item in found:
+        if not item.is_root:
+            by_directory.setdefault(os.path.dirname(item.path), []).append(item)
+    runs: list[ConfigurationSet] = []
+    for directory, items in by_directory.items():
+        runs.extend(_split(items, directory))
+    return runs
+
+
+def _split(items: list[InputFile], directory: str) -> Iterator[ConfigurationSet]:
+    kinds = [{find_program(document.reader).kind for document in item.documents} for item in items]
+    main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _OF_A_RUN]
+    libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= {"library"}]
+    models = [item for item, kind in zip(items, kinds, strict=True) if kind == {"model"}]
+    crowded = len(main) > 1 or len(models) > 1 or _repeats(libraries)
+    if not crowded:
+        yield merge_run(items, directory)
+        return
+    named = {
+        resolve_reference(directory, name)
+        for item in main
+        for document in item.documents
+        for kind, name, _ in document.references
+        if kind in {"deepspeed", "accelerate", "config", "verl"}
+    }
+    shared = models if len(models) == 1 else []
+    for item in main:
+        if os.path.realpath(item.path) not in named:
+            yield merge_run([item, *shared], directory)
+    for item in libraries:
+        if os.path.realpath(item.path) not in named:
+            yield merge_run([item, *shared], directory)
+    if len(models) > 1 or (not main and not libraries):
+        for item in models:
+            yield merge_run([item], directory)
+
+
+def merge_run(items: Iterable[InputFile], directory: str) -> ConfigurationSet:
+    """Join the configurations among these files into one set."""
+    items = [item for item in items if not item.is_root]
+    documents = tuple(document for item in items for document in item.documents)
+    declared = tuple(item.environment for item in items if item.environment is not None)
+    return ConfigurationSet(tuple(item.path for item in items), directory, documents, declared)
+
+
+def resolve_reference(directory: str, name: str) -> str:
+    """Return the real path of a file that a configuration in a directory names."""
+    return os.path.realpath(name if os.path.exists(name) else os.path.join(directory, name))
+
+
+def _repeats(items: list[InputFile]) -> bool:
+    readers = [document.reader for item in items for document in item.documents]
+    return len(readers) != len(set(readers))
+
+
+def pair_subjects(
+    runs: list[ConfigurationSet], roots: list[InputFile], shared: Shared, *, together: bool = False
+) -> Iterator[Subject]:
+    """Pair runs with the requirement roots of their directory or the nearest one above."""
+    used: set[str] = set()
+    for run in runs:
+        nearest: list[InputFile | None] = [*(roots if together else nearest_roots(run.directory, roots))]
+        for root in nearest or [None]:
+            environment = root.environment if root is not None else None
+            for declared in run.declared:
+                environment = merge_environments(environment, declared)
+            name = name_subject(run.paths if root is None else (root.name, *run.paths))
+            if root is not None:
+                used.add(root.name)
+            yield build_subject(name, _with_declared(environment, shared), (*run.documents, *shared.documents), shared)
+    for root in roots:
+        if root.name not in used:
+            yield build_subject(root.name, _with_declared(root.environment, shared), shared.documents, shared)
+
+
+def name_subject(paths: Sequence[str]) -> str:
+    """Name a subject after its files; a directory they share is written once."""
+    paths = tuple(dict.fromkeys(paths))  # a script is named once, also where it is both environment and configuration
+    directories = {os.path.dirname(path) for path in paths}
+    if len(paths) > 1 and len(directories) == 1 and directories != {""}:
+        return f"{directories.pop()}: {' + '.join(os.path.basename(path) for path in paths)}"
+    return " + ".join(paths)
+
+
+def _with_declared(environment: Environment | None, shared: Shared) -> Environment | None:
+    if environment is None or shared.variables is None:
+        return environment
+    return with_variables(environment, shared.variables, Source("--env-file"), complete=True)
+
+
+def _main_roots(roots: list[InputFile]) -> list[InputFile]:
+    """Choose the roots of one directory that runs are paired with: locks, else the main files, else ``setup.py``, else all."""
+    locks = [root for root in roots if root.kind in LOCKS]
+    main = [root for root in roots if os.path.basename(root.path) in _MAIN_NAMES]
+    return locks or main or [root for root in roots if root.kind == "setup_py"] or roots
+
+
+def leave_out_included(roots: list[InputFile]) -> list[InputFile]:
+    """Leave out the requirement files that another one includes: they are checked as part of it."""
+    included: set[str] = set()
+    for root in roots:
+        packages = root.environment.packages.values() if root.environment is not None else ()
+        if root.kind == DOCKERFILE:  # it takes a requirement file for one of several things it installs
+            continue
+        included |= {os.path.realpath(package.source.path) for package in packages} - {os.path.realpath(root.path)}
+    return [root for root in roots if os.path.realpath(root.path) not in included] or roots
+
+
+def nearest_roots(directory: str, roots: list[InputFile]) -> list[InputFile]:
+    """Return the roots of a directory, else of the nearest one above; none where there is none up to the top."""
+    by_directory: dict[str, list[InputFile]] = {}
+    for root in [root for root in roots if root.kind != DOCKERFILE] or roots:
+        by_directory.setdefault(os.path.abspath(os.path.dirname(root.path)), []).append(root)
+    here = os.path.abspath(directory)
+    while True:
+        if here in by_directory:
+            return _main_roots(by_directory[here])
+        above = os.path.dirname(here)
+        if above == here:
+            return []
+        here = above

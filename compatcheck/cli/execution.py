@@ -1,0 +1,60 @@
+"""Execute a check: run it, and write its report."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from compatcheck.checking.report import check, describe_nothing
+from compatcheck.cli.output import Output, format_report, parse_outputs, write_formatted
+from compatcheck.core.errors import NothingToCheckError
+from compatcheck.rules.locate import open_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compatcheck.checking.checks import Checks
+    from compatcheck.checking.inspection import Inspection
+    from compatcheck.core.report import Finding, Report
+    from compatcheck.core.source import Skipped
+    from compatcheck.rules.database import RuleSet
+
+
+def execute(inspection: Inspection, checks: Checks, output: Output) -> int:
+    """Run a check and write its reports.
+
+    Args:
+        inspection: what is read, and the policy behind it.
+        checks: the checks of the command line; what they leave open the policy decides.
+        output: formats and files.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        CompatcheckError: nothing could be checked at all.
+    """
+    started = time.perf_counter()
+    targets = parse_outputs(output.outputs)
+    rules = open_rules(checks.rule_directories)
+
+    def write(report: Report, *, to_person: bool = True) -> None:
+        timed = report._replace(seconds=time.perf_counter() - started)
+        write_formatted(
+            lambda name, color: format_report(name, timed, output, color=color), output, targets, to_person=to_person
+        )
+
+    try:
+        report = check(inspection, rules, os.environ, checks, annotate=_annotate)
+    except NothingToCheckError as error:
+        write(describe_nothing(error, rules, checks), to_person=False)
+        raise
+    write(report)
+    return report.exit_code
+
+
+def _annotate(findings: Sequence[Finding], rules: RuleSet) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
+    from compatcheck.cli.laboratory import annotate  # noqa: PLC0415 (only with a certain finding)
+
+    return annotate(findings, rules)

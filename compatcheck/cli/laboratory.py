@@ -1,0 +1,83 @@
+"""The one seam between the product and its measuring laboratory: without `compatcheck.lab` everything else works."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatcheck.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from compatcheck.checking.tracer import Tracer
+    from compatcheck.core.report import Finding
+    from compatcheck.core.source import Skipped
+    from compatcheck.rules.database import RuleSet
+    from compatcheck.rules.lint_evidence import Proof
+
+COMMANDS = {
+    "confirm": ("compatcheck.cli.measuring.confirm", "Measure whether a rule holds."),
+    "bisect": ("compatcheck.cli.measuring.bisect", "Find the releases that broke and mended something."),
+    "sweep": ("compatcheck.cli.measuring.sweep", "Measure probes over many releases and find what changed."),
+    "probe": ("compatcheck.cli.measuring.probe", "Measure a memory claim in an environment."),
+    "evidence": ("compatcheck.cli.measuring.evidence", "List, show, export and import measurements."),
+}
+"""Its commands: module that defines each, and its line of help."""
+
+
+def is_installed() -> bool:
+    """Tell whether the laboratory is part of this installation."""
+    try:
+        import compatcheck.lab.location  # noqa: F401, PLC0415 (not on the way to `env`)
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+def require_laboratory(what: str) -> None:
+    """Refuse what needs the laboratory where there is none.
+
+    Raises:
+        UsageError: it is not part of this installation.
+    """
+    if not is_installed():
+        msg = f"{what} needs the measuring laboratory (compatcheck.lab), which this installation is without"
+        raise UsageError(msg, hint="install the whole package: pip install --force-reinstall compatcheck")
+
+
+def annotate(findings: Sequence[Finding], rules: RuleSet) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
+    """Say on certain findings what the person's own store of measurements has about them."""
+    if is_installed():
+        from compatcheck.lab.location import store_path  # noqa: PLC0415 (see above)
+
+        path = store_path(os.environ)
+        if os.path.exists(path):
+            from compatcheck.lab.measured_here import add_measured  # noqa: PLC0415 (only with a store)
+
+            return add_measured(findings, rules, path)
+    return tuple(findings), ()
+
+
+def find_proof(rules: RuleSet) -> Proof | None:
+    """Return what probes and measurements say about rules, for the linter; None without a laboratory."""
+    if not is_installed():
+        return None
+    from compatcheck.lab.proof import make_proof  # noqa: PLC0415 (only for the linter)
+
+    return make_proof(rules)
+
+
+def find_tracer(python: str | None) -> Tracer:
+    """Return what traces a run's training step in an interpreter with torch.
+
+    Args:
+        python: the interpreter; None finds one.
+
+    Raises:
+        UsageError: there is no laboratory.
+    """
+    require_laboratory("--trace")
+    from compatcheck.lab.tracing import trace_subject  # noqa: PLC0415 (only when asked)
+
+    return lambda subject, rules: trace_subject(subject, rules, python)

@@ -1,0 +1,92 @@
+"""`compatcheck bisect`: which release broke it, and which one mended it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from compatcheck.cli import options
+from compatcheck.cli.measuring.options import jobs_option, laboratory_options
+from compatcheck.cli.measuring.progress import Progress
+from compatcheck.core.errors import EXIT_CLEAN
+from compatcheck.lab import history
+from compatcheck.lab.parameters import parse_one_set
+from compatcheck.lab.probes.probe import find_probe
+from compatcheck.lab.probes.runner import make_task
+from compatcheck.lab.releases import choose_releases
+from compatcheck.lab.reporters import bisection
+from compatcheck.lab.reporters.measurement import wrap_text
+from compatcheck.lab.settings import Settings, open_laboratory
+from compatcheck.rules.locate import open_rules
+
+
+@click.command("bisect", cls=options.GroupedCommand, short_help="Find the releases that broke and mended something.")
+@click.argument("name", metavar="PROBE")
+@click.option("--package", required=True, metavar="PACKAGE", help="Package whose releases are searched.")
+@click.option("--good", metavar="RELEASE", help="A release that is good: the search stays between this and --bad.")
+@click.option("--bad", metavar="RELEASE", help="A release that is bad.")
+@click.option("--versions", "specifier", metavar="SPEC", help="Only releases in this range: '>=0.14,<0.18'.")
+@click.option(
+    "--depth",
+    type=click.Choice(["minors", "until-found", "all"]),
+    default="until-found",
+    show_default=True,
+    help="minors: one release per minor version, and what lies between those that differ; until-found: more, while "
+    "all agree; all: every release.",
+)
+@click.option("--dry-run", is_flag=True, help="Say which releases would be tested first, and build nothing.")
+@click.option(
+    "--report", type=click.Path(dir_okay=False), help="Write a report for the package's maintainers (Markdown)."
+)
+@laboratory_options
+@jobs_option
+@click.option(
+    "--format", "format_name", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
+)
+def command(
+    name: str,
+    package: str,
+    good: str | None,
+    bad: str | None,
+    specifier: str | None,
+    depth: str,
+    dry_run: bool,
+    report: str | None,
+    format_name: str,
+    **given: Any,  # noqa: ANN401 (options that `Settings` takes)
+) -> int:
+    """Find every release of a package in which a probe's verdict changes.
+
+    The verdict is the probe's own: what it measures against what it derives for a healthy release. Results are kept as they
+    come; an interrupted search goes on where it was.
+
+    Exit code 1: a release in the range is bad. 0: none is. 3: none could be tested.
+    """
+    settings = Settings(**given)
+    probe = find_probe(name)
+    history.check_package(probe, package)
+    task = make_task(probe, parse_one_set(settings.parameters), settings.backend)
+    rules = open_rules()
+    releases = choose_releases(rules, package, specifier, good, bad)
+    if dry_run:
+        firsts = history.list_first(releases)
+        text = f"releases of {package}: {len(releases)}; tested first: {', '.join(firsts)}"
+        click.echo("\n".join(wrap_text(text, "", "  ")))
+        return EXIT_CLEAN
+    progress = Progress(None, quiet=settings.quiet)
+    laboratory = open_laboratory(settings, package, releases, rules, progress=progress)
+    found = history.find_history(task, laboratory, history.SearchedReleases(releases, good, bad), depth=depth)
+    progress.close()
+    if report is not None:
+        with open(report, "w", encoding="utf-8") as file:
+            file.write(history.report_upstream(found, task))
+    if format_name == "markdown":
+        click.echo(history.report_upstream(found, task), nl=False)
+        return found.exit_code
+    if format_name == "text":
+        click.echo(bisection.format_text(found.bisection), nl=False)
+    else:
+        click.echo(json.dumps(bisection.to_json(found.bisection), indent=2))
+    return found.exit_code

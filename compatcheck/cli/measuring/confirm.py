@@ -1,0 +1,75 @@
+"""`compatcheck confirm`: measure whether a rule holds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compatcheck.cli import options
+from compatcheck.cli.measuring.options import laboratory_options
+from compatcheck.cli.measuring.progress import Progress
+from compatcheck.core.errors import EXIT_CLEAN
+from compatcheck.lab.pairs import Trial, TrialRequest
+from compatcheck.lab.parameters import parse_one_set
+from compatcheck.lab.reporters import confirmation as reporter
+from compatcheck.lab.settings import Settings
+from compatcheck.lab.trials import Trials, exit_code_of
+from compatcheck.rules.locate import open_rules
+from compatcheck.rules.named_rule import find_rule
+
+if TYPE_CHECKING:
+    from compatcheck.lab.confirmation import Confirmation
+
+
+@click.command("confirm", cls=options.GroupedCommand, short_help="Measure whether a rule holds.")
+@click.argument("rule_ids", nargs=-1, required=True, metavar="RULE...")
+@click.option(
+    "--suspect",
+    metavar="RELEASE",
+    help="Release of the suspect side. Default: that of the rule's evidence, else the newest affected.",
+)
+@click.option(
+    "--baseline",
+    metavar="RELEASE",
+    help="Healthy release. Default: that of the rule's evidence, else the nearest not affected.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be measured, and build nothing.")
+@options.rule_directory_option
+@laboratory_options
+@click.option("--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    rule_ids: tuple[str, ...],
+    suspect: str | None,
+    baseline: str | None,
+    dry_run: bool,
+    rule_directories: tuple[str, ...],
+    format_name: str,
+    **given: Any,  # noqa: ANN401 (options that `Settings` takes)
+) -> int:
+    """Measure a rule's suspect side and a healthy one, and set the difference beside the rule's formula.
+
+    Exit code 1: a rule was confirmed. 0: none was, and one was refuted. 3: nothing was decided.
+    """
+    settings = Settings(**given)
+    rules = open_rules(rule_directories)
+    request = TrialRequest(suspect, baseline, parse_one_set(settings.parameters))
+    progress = Progress(None, quiet=settings.quiet)
+    trials = Trials(settings, rules, progress)
+    found: list[Confirmation] = []
+    for rule_id in rule_ids:
+        rule = find_rule(rule_id, rules)
+        trial = trials.plan(rule, request)
+        if not isinstance(trial, Trial):
+            found.append(trial)
+        elif dry_run:
+            click.echo(reporter.format_trial(rule.id, trial), nl=False)
+        else:
+            found.append(trials.run(rule, trial))
+    progress.close()
+    if format_name == "json":
+        click.echo(json.dumps([reporter.to_json(one) for one in found], indent=2))
+    else:
+        click.echo("\n".join(reporter.format_text(one) for one in found), nl=False)
+    return EXIT_CLEAN if dry_run else exit_code_of(found)

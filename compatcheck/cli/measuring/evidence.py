@@ -1,0 +1,151 @@
+"""`compatcheck evidence`: the measurements that were made here."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compatcheck.cli import options
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
+from compatcheck.core.measurement import BACKENDS, STATUSES, to_json
+from compatcheck.lab.evidence.choice import choose_measurements, choose_one
+from compatcheck.lab.evidence.files import SUFFIXES, export_measurements, write_measurements
+from compatcheck.lab.evidence.foreign_files import read_foreign
+from compatcheck.lab.evidence.store import EvidenceStore
+from compatcheck.lab.reporters.evidence import format_list, format_measurement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from compatcheck.lab.evidence.store import Stored
+
+SHOWN = 20
+
+
+@click.group("evidence", short_help="List, show, export and import measurements.")
+def command() -> None:
+    """List, show, export and import measurements.
+
+    They are kept in $COMPATCHECK_EVIDENCE, by default in the user's data directory. `env` and `check` say of a finding what
+    was measured here under the same releases.
+    """
+
+
+def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose measurements."""
+    for decorate in reversed(
+        (
+            click.argument("probes", nargs=-1, metavar="[PROBE]..."),
+            click.option(
+                "--package",
+                "packages",
+                multiple=True,
+                metavar="NAME[RANGE]",
+                help="Measured with it: 'deepspeed>=0.16'.",
+            ),
+            click.option("--backend", type=click.Choice(BACKENDS), help="Measured on this back end."),
+            click.option("--status", type=click.Choice(STATUSES), help="That came out so."),
+            click.option(
+                "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Of a run with this parameter."
+            ),
+            click.option("--since", metavar="DATE", help="Measured on this day or later: 2026-11-21."),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+_format_option = click.option(
+    "--format", "format_name", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+
+
+@command.command("list", cls=options.GroupedCommand)
+@_filters
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="At most so many; 0 lists all."
+)
+@_format_option
+def list_command(limit: int, format_name: str, **given: Any) -> int:  # noqa: ANN401 (click's signature)
+    """List measurements, the newest first; PROBE is a name or a pattern of names."""
+    with _open() as store:
+        chosen = list(choose_measurements(store, **given))
+        total, place = len(store), store.path + ("" if store.exists else " (not there yet)")
+    shown = chosen[:limit] if limit else chosen
+    if format_name == "json":
+        click.echo(json.dumps([_describe(stored) for stored in shown], indent=2, ensure_ascii=False))
+        return EXIT_CLEAN
+    click.echo(format_list(shown), nl=False)
+    click.echo(f"{len(shown)} of {len(chosen)} chosen, {total} kept · {place}", err=True)
+    return EXIT_CLEAN
+
+
+@command.command("show", cls=options.GroupedCommand)
+@click.argument("name", metavar="ID")
+@_format_option
+def show_command(name: str, format_name: str) -> int:
+    """Show one measurement: phases, results, releases, and how to run it again. The start of its ID is enough."""
+    with _open() as store:
+        found = choose_one(store, name)
+    if format_name == "json":
+        click.echo(json.dumps(_describe(found), indent=2, ensure_ascii=False))
+        return EXIT_CLEAN
+    click.echo(format_measurement(*found), nl=False)
+    return EXIT_CLEAN
+
+
+@command.command("export", cls=options.GroupedCommand)
+@click.argument("target", metavar="FILE|DIRECTORY")
+@_filters
+@click.option("--name", metavar="SLUG", help="Name of the files in DIRECTORY; by default after the releases in them.")
+@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+def export_command(target: str, name: str | None, overwrite: bool, **given: Any) -> int:  # noqa: ANN401 (click's signature)
+    """Write measurements to a FILE (.json or .jsonl), or to DIRECTORY/PROBE/SLUG.json, .jsonl for several of a probe.
+
+    Evidence of rules stands in fixtures/measurements.
+    """
+    with _open() as store:
+        chosen = [stored.measurement for stored in choose_measurements(store, **given)]
+        place = store.path
+    if not chosen:
+        click.echo(f"nothing to export: {place} holds no such measurement", err=True)
+        return EXIT_NOTHING_TO_CHECK
+    if target.endswith(SUFFIXES) and not os.path.isdir(target):
+        if os.path.exists(target) and not overwrite:
+            msg = f"{target} is there already"
+            raise UsageError(msg, hint="--overwrite replaces it")
+        write_measurements(target, chosen)
+        paths: Sequence[str] = (target,)
+    else:
+        paths = export_measurements(target, chosen, slug=name, overwrite=overwrite)
+    for path in paths:
+        click.echo(path)
+    click.echo(f"{len(chosen)} measurements in {len(paths)} file{'' if len(paths) == 1 else 's'}", err=True)
+    return EXIT_CLEAN
+
+
+@command.command("import", cls=options.GroupedCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+def import_command(paths: tuple[str, ...]) -> int:
+    """Keep the measurements of files, or of all files below directories. What is there already is not kept twice."""
+    found = read_foreign(paths)
+    for error in found.errors:
+        click.echo(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""), err=True)
+    with EvidenceStore() as store:
+        new = store.add_all(found.measurements) if found.measurements else 0
+        place = store.path
+    click.echo(f"{new} new, {len(found.measurements) - new} already there, from {found.files} files · {place}")
+    if found.others:
+        click.echo(f"{found.others} other files hold no measurements", err=True)
+    return EXIT_UNREADABLE_INPUT if found.errors else EXIT_CLEAN
+
+
+def _open() -> EvidenceStore:
+    return EvidenceStore(read_only=True, follows=False)
+
+
+def _describe(stored: Stored) -> dict[str, Any]:
+    return {"id": stored.id, **to_json(stored.measurement)}

@@ -1,0 +1,42 @@
+"""What is said of one subject's memory: the estimate, with all that was asked for beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from compatcheck.core.estimate import Estimate, Regressed
+    from compatcheck.core.facts import Value
+    from compatcheck.core.source import Source
+    from compatcheck.core.suggestions import Placement, Suggestion, Wall
+
+
+class Doubts(NamedTuple):
+    """What stands against the facts an estimate is made of."""
+
+    unresolved: tuple[tuple[str, Source, str], ...] = ()
+    """Facts set to a value nobody can tell: name, place, why."""
+    conflicts: tuple[tuple[str, tuple[tuple[Value, Source], ...]], ...] = ()
+    """Facts that two inputs state differently, with the values; the first one stands."""
+    unread: tuple[Source, ...] = ()
+    """Keys nobody understood whose names are about memory."""
+
+
+class EstimateReport(NamedTuple):
+    """What one subject's estimate says."""
+
+    subject: str
+    """The job in a line: model, batch, sharding, devices."""
+    estimate: Estimate
+    id: str = ""
+    """Name of the subject: its files; empty where there is one alone."""
+    doubts: Doubts = Doubts()
+    regressed: Regressed | None = None
+    """The run with its known regressions; None when there are none, or they are in the estimate already."""
+    suggestions: tuple[Suggestion, ...] = ()
+    walls: tuple[Wall, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    details: tuple[str, ...] = ()
+    """Sentences about how it became known."""
+    timeline: tuple[tuple[int, int, int], ...] = ()
+    """Event, allocated bytes and reserved bytes of a traced run."""

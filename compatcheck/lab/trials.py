@@ -1,0 +1,114 @@
+"""The trials of rules: each plans what has to be measured for one, measures it and judges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version
+
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, CompatcheckError
+from compatcheck.core.process import run
+from compatcheck.lab.confirm import judge
+from compatcheck.lab.confirmation import Confirmation
+from compatcheck.lab.pairs import Trial, plan
+from compatcheck.lab.probes.runner import make_task
+from compatcheck.lab.settings import open_laboratory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.environments.choice import EnvironmentChoice
+    from compatcheck.lab.environments.overlay import Overlays
+    from compatcheck.lab.measuring import Laboratory
+    from compatcheck.lab.pairs import TrialRequest
+    from compatcheck.lab.settings import Settings
+    from compatcheck.rules.database import CompiledRule, RuleSet
+
+
+class Trials:
+    """Trials of several rules over one interpreter, which is found or built once."""
+
+    def __init__(self, settings: Settings, rules: RuleSet, progress: Callable[[str, Measurement], None]) -> None:
+        """Take how to measure, the database and what is told of each result."""
+        self.settings = settings
+        self.rules = rules
+        self.progress = progress
+        self._overlays: Overlays | None = None
+
+    def plan(self, rule: CompiledRule, request: TrialRequest) -> Trial | Confirmation:
+        """Choose what to measure for a rule, or say why nothing can be.
+
+        Raises:
+            UsageError: what was asked for makes no sense for this rule.
+        """
+        trial = plan(rule, self.rules.texts(rule), self.rules, request)
+        if not isinstance(trial, Trial):
+            return trial
+        return _on_installed_torch(trial, rule, self.rules, request, self.settings.environment)
+
+    def run(self, rule: CompiledRule, trial: Trial) -> Confirmation:
+        """Measure both sides and judge them."""
+        backend = self.settings.backend or trial.backend
+        if (backend or trial.probe.module.BACKENDS[0]) == "cuda" and not _sees_cuda(self.settings.environment):
+            return _without_cuda(rule.id, trial)
+        releases = [release for release in (trial.suspect, trial.baseline) if release is not None]
+        laboratory = open_laboratory(
+            self.settings, trial.package, releases, self.rules, progress=self.progress, overlays=self._overlays
+        )
+        self._overlays = laboratory.overlays
+        suspect = _measure(laboratory, trial, trial.suspect, trial.parameters, backend)
+        baseline = None
+        if trial.baseline is not None:
+            baseline = _measure(laboratory, trial, trial.baseline, trial.baseline_parameters, backend)
+        return judge(rule, trial, suspect, baseline, self.rules)
+
+
+def exit_code_of(found: Sequence[Confirmation]) -> int:
+    """Return 1 when a rule was confirmed, 0 when none was and one was refuted, 3 when nothing was decided."""
+    verdicts = {one.verdict for one in found}
+    if "confirmed" in verdicts:
+        return EXIT_FINDINGS
+    return EXIT_CLEAN if "refuted" in verdicts else EXIT_NOTHING_TO_CHECK
+
+
+def _measure(
+    laboratory: Laboratory, trial: Trial, version: str, parameters: Mapping[str, Any], backend: str | None
+) -> Measurement:
+    return laboratory.measure(version, [make_task(trial.probe, parameters, backend)])[0]
+
+
+def _on_installed_torch(
+    trial: Trial, rule: CompiledRule, rules: RuleSet, request: TrialRequest, choice: EnvironmentChoice
+) -> Trial:
+    """Take the torch that is there as both sides, where a setting tells them apart and the rule is about that release too.
+
+    Torch is never laid over an interpreter, so another release would need another interpreter.
+    """
+    if trial.package != "torch" or request.suspect or trial.baseline not in {None, trial.suspect}:
+        return trial
+    try:
+        installed = Version(choice.torch or choice.base().versions["torch"]).public
+        here = plan(rule, rules.texts(rule), rules, request._replace(suspect=installed))
+    except (CompatcheckError, ValueError):
+        return trial
+    return here if isinstance(here, Trial) and here.baseline in {None, installed} else trial
+
+
+def _sees_cuda(choice: EnvironmentChoice) -> bool:
+    """Ask torch of the base whether there is a device, before anything is installed for nothing."""
+    asked = "import torch; print('cuda' if torch.cuda.is_available() else 'none')"
+    return "cuda" in run([choice.base().python, "-c", asked], timeout_seconds=120).output.split()
+
+
+def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:
+    sides = f"{trial.package} {trial.suspect}" + (
+        f" against {trial.baseline}" if trial.baseline != trial.suspect else ""
+    )
+    return Confirmation(
+        rule_id=rule_id,
+        verdict="inconclusive",
+        reason=f"torch sees no CUDA device here, and {trial.probe.name} needs one ({sides} remains to be measured). "
+        f"On a machine that has one: compatcheck confirm {rule_id}",
+        probe=trial.probe.name,
+    )
