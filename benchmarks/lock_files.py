@@ -348,7 +348,8 @@ def read(path: Path, kind: str, python: str) -> tuple[Pins, int]:
 
     reader: Callable[..., object] = getattr(importlib.import_module(f"compatcheck.collectors.{module}"), function)
     environment = reader(str(path), selection=Selection(python=python), **options)
-    packages = environment.packages  # type: ignore[attr-defined]
+    found = environment.packages  # type: ignore[attr-defined]
+    packages = {name: package for name, package in found.items() if not package.is_optional}
     skipped = [one for one in environment.skipped if "is a path" not in one.reason]  # type: ignore[attr-defined]
     return {
         name: None if package.details.get("source") in LOCAL or "vcs" in package.details else package.version
