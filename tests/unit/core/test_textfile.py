@@ -66,7 +66,7 @@ def test_every_parser_names_the_merge_conflict() -> None:
         assert caught.value.hint == "resolve the merge conflict that begins at line 2"
 
 
-def test_zero_bytes_are_no_text_unless_brackets_say_which(tmp_path: Path) -> None:
+def test_zero_bytes_are_no_text_unless_brackets_say_which() -> None:
     with pytest.raises(InputError, match="x:2: holds NUL bytes"):
         decode_text(b"a\nb\0", "x")
     with pytest.raises(InputError, match="x:1: holds NUL bytes"):
