@@ -13,7 +13,7 @@ from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.selection import DEFAULT, Selection, parse_python, split_arguments
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import read_text
+from compatcheck.core.textfile import read_utf8
 from compatcheck.core.toml import parse_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 
@@ -137,7 +137,7 @@ def read_policy(path: str) -> Policy | None:
         UsageError: it cannot be read, or something in it makes no sense; with file, line and key.
     """
     try:
-        text = read_text(path)
+        text = read_utf8(path)
         data = parse_toml(text, path)
     except InputError as error:
         raise UsageError(error.message, source=error.source, hint="mend the policy file, or pass --no-policy") from None

@@ -107,33 +107,55 @@ def read_text(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> str
     return decode_text(read_bytes(path, files, limit=limit), path)
 
 
+def read_utf8(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> str:
+    """Read a text of a kind whose own program reads UTF-8 alone: TOML, a Dockerfile, a script.
+
+    Raises:
+        InputError: it cannot be read, or is not UTF-8.
+    """
+    return _decode_utf8(read_bytes(path, files, limit=limit), path)
+
+
 def decode_text(data: bytes, path: str) -> str:
     """Decode UTF-8, with or without a byte order mark, or UTF-16 or 32, which ``>`` of a Windows shell writes.
 
     Raises:
-        InputError: naming the line and column of the first byte that is not UTF-8; zero bytes in what is.
+        InputError: it is in none of them, or holds zero bytes; with the line.
     """
-    encoding = "utf-8-sig"
-    if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} or b"\0" in data[:4]:
-        import json  # noqa: PLC0415 (only for what is not UTF-8)
-
-        encoding = json.detect_encoding(data)
-    try:
-        text = data.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        if not encoding.startswith("utf-8"):
-            message = f"is not {encoding.upper()}, as its first bytes say: {error.reason}"
-            raise InputError(message, source=Source(path), hint="save the file as UTF-8") from None
-        before = data[: error.start]
-        line = before.count(b"\n") + 1
-        column = error.start - (before.rfind(b"\n") + 1) + 1
-        message = f"is not UTF-8: byte 0x{data[error.start]:02x} at column {column}"
-        raise InputError(message, source=Source(path, line=line), hint="save the file as UTF-8") from None
+    text = _decode_wide(data, path)
+    if text is None:
+        text = _decode_utf8(data, path)
     if "\0" in text:
         message = "holds NUL bytes, so it is not a text file"
         hint = "save it as UTF-8 text, or check that this is the file you mean"
         raise InputError(message, source=Source(path, line=text.count("\n", 0, text.index("\0")) + 1), hint=hint)
     return text
+
+
+def _decode_wide(data: bytes, path: str) -> str | None:
+    """Decode UTF-16 or 32: told by its mark, or without one by the zero bytes around an opening bracket (RFC 4627, 3)."""
+    marked = data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} or data[:4] == codecs.BOM_UTF32_BE
+    if not marked and (b"\0" not in data[:4] or data[:4].strip(b"\0")[:1] not in {b"{", b"["}):
+        return None
+    import json  # noqa: PLC0415 (only for what is not UTF-8)
+
+    encoding = json.detect_encoding(data)
+    try:
+        return data.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        message = f"is not {encoding.upper()}, as its first bytes say: {error.reason}"
+        raise InputError(message, source=Source(path), hint="save the file as UTF-8") from None
+
+
+def _decode_utf8(data: bytes, path: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        message = f"is not UTF-8: byte 0x{data[error.start]:02x} at column {column}"
+        raise InputError(message, source=Source(path, line=line), hint="save the file as UTF-8") from None
 
 
 def advise_mending(text: str, otherwise: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import advise_mending, read_text
+from compatcheck.core.textfile import advise_mending, read_utf8
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def read_toml(path: str, files: Files = LOCAL) -> TomlFile:
     Raises:
         InputError: it cannot be read, is empty, is not UTF-8, or is not TOML (duplicate keys included).
     """
-    text = read_text(path, files, limit=MAX_TOML_BYTES)
+    text = read_utf8(path, files, limit=MAX_TOML_BYTES)
     if not text.strip():
         message = "is empty"
         raise InputError(message, source=Source(path), hint="name the file that lists the packages")

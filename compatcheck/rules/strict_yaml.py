@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, RuleError
-from compatcheck.core.textfile import read_text
+from compatcheck.core.textfile import read_utf8
 from compatcheck.core.yaml import MAX_BYTES, Scalars, TagError, YamlList, YamlMap, parse_yaml
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def load_strict(path: Path) -> tuple[Any, Lines]:
         RuleError: naming file, line and key.
     """
     try:
-        text = read_text(str(path), limit=MAX_BYTES)
+        text = read_utf8(str(path), limit=MAX_BYTES)
     except InputError as error:
         raise RuleError(error.message, source=error.source, hint=error.hint) from None
     return parse_strict(text, str(path))

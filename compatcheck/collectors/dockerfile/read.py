@@ -32,7 +32,7 @@ from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_text
+from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
     Raises:
         InputError: it cannot be read, or holds no ``FROM``, or no stage of that name.
     """
-    text = read_text(path, files, limit=LIMIT_BYTES)
+    text = read_utf8(path, files, limit=LIMIT_BYTES)
     reader = _Reader(path, files)
     for instruction in read_instructions(text):
         if len(reader.stages) >= MAX_STAGES and instruction.name == "FROM":

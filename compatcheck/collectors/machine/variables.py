@@ -12,7 +12,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import read_text
+from compatcheck.core.textfile import read_utf8
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """The allocator's variable under its names, the one with precedence first (c10/core/AllocatorConfig.h)."""
@@ -277,7 +277,7 @@ def read_env_file(path: str, files: Files = LOCAL) -> dict[str, str]:
     Raises:
         InputError: the file cannot be read, or a line has another form.
     """
-    text = read_text(path, files)
+    text = read_utf8(path, files)
     variables = {}
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         content = line.strip()

@@ -16,7 +16,7 @@ from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, echo_value, read_text
+from compatcheck.core.textfile import STANDARD_INPUT, echo_value, read_utf8
 from compatcheck.core.toml import parse_toml
 from compatcheck.core.units import MIB
 
@@ -41,7 +41,7 @@ def read_script(path: str, files: Files = LOCAL, selection: Selection = DEFAULT)
     Raises:
         InputError: it cannot be read, has no block ``script`` or two, or its block is not TOML.
     """
-    lines = read_text(path, files, limit=_MAX_BYTES).replace("\r\n", "\n").split("\n")
+    lines = read_utf8(path, files, limit=_MAX_BYTES).replace("\r\n", "\n").split("\n")
     blocks = [(first, last) for kind, first, last in find_blocks(lines) if kind == "script"]
     if len(blocks) != 1:
         message = f"has {len(blocks) or 'no'} block{'s' if blocks else ''} '# /// script' of inline metadata (PEP 723)"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.textfile import MAX_BYTES, advise_mending, decode_text, echo, read_bytes
+from compatcheck.core.textfile import MAX_BYTES, advise_mending, decode_text, echo, read_bytes, read_text, read_utf8
 
 
 def test_unreadable_inputs(tmp_path: Path) -> None:
@@ -64,3 +64,19 @@ def test_every_parser_names_the_merge_conflict() -> None:
         with pytest.raises(InputError) as caught:
             parse("{\n<<<<<<< ours\n=======\n>>>>>>> theirs\n", "x")
         assert caught.value.hint == "resolve the merge conflict that begins at line 2"
+
+
+def test_zero_bytes_are_no_text_unless_brackets_say_which() -> None:
+    with pytest.raises(InputError, match="x:2: holds NUL bytes"):
+        decode_text(b"a\nb\0", "x")
+    with pytest.raises(InputError, match="x:1: holds NUL bytes"):
+        decode_text(b"a\0b\0c", "x")
+    assert decode_text('["a"]'.encode("utf-16-le"), "x") == '["a"]'
+
+
+def test_what_its_own_program_reads_as_utf_8_is_read_as_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("a = 1\n", encoding="utf-16")
+    assert read_text(str(path)) == "a = 1\n"
+    with pytest.raises(InputError, match="is not UTF-8"):
+        read_utf8(str(path))
