@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from compatcheck.shell.simple import SimpleCommands
-    from compatcheck.shell.words import Raw
+    from compatcheck.shell.statements import Raw
 
 TRUSTED = frozenset({"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"})
 """Commands whose failure is an accident rather than an answer: after ``cd x && …`` the script is read as if it went on."""

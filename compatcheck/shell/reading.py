@@ -28,12 +28,9 @@ from compatcheck.shell.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tree_sitter import Node
-
-    from compatcheck.shell.grammar import Unit
-    from compatcheck.shell.words import Raw, Redirection
+    from compatcheck.shell.statements import Document, Parsed, Raw, Redirection, Statement
 
 
 class Streams(NamedTuple):
@@ -91,6 +88,8 @@ class Reading(ABC):
         """Loops around the present statement, in the running function."""
         self.levels = 0
         """Loops that ``break 2`` leaves besides the innermost."""
+        self._words: dict[str, tuple[Variable, Word]] = {}
+        """Variables as commands are given them, made once."""
         self._sink_doubts = 0
         """How many doubts there were when the output began to be read."""
         self._steps = 0
@@ -101,15 +100,15 @@ class Reading(ABC):
     # Statements --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def run(self, unit: Unit) -> Flow:
+    def run(self, parsed: Parsed) -> Flow:
         """Read all statements of a text."""
 
     @abstractmethod
-    def statements(self, unit: Unit, nodes: list[Node]) -> Flow:
+    def statements(self, statements: Sequence[Statement]) -> Flow:
         """Read statements one after another."""
 
     @abstractmethod
-    def statement(self, unit: Unit, node: Node) -> Flow:
+    def statement(self, statement: Statement) -> Flow:
         """Read one statement."""
 
     @abstractmethod
@@ -208,12 +207,12 @@ class Reading(ABC):
 
     # Streams -----------------------------------------------------------------------------------------------------
 
-    def _streams(self, redirections: list[Redirection]) -> Streams:
+    def _streams(self, redirections: Sequence[Redirection]) -> Streams:
         stdin, path, append, hidden = self.stdin, None, False, False
         for one in redirections:
             operator, line = one.operator, one.target.line
-            if operator in {"<<", "<<-"}:
-                stdin = self._document(one)
+            if one.document is not None:
+                stdin = self._document(one.document)
             elif operator == "<<<":
                 stdin = (*self.expander.one(one.target.text, line), Piece("\n", line))
             elif operator == "<" and one.descriptor in {None, 0}:
@@ -235,11 +234,8 @@ class Reading(ABC):
             return ()
         return self.state.files.get(path or "", unknown(f"$(<{target.text})", target.line))
 
-    def _document(self, redirection: Redirection) -> Value | None:
-        document = redirection.document
-        if document is None:
-            return None
-        if redirection.literal:
+    def _document(self, document: Document) -> Value:
+        if document.literal:
             return from_text(document.text, document.line)
         try:
             return self.expander.document(document.text, document.line)
@@ -292,12 +288,14 @@ class Reading(ABC):
         )
 
     def _exported(self, extra: dict[str, Variable]) -> dict[str, Word]:
-        variables = {**{name: one for name, one in self.state.variables.items() if one.exported}, **extra}
-        return {
-            name: self.word(one.value, None, one.line)
-            for name, one in variables.items()
-            if one.value is not None and one.elements is None
-        }
+        result: dict[str, Word] = {}
+        for name, one in (*self.state.variables.items(), *extra.items()):
+            if (one.exported or name in extra) and one.value is not None and one.elements is None:
+                known = self._words.get(name)
+                if known is None or known[0] is not one:
+                    known = self._words[name] = one, self.word(one.value, None, one.line)
+                result[name] = known[1]
+        return result
 
     def _command(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], line: int) -> Command:
         counts: dict[Raw, int] = {}

@@ -11,7 +11,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_text
 from compatcheck.shell.evaluate import Evaluator
-from compatcheck.shell.grammar import Unit
+from compatcheck.shell.grammar import Parser
 from compatcheck.shell.limits import LimitError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def read_script(
         evaluator.skip(1, "has Windows line ends, which bash takes as part of words; they are read as plain line ends")
         text = text.replace("\r\n", "\n")
     try:
-        evaluator.run(Unit(text))
+        evaluator.run(Parser(text).parse())
     except LimitError as error:
         evaluator.skip(evaluator.line, f"{error}; the rest is not read", "check the loop or function there")
     except RecursionError:
