@@ -21,6 +21,7 @@ from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch.hydra import parse_overrides
 from compatcheck.frameworks.launch.read import read_commands
 from compatcheck.frameworks.openrlhf import command as openrlhf
+from compatcheck.frameworks.text import read_text
 from compatcheck.frameworks.verl import command as verl
 from compatcheck.shell import read_script
 
@@ -36,7 +37,7 @@ UNSET = type("Unset", (), {})()
 def launches(directory: Path) -> Iterator[tuple[Path, Launch]]:
     """Yield the training commands of the scripts below a directory."""
     for path in sorted(directory.rglob("*.sh")):
-        for run in read_commands(read_script(str(path)).commands):
+        for run in read_commands(read_script(str(path), read_text(str(path))).commands):
             yield path, run.launch
 
 

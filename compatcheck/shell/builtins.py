@@ -189,6 +189,10 @@ def _eval(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
 
 def _source(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
     path = show(arguments[0]) if arguments else ""
+    texts = [text_of(value) for value in arguments]
+    text = None if None in texts else evaluator.stand_in(["source", *(one for one in texts if one is not None)])
+    if text is not None:
+        return evaluator.nested(text, line, arguments[1:])
     if not _ACTIVATION.search(path):
         evaluator.state.foreign = path
     evaluator.skip(

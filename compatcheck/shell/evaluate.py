@@ -15,6 +15,7 @@ from compatcheck.shell.loops import Loops
 from compatcheck.shell.patterns import PatternError, translate
 from compatcheck.shell.state import Function
 from compatcheck.shell.statements import (
+    Arithmetic,
     Case,
     Chain,
     Count,
@@ -26,6 +27,7 @@ from compatcheck.shell.statements import (
     Pipeline,
     Simple,
     Subshell,
+    Test,
     While,
 )
 from compatcheck.shell.values import assumptions_of, text_of
@@ -108,21 +110,24 @@ class Evaluator(Loops):
 
     def _chain(self, statement: Statement, chain: Chain) -> Flow:
         mark = len(self.expander.assumed)
-        flow, end = self.statement(chain.first), chain.first.end
+        flow, left, tested = self.statement(chain.first), chain.first, False
         for operator, right in chain.rest:
             if flow is not Flow.NEXT:
                 return flow
             wanted = operator == "&&"
+            tested = wanted and (tested or _is_test(left))
+            if wanted and self.state.status is None and not (tested or self.assuming):
+                self.state.status = True
             status = self.state.status if wanted or self.state.status is None else not self.state.status
 
             def leave(*, wanted: bool = wanted) -> Flow:
                 self.state.status = not wanted
                 return Flow.NEXT
 
-            written = self._shorten(statement.text[statement.start : end])
+            written = self._shorten(statement.text[statement.start : left.end])
             condition = (written, f"not ({written})") if wanted else (f"not ({written})", written)
             flow = self.decide(status, mark, lambda right=right: self.statement(right), leave, condition)  # type: ignore[misc]
-            end = right.end
+            left = right
         return flow
 
     def _pipeline(self, parts: Sequence[Statement]) -> Flow:
@@ -204,3 +209,14 @@ class Evaluator(Loops):
         if flow is Flow.NEXT and clauses[n].falls and n + 1 < len(clauses):
             return self._clause(clauses, n + 1)
         return flow
+
+
+def _is_test(statement: Statement) -> bool:
+    """Tell whether a statement does nothing but ask."""
+    match statement.kind:
+        case Negation(inner):
+            return _is_test(inner)
+        case Simple(words):
+            return bool(words) and words[0].text in {"[", "test"}
+        case kind:
+            return isinstance(kind, Test | Arithmetic)

@@ -11,6 +11,7 @@ from compatcheck.shell.grammar import Parser
 from compatcheck.shell.lexical import NAME, UnclosedError
 from compatcheck.shell.limits import MAX_CHARACTERS, MAX_WORDS, LimitError
 from compatcheck.shell.parameters import Found, Parameters, change, describe
+from compatcheck.shell.state import State, Variable
 from compatcheck.shell.values import (
     Piece,
     Value,
@@ -25,9 +26,8 @@ from compatcheck.shell.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from compatcheck.shell.state import State
     from compatcheck.shell.statements import Raw
 
 ANSI = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -105,7 +105,18 @@ class Expander:
         Raises:
             LimitError: it is.
         """
-        if len(value) > MAX_WORDS or sum(len(piece.text or "") for piece in value) > MAX_CHARACTERS:
+        if len(value) > MAX_WORDS:
+            raise LimitError(f"a value is longer than {MAX_WORDS} parts")
+        Expander.check(sum(len(piece.text or "") for piece in value))
+
+    @staticmethod
+    def check(length: int) -> None:
+        """Refuse a length that no value has.
+
+        Raises:
+            LimitError: it is too long.
+        """
+        if length > MAX_CHARACTERS:
             raise LimitError(f"a value is longer than {MAX_CHARACTERS} characters")
 
     def pattern(self, raw: str, line: int) -> tuple[list[tuple[str, bool]], tuple[str, ...]]:
@@ -502,7 +513,11 @@ class Expander:
         fields: list[list[Segment]] = []
         current: list[Segment] | None = None
         after_space = False
+        length = 0
         for part in segments:
+            if part.piece is not None and part.piece.text is not None:
+                length += len(part.piece.text)
+                self.check(length)
             if part.piece is None:
                 if current is not None:
                     fields.append(current)
@@ -539,6 +554,21 @@ class Expander:
                 text, next((piece.line for piece in value), line), (*assumptions_of(value), f"no file matches {text}")
             )
         return unknown(text, next((piece.line for piece in value), line), many=True)
+
+
+def expand_text(text: str, variables: Mapping[str, str]) -> str | None:
+    """Replace the parameters of a text as in a here-document; None where one without a default is not known.
+
+    Args:
+        text: ``$NAME``, ``${NAME:-word}`` and the like; quotes are plain.
+        variables: what is known; any other counts as not set where a default asks.
+    """
+    state = State(variables={name: Variable(from_text(value, 1)) for name, value in variables.items()})
+    expander = Expander(lambda: state, lambda written, line, _: unknown(f"$({written})", line), slurm=False)
+    try:
+        return text_of(expander.document(text, 1))
+    except (UnclosedError, LimitError, RecursionError):
+        return None
 
 
 def compact(value: Value) -> Value:
@@ -605,9 +635,8 @@ def _split_text(
             current, after_space = None, False
             i += 1
         else:
-            end = i
-            while end < len(text) and text[end] not in separators:
-                end += 1
+            border = re.compile(f"[{re.escape(separators)}]").search(text, i) if separators else None
+            end = border.start() if border else len(text)
             current = [] if current is None else current
             current.append(part._replace(piece=piece._replace(text=text[i:end])))
             after_space = False

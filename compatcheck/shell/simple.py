@@ -128,6 +128,10 @@ class SimpleCommands(Reading):
             assumes = tuple(one for value in (*arguments, self.stdin or ()) for one in assumptions_of(value))
             self.emit(unknown(f"$({raw})", line) if output is None else from_text(output, line, assumes))
             return Flow.NEXT
+        texts = [text_of(value) for value, _ in values]
+        text = None if None in texts else self.stand_in([one for one in texts if one is not None])
+        if text is not None:
+            return self.nested(text, line)
         return self._record(values, extra, raw, line)
 
     def _copy(self, name: str, arguments: list[Value], raw: str, line: int) -> Flow:
@@ -250,13 +254,17 @@ class SimpleCommands(Reading):
                 text += piece.text
         return self.nested(text, line)
 
-    def nested(self, text: str, line: int) -> Flow:
-        """Read statements inside of a statement."""
+    def nested(self, text: str, line: int, arguments: Sequence[Value] = ()) -> Flow:
+        """Read statements inside of a statement, with arguments of their own if any are given."""
         self._calls += 1
+        outer = self.state.arguments
+        self.state.arguments = tuple(arguments) or outer
         if self._calls > MAX_CALLS:
             raise LimitError(f"functions call one another more than {MAX_CALLS} deep")
         flow = self.run(parse(text, line, self._calls))
         self._calls -= 1
+        if arguments:
+            self.state.arguments = outer
         return flow
 
     def substitute(self, text: str, line: int, depth: int) -> Value:

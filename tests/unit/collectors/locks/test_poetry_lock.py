@@ -146,7 +146,10 @@ def test_lock_1_1_without_a_project_goes_by_category(tmp_path: Path) -> None:
     text = "".join(entry.format(*one) for one in (("a", "main", "false"), ("b", "dev", "false"), ("c", "main", "true")))
     environment = read_poetry_lock(_write(tmp_path, text + '[metadata]\nlock-version = "1.1"\n'))
     assert set(certain(environment)) == {"a"}
-    assert set(certain(read_poetry_lock(str(tmp_path / "poetry.lock"), selection=Selection(groups=("dev",))))) == {"a", "b"}
+    assert set(certain(read_poetry_lock(str(tmp_path / "poetry.lock"), selection=Selection(groups=("dev",))))) == {
+        "a",
+        "b",
+    }
 
 
 def test_sources_are_described_without_credentials(tmp_path: Path) -> None:
