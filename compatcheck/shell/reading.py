@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.command import Command, Word
@@ -28,7 +29,7 @@ from compatcheck.shell.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from compatcheck.shell.statements import Document, Parsed, Raw, Redirection, Statement
 
@@ -45,8 +46,10 @@ class Streams(NamedTuple):
     """Whether the output goes where nothing of the script reads it."""
 
 
-Branch = tuple[str, "Callable[[], Flow]"]
+Branch = tuple[str, Callable[[], Flow]]
 """A condition, as written, and what reads the statements under it."""
+StandIn = Callable[[Sequence[str], Callable[[str], str | None]], str | None]
+"""What shell text a command stands for, given its words and what variables hold."""
 SHOWN = 120
 """Characters of a condition or a command that are repeated in a report."""
 
@@ -62,12 +65,12 @@ class Reading(ABC):
         *,
         slurm: bool,
         assuming: bool,
-        stand_in: Callable[[Sequence[str]], str | None] | None,
+        stand_in: StandIn | None,
     ) -> None:
         """Start in the environment and with the arguments that are given; see `read_script`."""
         self.path = path
         self.assuming = assuming
-        self.stand_in = stand_in or (lambda _: None)
+        self._stand_in = stand_in
         self.state = State(
             variables={
                 **{name: Variable(from_text(text, 0), exported=True, line=0) for name, text in variables.items()},
@@ -123,6 +126,18 @@ class Reading(ABC):
     @abstractmethod
     def substitute(self, text: str, line: int, depth: int) -> Value:
         """Return the output of ``$( … )``."""
+
+    def stand_in(self, values: Sequence[Value]) -> str | None:
+        """Return the shell text that a command stands for, as far as the caller knows."""
+        words = [text_of(value) for value in values]
+        if self._stand_in is None or None in words:
+            return None
+        return self._stand_in([word for word in words if word is not None], self.look_up)
+
+    def look_up(self, name: str) -> str | None:
+        """Return what a variable holds, None where that is not known."""
+        variable = self.state.variables.get(name)
+        return None if variable is None or variable.value is None else text_of(variable.value)
 
     def skip(self, line: int, reason: str, hint: str | None = None) -> None:
         """Note a part of the script that is not read."""

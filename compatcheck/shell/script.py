@@ -16,6 +16,8 @@ from compatcheck.shell.limits import LimitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from compatcheck.shell.reading import StandIn
+
 MAX_BYTES = 1 << 20
 """Largest script that is read."""
 
@@ -77,7 +79,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     variables: Mapping[str, str] | None = None,
     arguments: Sequence[str] | None = None,
     assuming: bool = True,
-    stand_in: Callable[[Sequence[str]], str | None] | None = None,
+    stand_in: StandIn | None = None,
     place: Callable[[int], int] | None = None,
 ) -> Script:
     """Read a bash script without running anything or opening any file.
@@ -85,13 +87,15 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     Args:
         path: what sources name.
         text: its text.
-        variables: environment variables it is started with. Any other that the script does not set is unknown, but
+        variables: environment variables it is started with; ``0`` is what ``$0`` holds, and with ``PWD``, its directory, ``cd``
+            is followed. Any other that the script does not set is unknown, but
             ``${X:-d}`` and ``[ -z "$X" ]`` take it as not set and say so.
         arguments: its arguments; None says that they are unknown: ``$1`` is, and loops over them are passed over.
         assuming: whether a branch is chosen by what is not set, and by commands such as ``cd`` that fail by accident only.
             Without, both ways are read, and what stands behind ``program &&`` runs: a build goes no further where it fails.
-        stand_in: given the words of ``source FILE …`` or of a program, returns the shell text that they stand for (the file's,
-            or what ``conda activate`` sets); None where it knows none. By default sourced files are said and passed over.
+        stand_in: given the words of ``source FILE …`` or of a program, and what looks variables up, returns the shell text that
+            they stand for (the file's, or what ``conda activate`` sets); None where it knows none. By default sourced files are
+            said and passed over.
         place: gives the line of an offset in a text that was joined from several lines of the file.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
@@ -128,11 +129,21 @@ class SimpleCommands(Reading):
             assumes = tuple(one for value in (*arguments, self.stdin or ()) for one in assumptions_of(value))
             self.emit(unknown(f"$({raw})", line) if output is None else from_text(output, line, assumes))
             return Flow.NEXT
-        texts = [text_of(value) for value, _ in values]
-        text = None if None in texts else self.stand_in([one for one in texts if one is not None])
-        if text is not None:
+        if name == "cd":
+            self._enter(arguments, line)
+        elif (text := self.stand_in([value for value, _ in values])) is not None:
             return self.nested(text, line)
         return self._record(values, extra, raw, line)
+
+    def _enter(self, arguments: list[Value], line: int) -> None:
+        """Follow ``cd`` where the directory before it is known."""
+        here, texts = self.look_up("PWD"), [text_of(value) for value in arguments]
+        if "PWD" in self.state.variables:
+            target = texts[0] if len(texts) == 1 and texts[0] != "-" else None
+            known = None if here is None or target is None else posixpath.normpath(posixpath.join(here, target))
+            self.expander.parameters.assign(
+                "PWD", None, unknown("$PWD", line) if known is None else from_text(known, line), line
+            )
 
     def _copy(self, name: str, arguments: list[Value], raw: str, line: int) -> Flow:
         """``cat`` and ``tee``: pass on what is known of the input and of files the script wrote."""

@@ -307,7 +307,13 @@ class _Reader:
         known = {
             name: held for name in set(re.findall(r"[A-Za-z_]\w*", content)) if (held := stage.value(name)) is not None
         }
-        script = read_script(self.path, content, variables=known, assuming=False, stand_in=_pass_over, place=text.line)
+        try:
+            script = read_script(
+                self.path, content, variables=known, assuming=False, stand_in=_pass_over, place=text.line
+            )
+        except InputError as error:
+            stage.skipped.append(Skipped(Source(self.path, "RUN", text.line(0)), error.message, _HINT))
+            return ()
         stage.skipped += [entry._replace(hint=_HINT) for entry in script.skipped]
         return script.commands
 
@@ -405,7 +411,7 @@ class _Reader:
         return None
 
 
-def _pass_over(words: Sequence[str]) -> str | None:
+def _pass_over(words: Sequence[str], _look_up: object) -> str | None:
     """Stand in for files that a command sources: they set up programs, and none installs anything."""
     return "" if words[0] == "source" else None
 
