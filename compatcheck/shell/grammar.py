@@ -99,9 +99,12 @@ class Parser(Lexer):
         try:
             if self._list([], frozenset({")"})) != ")":
                 raise UnclosedError(i - 2, "$(")
-            return self._at + 1
+            end, found = self._at + 1, self._problems
         finally:
             self._at, self._end, self.depth, self._problems, self._doubtful, self._pending, self._awaited = outer
+        for offset, reason in found:
+            self._report(offset, reason)
+        return end
 
     def words(self) -> list[Raw]:
         """Read the words of an array, given its inside as the text."""
