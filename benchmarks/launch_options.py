@@ -17,11 +17,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch.hydra import parse_overrides
 from compatcheck.frameworks.launch.read import read_commands
 from compatcheck.frameworks.openrlhf import command as openrlhf
-from compatcheck.frameworks.text import read_text
 from compatcheck.frameworks.verl import command as verl
 from compatcheck.shell import read_script
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.frameworks.text import read_text
+from compatcheck.core.textfile import read_text
 from compatcheck.shell import Script, read_script
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import InputError
-from compatcheck.frameworks.text import read_text
+from compatcheck.core.textfile import read_text
 from compatcheck.shell import read_script
 
 if TYPE_CHECKING:
