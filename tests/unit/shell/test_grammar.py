@@ -124,4 +124,5 @@ def test_twice_the_text_takes_twice_the_time(unit: str) -> None:
         return time.process_time() - started
 
     spend(100)
-    assert spend(20_000) < 4 * spend(10_000) + 0.2
+    once = spend(10_000)
+    assert min(spend(20_000) for _ in range(2)) < 3 * once + 0.5
