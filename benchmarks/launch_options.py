@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch.hydra import parse_overrides
 from compatcheck.frameworks.launch.read import read_commands
@@ -36,7 +37,7 @@ UNSET = type("Unset", (), {})()
 def launches(directory: Path) -> Iterator[tuple[Path, Launch]]:
     """Yield the training commands of the scripts below a directory."""
     for path in sorted(directory.rglob("*.sh")):
-        for run in read_commands(read_script(str(path)).commands):
+        for run in read_commands(read_script(str(path), read_text(str(path))).commands):
             yield path, run.launch
 
 

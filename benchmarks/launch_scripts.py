@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.textfile import read_text
 from compatcheck.shell import Script, read_script
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def compare(path: Path, sandbox: Sandbox, arguments: Sequence[str] | None) -> Re
     counts: Counter[str] = Counter(scripts=1)
     differences: list[str] = []
     try:
-        script = read_script(str(path), arguments=arguments)
+        script = read_script(str(path), read_text(str(path)), arguments=arguments)
     except InputError as error:
         return Result(counts, [str(error)])
     reasons = ("sources ", "eval of ", "export of ", "has Windows")

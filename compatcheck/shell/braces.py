@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from compatcheck.shell.limits import MAX_WORDS, LimitError
+from compatcheck.shell.limits import MAX_CHARACTERS, MAX_WORDS, LimitError
 
 if TYPE_CHECKING:
     from compatcheck.shell.lexical import Lexer
@@ -13,75 +14,76 @@ if TYPE_CHECKING:
 _RANGE = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
 
 
+_MAX_DEPTH = 20
+"""Braces inside one another."""
+
+
 def expand_braces(word: str, lexer: type[Lexer]) -> list[str]:
     """Return the words that a word with braces stands for, in order; quotes are kept.
 
     Raises:
-        LimitError: more than ``MAX_WORDS``.
+        LimitError: more than ``MAX_WORDS``, or longer than ``MAX_CHARACTERS`` in all.
     """
     if "{" not in word:
         return [word]
-    return _expand(word, lexer, 0)
+    return _expand(word, _find_pairs(word, lexer(word)), (0, len(word)), 0)
 
 
-def _expand(word: str, kind: type[Lexer], depth: int) -> list[str]:
-    lexer = kind(word)
+def _find_pairs(word: str, lexer: Lexer) -> dict[int, tuple[list[int], int]]:
+    """Find the braces that are closed: where each opens, its commas, and where it closes."""
+    pairs: dict[int, tuple[list[int], int]] = {}
+    opened: list[tuple[int, list[int]]] = []
     i = 0
     while i < len(word):
-        if word[i] == "{":
-            found = _alternatives(word, lexer, i)
-            if found is not None and depth < _MAX_DEPTH:
-                parts, end = found
-                inner = [
-                    one for part in parts for one in ([part] if len(parts) == 1 else _expand(part, kind, depth + 1))
-                ]
-                rests = _expand(word[end:], kind, depth + 1)
-                if len(inner) * len(rests) > MAX_WORDS:
+        match word[i]:
+            case "\\":
+                i += 1
+            case "'":
+                i = lexer.single(i) - 1
+            case '"':
+                i = lexer.double(i) - 1
+            case "$" | "`":
+                i = lexer.expansion(i) - 1
+            case "{":
+                opened.append((i, []))
+            case "," if opened:
+                opened[-1][1].append(i)
+            case "}" if opened:
+                start, commas = opened.pop()
+                pairs[start] = commas, i
+        i += 1
+    return pairs
+
+
+def _expand(word: str, pairs: dict[int, tuple[list[int], int]], span: tuple[int, int], depth: int) -> list[str]:
+    """Expand a part of a word."""
+    i, end = span
+    done = i
+    result = [""]
+    while i < end and depth <= _MAX_DEPTH:
+        if i in pairs:
+            commas, close = pairs[i]
+            parts: list[str] | None
+            if commas:
+                borders = [i, *commas, close]
+                spans = [(start + 1, stop) for start, stop in pairwise(borders)]
+                parts = [one for inner in spans for one in _expand(word, pairs, inner, depth + 1)]
+            else:
+                parts = _sequence(word[i + 1 : close])
+            if parts is not None:
+                plain = word[done:i]
+                size = sum(map(len, result)) * len(parts) + (sum(map(len, parts)) + len(plain)) * len(result)
+                if len(result) * len(parts) > MAX_WORDS or size > MAX_CHARACTERS:
                     raise LimitError(f"braces stand for more than {MAX_WORDS} words")
-                return [word[:i] + one + rest for one in inner for rest in rests]
-        i = _pass(word, lexer, i)
-    return [word]
+                result = [before + plain + part for before in result for part in parts]
+                i = close
+                done = close + 1
+        i += 1
+    return [before + word[done:end] for before in result]
 
 
-_MAX_DEPTH = 20
-
-
-def _pass(word: str, lexer: Lexer, i: int) -> int:
-    """Return the offset after the character, quoted text or expansion at an offset."""
-    match word[i]:
-        case "\\":
-            return i + 2
-        case "'":
-            return lexer.single(i)
-        case '"':
-            return lexer.double(i)
-        case "$" | "`":
-            return lexer.expansion(i)
-        case _:
-            return i + 1
-
-
-def _alternatives(word: str, lexer: Lexer, start: int) -> tuple[list[str], int] | None:
-    """Return what stands between the braces at an offset, and where they end; None if they are plain text."""
-    depth, i, cut = 0, start, start + 1
-    parts: list[str] = []
-    while i < len(word):
-        char = word[i]
-        if char == "{":
-            depth += 1
-        elif char == "," and depth == 1:
-            parts.append(word[cut:i])
-            cut = i + 1
-        elif char == "}":
-            depth -= 1
-            if not depth:
-                parts.append(word[cut:i])
-                return (parts, i + 1) if len(parts) > 1 else _sequence(word[start + 1 : i], i + 1)
-        i = _pass(word, lexer, i)
-    return None
-
-
-def _sequence(text: str, end: int) -> tuple[list[str], int] | None:
+def _sequence(text: str) -> list[str] | None:
+    """Count from one number or letter to another: ``1..8``; None for any other text."""
     match = _RANGE.fullmatch(text)
     if match is None or match[1].isalpha() != match[2].isalpha():
         return None
@@ -97,4 +99,4 @@ def _sequence(text: str, end: int) -> tuple[list[str], int] | None:
         padded = any(re.match(r"-?0\d", one) for one in (match[1], match[2]))
         width = max(len(match[1]), len(match[2])) if padded else 0
         words = [f"{number:0{width}d}" if width else str(number) for number in numbers]
-    return (words, end) if len(words) > 1 else ([*words], end)
+    return words

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from compatcheck.shell.simple import SimpleCommands
-    from compatcheck.shell.words import Raw
+    from compatcheck.shell.statements import Raw
 
 TRUSTED = frozenset({"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"})
 """Commands whose failure is an accident rather than an answer: after ``cd x && …`` the script is read as if it went on."""
@@ -189,6 +189,9 @@ def _eval(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
 
 def _source(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
     path = show(arguments[0]) if arguments else ""
+    text = evaluator.stand_in([from_text("source", line), *arguments])
+    if text is not None:
+        return evaluator.nested(text, line, arguments[1:])
     if not _ACTIVATION.search(path):
         evaluator.state.foreign = path
     evaluator.skip(
@@ -247,7 +250,8 @@ def _command(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Fl
 
 
 def _pwd(evaluator: SimpleCommands, _arguments: list[Value], line: int) -> Flow:
-    evaluator.emit(unknown("$(pwd)", line))
+    here = evaluator.look_up("PWD")
+    evaluator.emit(unknown("$(pwd)", line) if here is None else from_text(f"{here}\n", line))
     return _finish(evaluator, status=True)
 
 
@@ -370,8 +374,8 @@ def _getopts(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Fl
         for one in (name, "OPTARG", "OPTIND"):
             assign(one, None, unknown(f"${one}", line), line)
         return _finish(evaluator, None)
-    started, _, place = (_text(evaluator, _PLACE) or "").partition(":")
-    number = _text(evaluator, "OPTIND") or "1"
+    started, _, place = (evaluator.look_up(_PLACE) or "").partition(":")
+    number = evaluator.look_up("OPTIND") or "1"
     if not number.isascii() or not number.isdigit():
         return _finish(evaluator, None)
     index = int(number)
@@ -410,11 +414,6 @@ def _getopts(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Fl
 
 _PLACE = "__getopts_place"
 """Holds the word and the letter in it that `getopts` reads next."""
-
-
-def _text(evaluator: SimpleCommands, name: str) -> str | None:
-    variable = evaluator.state.variables.get(name)
-    return None if variable is None or variable.value is None else text_of(variable.value)
 
 
 def assign_words(evaluator: SimpleCommands, words: list[Raw]) -> Flow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.shell.lexical import Lexer
+from compatcheck.shell.grammar import Parser
 from compatcheck.shell.patterns import PatternError, translate
 from compatcheck.shell.values import (
     Value,
@@ -264,7 +264,7 @@ _CLASSES = {"alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A
 
 def _tokens(raw: str, depth: int) -> list[str]:
     """Split the inside of ``[[ … ]]`` into words and operators; parentheses of a pattern stay in it."""
-    lexer = Lexer(raw, depth)
+    lexer = Parser(raw, depth)
     result: list[str] = []
     i = 0
     while i < len(raw):
@@ -285,7 +285,7 @@ def _tokens(raw: str, depth: int) -> list[str]:
     return result
 
 
-def _token_end(raw: str, i: int, lexer: Lexer, *, pattern: bool) -> int:
+def _token_end(raw: str, i: int, lexer: Parser, *, pattern: bool) -> int:
     start, nest = i, 0
     while i < len(raw):
         char = raw[i]

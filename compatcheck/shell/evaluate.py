@@ -6,7 +6,6 @@ different is unknown afterwards. A way that ends the script leaves nothing behin
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from compatcheck.shell.expand import compact
@@ -15,45 +14,50 @@ from compatcheck.shell.limits import MAX_STEPS, LimitError
 from compatcheck.shell.loops import Loops
 from compatcheck.shell.patterns import PatternError, translate
 from compatcheck.shell.state import Function
+from compatcheck.shell.statements import (
+    Arithmetic,
+    Case,
+    Chain,
+    Count,
+    Definition,
+    For,
+    Group,
+    If,
+    Negation,
+    Pipeline,
+    Simple,
+    Subshell,
+    Test,
+    While,
+)
 from compatcheck.shell.values import assumptions_of, text_of
-from compatcheck.shell.words import read_redirections
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from collections.abc import Sequence
 
-    from compatcheck.shell.grammar import Unit
     from compatcheck.shell.reading import Branch
-
-_COMPOUND = frozenset(
-    {"if_statement", "for_statement", "while_statement", "case_statement", "subshell", "compound_statement"}
-)
+    from compatcheck.shell.statements import Clause, Parsed, Statement
 
 
 class Evaluator(Loops):
     """Read one script."""
 
-    def run(self, unit: Unit) -> Flow:
+    def run(self, parsed: Parsed) -> Flow:
         """Read all statements of a text."""
-        for problem in unit.problems:
+        for problem in parsed.problems:
             self.skip(problem.line, problem.reason, "check it: bash -n names the line too")
-        nodes = unit.root.children
-        if unit.cut:
-            named = [n for n, node in enumerate(nodes) if node.is_named]
-            nodes = nodes[: named[-1]] if named else []
-        return self.statements(unit, nodes)
+        return self.statements(parsed.statements)
 
-    def statements(self, unit: Unit, nodes: list[Node]) -> Flow:
+    def statements(self, statements: Sequence[Statement]) -> Flow:
         """Read statements one after another."""
-        for node, following in zip_longest(nodes, nodes[1:]):
-            if not node.is_named or node.type in {"comment", "variable_name"}:
-                continue
-            if node.type != "ERROR" and (node.has_error or node.end_byte > unit.doubtful):
-                self._doubt(f"line {unit.line(min(node.start_byte, unit.doubtful))} is understood")
-            if following is not None and following.type == "&":
-                self.subshell(lambda node=node: self.statement(unit, node))  # type: ignore[misc]
+        for one in statements:
+            if one.doubt is not None:
+                self._doubt(f"line {one.doubt} is understood")
+            if one.background:
+                self.subshell(lambda one=one: self.statement(one))  # type: ignore[misc]
                 self.state.status = True
             else:
-                flow = self.statement(unit, node)
+                flow = self.statement(one)
                 if flow is not Flow.NEXT:
                     return flow
         return Flow.NEXT
@@ -62,127 +66,114 @@ class Evaluator(Loops):
         if condition not in self.doubts:
             self.doubts.append(condition)
 
-    def statement(self, unit: Unit, node: Node) -> Flow:
+    def statement(self, statement: Statement) -> Flow:
         """Read one statement, with the redirections behind it."""
-        if node.type in _COMPOUND and (redirections := read_redirections(unit, node.end_byte)):
-            return self.with_streams(self._streams(redirections), lambda: self._statement(unit, node))
-        return self._statement(unit, node)
+        if statement.redirections and not isinstance(statement.kind, Simple):
+            return self.with_streams(self._streams(statement.redirections), lambda: self._statement(statement))
+        return self._statement(statement)
 
-    def _statement(self, unit: Unit, node: Node) -> Flow:  # noqa: PLR0911 (one return per kind of statement)
+    def _statement(self, statement: Statement) -> Flow:  # noqa: PLR0911 (one return per kind of statement)
         self._steps += 1
-        self.line = unit.line(node.start_byte)
+        self.line = statement.line
         if self._steps > MAX_STEPS:
             raise LimitError(f"more than {MAX_STEPS} statements are run")
-        match node.type:
-            case "list":
-                return self._list(unit, node)
-            case "pipeline":
-                return self._pipeline(unit, node)
-            case "negated_command":
-                flow = self.statements(unit, node.children[1:])
+        match statement.kind:
+            case Chain() as chain:
+                return self._chain(statement, chain)
+            case Pipeline(parts):
+                return self._pipeline(parts)
+            case Negation(inner):
+                flow = self.statement(inner)
                 status = self.state.status
                 self.state.status = None if status is None else not status
                 return flow
-            case "if_statement":
-                return self._if(unit, node.children, node)
-            case "for_statement":
-                return self._for(unit, node)
-            case "while_statement":
-                return self._while(unit, node)
-            case "case_statement":
-                return self._case(unit, node)
-            case "subshell":
-                return self.subshell(lambda: self.statements(unit, node.children))
-            case "compound_statement" | "do_group" | "program" | "ERROR":
-                return self.statements(unit, node.children)
-            case "function_definition":
-                return self._define(unit, node)
+            case If() as choice:
+                return self._if(choice, 0)
+            case For() as loop:
+                return self._for(loop)
+            case Count() as loop:
+                return self._count(loop)
+            case While() as loop:
+                return self._while(loop)
+            case Case() as choice:
+                return self._case(choice)
+            case Subshell(body):
+                return self.subshell(lambda: self.statements(body))
+            case Group(body):
+                return self.statements(body)
+            case Definition(name, function):
+                self.state.functions[name] = (Function(function),)
+                self.state.status = True
+                return Flow.NEXT
             case _:
-                return self.simple(unit, node)
+                return self.simple(statement)
 
-    def _define(self, unit: Unit, node: Node) -> Flow:
-        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
-        if name is not None and body is not None:
-            self.state.functions[unit.written(name)] = (Function(unit, body),)
-        self.state.status = True
-        return Flow.NEXT
-
-    def _list(self, unit: Unit, node: Node) -> Flow:
-        left, operator, right = node.children[0], node.children[1].type, node.children[-1]
+    def _chain(self, statement: Statement, chain: Chain) -> Flow:
         mark = len(self.expander.assumed)
-        flow = self.statement(unit, left)
-        if flow is not Flow.NEXT:
-            return flow
-        wanted = operator == "&&"
-        status = self.state.status if wanted or self.state.status is None else not self.state.status
+        flow, left, tested = self.statement(chain.first), chain.first, False
+        for operator, right in chain.rest:
+            if flow is not Flow.NEXT:
+                return flow
+            wanted = operator == "&&"
+            tested = wanted and (tested or _is_test(left))
+            if wanted and self.state.status is None and not (tested or self.assuming):
+                self.state.status = True
+            status = self.state.status if wanted or self.state.status is None else not self.state.status
 
-        def leave() -> Flow:
-            self.state.status = not wanted
-            return Flow.NEXT
+            def leave(*, wanted: bool = wanted) -> Flow:
+                self.state.status = not wanted
+                return Flow.NEXT
 
-        written = self._condition(unit, [left])
-        condition = (written, f"not ({written})") if wanted else (f"not ({written})", written)
-        return self.decide(status, mark, lambda: self.statement(unit, right), leave, condition)
+            written = self._shorten(statement.text[statement.start : left.end])
+            condition = (written, f"not ({written})") if wanted else (f"not ({written})", written)
+            flow = self.decide(status, mark, lambda right=right: self.statement(right), leave, condition)  # type: ignore[misc]
+            left = right
+        return flow
 
-    def _pipeline(self, unit: Unit, node: Node) -> Flow:
-        parts = [child for child in node.children if child.is_named]
+    def _pipeline(self, parts: Sequence[Statement]) -> Flow:
         sink, stdin, doubts = self.sink, self.stdin, self._sink_doubts
         for part in parts[:-1]:
             self._open_sink()
-            self.subshell(lambda part=part: self.statement(unit, part))  # type: ignore[misc]
+            self.subshell(lambda part=part: self.statement(part))  # type: ignore[misc]
             self.stdin = compact(tuple(self.sink or ()))
         self.sink, self._sink_doubts = sink, doubts
-        self.subshell(lambda: self.statement(unit, parts[-1]))
+        self.subshell(lambda: self.statement(parts[-1]))
         self.stdin = stdin
         return Flow.NEXT
 
-    def _if(self, unit: Unit, nodes: list[Node], node: Node) -> Flow:
-        """Read ``if`` or ``elif``: condition, ``then``, statements, and what follows them."""
-        kinds = [child.type for child in nodes]
-        then = kinds.index("then") if "then" in kinds else len(nodes)
-        rest = next((n for n, kind in enumerate(kinds) if kind in {"elif_clause", "else_clause"}), len(nodes))
-        condition = [child for child in nodes[1:then] if child.is_named]
+    def _if(self, choice: If, n: int) -> Flow:
+        """Read a branch of ``if``, and what follows where it is not taken."""
+        branch = choice.branches[n]
         mark = len(self.expander.assumed)
-        flow = self.statements(unit, nodes[1:then])
+        flow = self.statements(branch.tests)
         if flow is not Flow.NEXT:
             return flow
 
         def otherwise() -> Flow:
-            if rest == len(nodes):
-                self.state.status = True
-                return Flow.NEXT
-            clause = nodes[rest]
-            if clause.type == "else_clause":
-                return self.statements(unit, clause.children[1:])
-            return self._if(unit, [*clause.children, *nodes[rest + 1 :]], node)
+            if n + 1 < len(choice.branches):
+                return self._if(choice, n + 1)
+            if choice.otherwise is not None:
+                return self.statements(choice.otherwise)
+            return self._nothing()
 
-        written = self._condition(unit, condition)
+        written = self._condition(branch.tests)
         return self.decide(
-            self.state.status,
-            mark,
-            lambda: self.statements(unit, nodes[then + 1 : rest]),
-            otherwise,
-            (written, f"not ({written})"),
+            self.state.status, mark, lambda: self.statements(branch.body), otherwise, (written, f"not ({written})")
         )
 
-    def _case(self, unit: Unit, node: Node) -> Flow:
-        value = node.child_by_field_name("value")
-        clauses = [child for child in node.children if child.type == "case_item"]
-        if value is None:
-            return Flow.NEXT
-        line = unit.line(value.start_byte)
-        word = self.expander.one(unit.written(value), line)
+    def _case(self, choice: Case) -> Flow:
+        shown, line = choice.word
+        word = self.expander.one(shown, line)
         text = text_of(word)
         mark = len(self.expander.assumed)
         self.expander.assumed.extend(assumptions_of(word))
         branches: list[Branch] = []
-        shown = unit.written(value)
-        for n, clause in enumerate(clauses):
-            answer = self._matches(unit, clause, text)
+        for n, clause in enumerate(choice.clauses):
+            answer = self._matches(clause, text)
             if answer is False:
                 continue
-            condition = f"case {shown} in {self._patterns(unit, clause)}"
-            branches.append((condition, lambda n=n: self._clause(unit, clauses, n)))  # type: ignore[misc]
+            condition = f"case {shown} in {clause.written}"
+            branches.append((condition, lambda n=n: self._clause(choice.clauses, n)))  # type: ignore[misc]
             if answer:
                 break
         else:
@@ -195,18 +186,11 @@ class Evaluator(Loops):
         self.state.status = True
         return Flow.NEXT
 
-    @staticmethod
-    def _patterns(unit: Unit, clause: Node) -> str:
-        written = unit.written(clause).partition(")")
-        return written[0].strip() if written[0] else written[2].partition(")")[0].strip()
-
-    def _matches(self, unit: Unit, clause: Node, text: str | None) -> bool | None:
+    def _matches(self, clause: Clause, text: str | None) -> bool | None:
         """Tell whether a clause's patterns match; for an unknown text, whether they match any."""
         unsure = False
-        for n, child in enumerate(clause.children):
-            if clause.field_name_for_child(n) != "value":
-                continue
-            parts, names = self.expander.pattern(unit.written(child), unit.line(child.start_byte))
+        for pattern in clause.patterns:
+            parts, names = self.expander.pattern(pattern.text, pattern.line)
             if parts == [("*", False)] and not names:
                 return True
             if names or text is None:
@@ -219,11 +203,20 @@ class Evaluator(Loops):
                 unsure = True
         return None if unsure else False
 
-    def _clause(self, unit: Unit, clauses: list[Node], n: int) -> Flow:
-        children = clauses[n].children
-        start = next((i for i, child in enumerate(children) if child.type == ")"), 0)
+    def _clause(self, clauses: Sequence[Clause], n: int) -> Flow:
         self.state.status = True
-        flow = self.statements(unit, children[start + 1 :])
-        if flow is Flow.NEXT and any(child.type == ";&" for child in children) and n + 1 < len(clauses):
-            return self._clause(unit, clauses, n + 1)
+        flow = self.statements(clauses[n].body)
+        if flow is Flow.NEXT and clauses[n].falls and n + 1 < len(clauses):
+            return self._clause(clauses, n + 1)
         return flow
+
+
+def _is_test(statement: Statement) -> bool:
+    """Tell whether a statement does nothing but ask."""
+    match statement.kind:
+        case Negation(inner):
+            return _is_test(inner)
+        case Simple(words):
+            return bool(words) and words[0].text in {"[", "test"}
+        case kind:
+            return isinstance(kind, Test | Arithmetic)

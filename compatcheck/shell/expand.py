@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.shell.arithmetic import Arithmetic, UnknownNumberError
 from compatcheck.shell.braces import expand_braces
-from compatcheck.shell.lexical import NAME, Lexer, UnclosedError
+from compatcheck.shell.grammar import Parser
+from compatcheck.shell.lexical import NAME, UnclosedError
 from compatcheck.shell.limits import MAX_CHARACTERS, MAX_WORDS, LimitError
 from compatcheck.shell.parameters import Found, Parameters, change, describe
+from compatcheck.shell.state import State, Variable
 from compatcheck.shell.values import (
     Piece,
     Value,
@@ -22,12 +24,11 @@ from compatcheck.shell.values import (
     text_of,
     unknown,
 )
-from compatcheck.shell.words import Raw, read_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from compatcheck.shell.state import State
+    from compatcheck.shell.statements import Raw
 
 ANSI = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _ANSI_ESCAPE = re.compile(
@@ -79,7 +80,7 @@ class Expander:
     def fields(self, raw: str, line: int) -> list[Value]:
         """Expand a word of a command: to no value, to one or to several."""
         result: list[Value] = []
-        for word in expand_braces(raw, Lexer):
+        for word in expand_braces(raw, Parser):
             result.extend(self._split(self.segments(word, line, tilde=True), line))
             if len(result) > MAX_WORDS:
                 raise LimitError(f"a word stands for more than {MAX_WORDS} words")
@@ -95,16 +96,27 @@ class Expander:
 
     def elements(self, inside: Raw) -> list[Raw]:
         """Return the words of an array's ``( … )``, as written."""
-        return read_elements(inside.text, inside.line, self.depth)
+        return Parser(inside.text, self.depth, inside.line).words()
 
     @staticmethod
-    def check_length(value: Iterable[Piece]) -> None:
+    def check_length(value: Value) -> None:
         """Refuse a value that is too long.
 
         Raises:
             LimitError: it is.
         """
-        if sum(len(piece.text or "") for piece in value) > MAX_CHARACTERS:
+        if len(value) > MAX_WORDS:
+            raise LimitError(f"a value is longer than {MAX_WORDS} parts")
+        Expander.check(sum(len(piece.text or "") for piece in value))
+
+    @staticmethod
+    def check(length: int) -> None:
+        """Refuse a length that no value has.
+
+        Raises:
+            LimitError: it is too long.
+        """
+        if length > MAX_CHARACTERS:
             raise LimitError(f"a value is longer than {MAX_CHARACTERS} characters")
 
     def pattern(self, raw: str, line: int) -> tuple[list[tuple[str, bool]], tuple[str, ...]]:
@@ -173,12 +185,14 @@ class Expander:
             assignment: so is one after a colon.
             expanded: it is the word in ``${X:-word}``, so that what is not quoted in it is split.
         """
-        lexer = Lexer(text, self.depth)
+        lexer = Parser(text, self.depth)
         result: list[Segment] = []
-        i = 0
+        i = counted = 0
+        here = line
         while i < len(text):
             char = text[i]
-            here = line + text.count("\n", 0, i)
+            here += text.count("\n", counted, i)
+            counted = i
             if char == "\\":
                 following = text[i + 1 : i + 2]
                 i += 2
@@ -239,7 +253,7 @@ class Expander:
             result.append(Segment(Piece("", line), quoted=True))
         return result
 
-    def _dollar(self, text: str, line: int, *, quoted: bool, lexer: Lexer) -> list[Segment]:
+    def _dollar(self, text: str, line: int, *, quoted: bool, lexer: Parser) -> list[Segment]:
         """Expand what starts with ``$`` or a back tick."""
         following = text[1:2]
         if text[0] == "`":
@@ -249,7 +263,7 @@ class Expander:
             return [Segment(Piece(decode_ansi(text[2:-1]), line), quoted=True)]
         if following == '"' and not quoted:
             return self._double(text[2:-1], line)
-        if text.startswith("$((") and Lexer(text).arithmetic(3) == len(text):
+        if text.startswith("$((") and Parser(text).arithmetic(3) == len(text):
             return self._mark(self._numeric(text[3:-2], line, text), quoted=quoted)
         if following == "(":
             return self._mark(self.substitute(text[2:-1], line, lexer.depth + 1), quoted=quoted)
@@ -283,7 +297,7 @@ class Expander:
         name, at, subscript = head["name"], head.end(), None
         if inside[at : at + 1] == "[":
             try:
-                end = Lexer(inside).brackets(at + 1)
+                end = Parser(inside).brackets(at + 1)
             except UnclosedError:
                 return self._mark(unknown(text, line), quoted=quoted)
             subscript, at = inside[at + 1 : end - 1], end
@@ -367,7 +381,7 @@ class Expander:
 
     def _slash(self, operand: str, *, start: bool) -> int:
         """Return the offset of the slash between pattern and replacement; one at the start may be the pattern."""
-        lexer, i = Lexer(operand, self.depth), int(start)
+        lexer, i = Parser(operand, self.depth), int(start)
         while i < len(operand):
             match operand[i]:
                 case "/":
@@ -499,17 +513,23 @@ class Expander:
         fields: list[list[Segment]] = []
         current: list[Segment] | None = None
         after_space = False
+        length = 0
         for part in segments:
+            if part.piece is not None and part.piece.text is not None:
+                length += len(part.piece.text)
+                self.check(length)
             if part.piece is None:
                 if current is not None:
                     fields.append(current)
                 current = None
             elif not part.expanded:
-                current = [*(current or []), part]
+                current = [] if current is None else current
+                current.append(part)
                 after_space = False
             elif part.piece.text is None or separators is None:
                 piece = part.piece if part.piece.text is None else part.piece._replace(text=None, name="$IFS")
-                current = [*(current or []), part._replace(piece=piece._replace(many=True))]
+                current = [] if current is None else current
+                current.append(part._replace(piece=piece._replace(many=True)))
                 after_space = False
             else:
                 current, after_space = _split_text(part, separators, fields, current, after_space=after_space)
@@ -536,6 +556,21 @@ class Expander:
         return unknown(text, next((piece.line for piece in value), line), many=True)
 
 
+def expand_text(text: str, variables: Mapping[str, str]) -> str | None:
+    """Replace the parameters of a text as in a here-document; None where one without a default is not known.
+
+    Args:
+        text: ``$NAME``, ``${NAME:-word}`` and the like; quotes are plain.
+        variables: what is known; any other counts as not set where a default asks.
+    """
+    state = State(variables={name: Variable(from_text(value, 1)) for name, value in variables.items()})
+    expander = Expander(lambda: state, lambda written, line, _: unknown(f"$({written})", line), slurm=False)
+    try:
+        return text_of(expander.document(text, 1))
+    except (UnclosedError, LimitError, RecursionError):
+        return None
+
+
 def compact(value: Value) -> Value:
     """Drop empty pieces that carry nothing, keeping the empty text as no piece."""
     return tuple(piece for piece in value if piece.text != "" or piece.assumes)
@@ -560,7 +595,7 @@ def decode_ansi(text: str) -> str:
 
 def _split_colon(operand: str) -> tuple[str, str, str | None]:
     """Split ``offset:length`` at the colon that is not inside an expansion or a condition."""
-    lexer, i, questions, depth = Lexer(operand), 0, 0, 0
+    lexer, i, questions, depth = Parser(operand), 0, 0, 0
     while i < len(operand):
         char = operand[i]
         if char == ":" and not questions and not depth:
@@ -582,7 +617,9 @@ def _split_text(
     spaces = "".join(char for char in separators if char in " \t\n")
     if not text:
         # Nothing, unless something else is in the same word: then what it rests on stays with that.
-        return ([*current, part] if current is not None else None), after_space
+        if current is not None:
+            current.append(part)
+        return current, after_space
     i = 0
     while i < len(text):
         char = text[i]
@@ -598,10 +635,10 @@ def _split_text(
             current, after_space = None, False
             i += 1
         else:
-            end = i
-            while end < len(text) and text[end] not in separators:
-                end += 1
-            current = [*(current or []), part._replace(piece=piece._replace(text=text[i:end]))]
+            border = re.compile(f"[{re.escape(separators)}]").search(text, i) if separators else None
+            end = border.start() if border else len(text)
+            current = [] if current is None else current
+            current.append(part._replace(piece=piece._replace(text=text[i:end])))
             after_space = False
             i = end
     return current, after_space

@@ -1,27 +1,21 @@
-"""Where quotes, expansions, words and here-documents end, and a script's bare outline for the grammar.
-
-The grammar of statements is tree-sitter's. It is given an outline: every word, quoted text, array, test and here-document
-is replaced by letters of the same length, and so is a redirection in a simple command; comments, continued lines and the
-redirections of a compound command are replaced by blanks. So what it has to know is keywords and operators, and every offset
-still fits the script. (Given redirections, tree-sitter-bash 0.25.1 reads ``a > b | c``, an end of line and ``d > e | f`` as one
-pipeline.)
-"""
+"""Where words, quotes, expansions and brackets end."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from abc import ABC, abstractmethod
 
 MAX_DEPTH = 40
-"""Expansions inside one another."""
+"""Expansions and statements inside one another."""
 
 BLANKS = " \t"
 META = " \t\n;&|()<>"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[(?:[^\]]|\](?=[^=+]))*\])?(\+?)=")
 OPERATOR = re.compile(r"<<<|<<-?|<&|<>|<|>>|>&|>\||>|&>>|&>")
-_OPENING = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{"})
-_CLOSING = frozenset({"fi", "done", "}"})
+_PLAIN = re.compile(r"[^ \t\n;&|()<>\\'\"$`]+")
+_PLAIN_IN_QUOTES = re.compile(r"[^\"\\$`]+")
+_PARAMETER = re.compile(r"!?(?:[A-Za-z_0-9]+|[@*#?$!-])(?:\[[^\]]*\])?")
 _SPECIAL = "@*#?-$!_0123456789"
 
 
@@ -32,21 +26,18 @@ class UnclosedError(ValueError):
         """Keep where it starts, and what it is."""
         super().__init__(f"{what} is not closed")
         self.offset = offset
-        self.what = what
 
 
-class Heredoc(NamedTuple):
-    """Text of a here-document."""
+class TooDeepError(UnclosedError):
+    """Expansions and statements stand in one another deeper than is read."""
 
-    start: int
-    end: int
-    quoted: bool
-    """Whether its delimiter was quoted, so that nothing in it is expanded."""
-    tabs: bool
-    """Whether leading tabs are dropped (``<<-``)."""
+    def __init__(self, offset: int) -> None:
+        """Keep where the reading ends."""
+        ValueError.__init__(self, f"is nested more than {MAX_DEPTH} levels deep")
+        self.offset = offset
 
 
-class Lexer:
+class Lexer(ABC):
     """Find the ends of things in one text."""
 
     def __init__(self, text: str, depth: int = 0) -> None:
@@ -78,7 +69,13 @@ class Lexer:
             char = self.text[at]
             if char == '"':
                 return at + 1
-            at = at + 2 if char == "\\" else self.expansion(at, quoted=True) if char in "$`" else at + 1
+            if char == "\\":
+                at += 2
+            elif char in "$`":
+                at = self.expansion(at, quoted=True)
+            else:
+                plain = _PLAIN_IN_QUOTES.match(self.text, at)
+                at = plain.end() if plain else at + 1
         raise UnclosedError(i, "a double quote")
 
     def backtick(self, i: int) -> int:
@@ -90,15 +87,23 @@ class Lexer:
             at += 2 if self.text[at] == "\\" else 1
         raise UnclosedError(i, "a back tick")
 
+    def enter(self, i: int) -> None:
+        """Go one level deeper.
+
+        Raises:
+            TooDeepError: that is deeper than is read.
+        """
+        if self.depth >= MAX_DEPTH:
+            raise TooDeepError(i)
+        self.depth += 1
+
     def expansion(self, i: int, *, quoted: bool = False) -> int:
         """Return the end of what starts with ``$`` or a back tick."""
         if self.text[i] == "`":
             return self.backtick(i)
         key = i, quoted
         if key not in self._dollars:
-            if self.depth >= MAX_DEPTH:
-                raise UnclosedError(i, f"an expansion more than {MAX_DEPTH} levels deep")
-            self.depth += 1
+            self.enter(i)
             try:
                 self._dollars[key] = self._dollar(i, quoted=quoted)
             except UnclosedError as error:
@@ -159,16 +164,14 @@ class Lexer:
             case _:
                 return None
 
+    @abstractmethod
     def commands(self, i: int) -> int:
-        """Return the end of the commands in ``$( … )`` or ``<( … )``."""
-        outline = Outline(self.text, self.depth)
-        outline._dollars = self._dollars  # noqa: SLF001 (the same text: what was found there need not be found again)
-        return outline.run(i, closing=True)
+        """Return the end of the commands in ``$( … )`` or ``<( … )``, given their inside."""
 
     def braces(self, i: int, *, quoted: bool) -> int:
         """Return the end of ``${ … }``."""
         start = i
-        head = re.compile(r"!?(?:[A-Za-z_0-9]+|[@*#?$!-])(?:\[[^\]]*\])?").match(self.text, i)
+        head = _PARAMETER.match(self.text, i)
         operator = self.text[head.end() : head.end() + 1] if head else ""
         literal = quoted and operator not in set("#%/^,")
         while i < len(self.text):
@@ -253,9 +256,7 @@ class Lexer:
         while i < len(self.text):
             char = self.text[i]
             if char in "<>" and self.text[i + 1 : i + 2] == "(":
-                self.depth += 1
-                if self.depth > MAX_DEPTH:
-                    raise UnclosedError(i, f"an expansion more than {MAX_DEPTH} levels deep")
+                self.enter(i)
                 i = self.commands(i + 2)
                 self.depth -= 1
             elif char == "(" and ASSIGNMENT.fullmatch(self.text, start, i):
@@ -264,210 +265,11 @@ class Lexer:
                 i = self.group(i)
             elif char in META:
                 break
+            elif plain := _PLAIN.match(self.text, i):
+                i = plain.end()
             else:
                 i = self._quoted(i) or i + 1
         return min(i, len(self.text))
-
-
-class Outline(Lexer):
-    """A script's statements without its words."""
-
-    def __init__(self, text: str, depth: int = 0) -> None:
-        """Start with the text itself."""
-        super().__init__(text, depth)
-        self.mask = list(text)
-        self.heredocs: dict[int, Heredoc] = {}
-        """By the offset of the ``<<``."""
-        self.errors: list[tuple[int, str]] = []
-        """What bash would refuse and the grammar would not, by offset."""
-        self._pending: list[tuple[int, str, bool]] = []
-        self._command = True
-        """Whether a keyword may stand here."""
-        self._closed = False
-        """Whether a compound command has just ended."""
-        self._header = ""
-        """``for``, ``case`` or ``function`` after which a name is expected, then ``for in`` or ``case in``."""
-        self._nest: list[str] = []
-
-    def run(self, i: int = 0, *, closing: bool = False) -> int:
-        """Outline the text from an offset; with ``closing``, until the parenthesis that ends it."""
-        start = i
-        while True:
-            i = self._blank(i)
-            if i >= len(self.text):
-                break
-            char = self.text[i]
-            operator = OPERATOR.match(self.text, i)
-            if char == "\n":
-                i = self._newline(i)
-            elif char == ")":
-                if closing and not self._nest:
-                    return i + 1
-                self._close()
-                i += 1
-            elif operator and self.text[i : i + 2] not in {"<(", ">("}:
-                i = self._redirection(i, operator.group())
-            elif char in ";&|":
-                i = self._separator(i)
-            elif char == "(":
-                i = self._parenthesis(i)
-            else:
-                i = self._word(i)
-        if closing:
-            raise UnclosedError(start - 2, "$(")
-        self._read_heredocs(len(self.text))
-        return i
-
-    def _put(self, start: int, end: int, char: str) -> None:
-        end = min(end, len(self.mask))
-        self.mask[start:end] = char * (end - start)
-
-    def _blank(self, i: int) -> int:
-        while i < len(self.text):
-            if self.text[i] in BLANKS:
-                i += 1
-            elif self.text.startswith("\\\n", i):
-                self._put(i, i + 2, " ")
-                i += 2
-            elif self.text[i] == "#":
-                end = self.text.find("\n", i)
-                end = len(self.text) if end < 0 else end
-                self._put(i, end, " ")
-                i = end
-            else:
-                break
-        return i
-
-    def _newline(self, i: int) -> int:
-        self._command, self._closed = True, False
-        self._header = self._header if self._header == "for in" else ""
-        return self._read_heredocs(i + 1)
-
-    def _read_heredocs(self, i: int) -> int:
-        for offset, written, tabs in self._pending:
-            delimiter = remove_quotes(written)
-            start = i
-            while i < len(self.text):
-                end = self.text.find("\n", i)
-                end = len(self.text) if end < 0 else end
-                line = self.text[i:end]
-                if (line.lstrip("\t") if tabs else line) == delimiter:
-                    break
-                i = end + 1
-            body_end = min(i, len(self.text))
-            self.heredocs[offset] = Heredoc(start, body_end, delimiter != written, tabs)
-            end = self.text.find("\n", i)
-            i = len(self.text) if end < 0 else end + 1
-            self._put(start, i, " ")
-        self._pending = []
-        return i
-
-    def _separator(self, i: int) -> int:
-        self._command, self._closed = True, False
-        if self._header != "for in":
-            self._header = ""
-        end = i
-        while end < len(self.text) and self.text[end] in ";&|" and self.text[i : end + 1] in _SEPARATORS:
-            end += 1
-        if self.text[i:end] in {";;", ";&", ";;&"} and self._nest[-1:] == ["case"]:
-            self._nest[-1] = "pattern"
-        return end
-
-    def _close(self) -> None:
-        self._command, self._closed = True, self._nest[-1:] == ["("]
-        if self._nest[-1:] == ["("]:
-            self._nest.pop()
-        elif self._nest[-1:] == ["pattern"]:
-            self._nest[-1] = "case"
-
-    def _parenthesis(self, i: int) -> int:
-        if self.text.startswith("((", i) and (self._command or self._header == "for"):
-            end = self.arithmetic(i + 2)
-            if end is not None:
-                self._put(i, end, "x")
-                if self._header == "for":
-                    self.mask[i : i + 5] = "x in "
-                self._command, self._header = False, ""
-                return end
-        if self._nest[-1:] != ["pattern"]:
-            self._nest.append("(")
-        self._command, self._closed = True, False
-        return i + 1
-
-    def _redirection(self, i: int, operator: str) -> int:
-        start = self._blank(i + len(operator))
-        end = self.word(start)
-        if end == start:
-            self.errors.append((i, f"{operator} has no file after it"))
-        self._put(i, end, " " if self._closed else "x")
-        self._command = False
-        if operator in {"<<", "<<-"}:
-            self._pending.append((i, self.text[start:end], operator == "<<-"))
-        return end
-
-    def _word(self, i: int) -> int:
-        if self._command and self.text.startswith("[[", i) and self.text[i + 2 : i + 3] in {" ", "\t", "\n"}:
-            end = self.test(i)
-            self._put(i, end, "x")
-            self._command = False
-            return end
-        end = max(self.word(i), i + 1)
-        word = self.text[i:end]
-        if word.isdigit() and self.text[end : end + 1] in {"<", ">"} and self.text[end : end + 2] not in {"<(", ">("}:
-            self._put(i, end, " " if self._closed else "x")
-            return end
-        self._closed = False
-        if not self._keyword(word, i, end):
-            self._put(i, end, "x")
-            self._command = False
-        return end
-
-    def _keyword(self, word: str, start: int, end: int) -> bool:  # noqa: C901, PLR0912 (one branch per keyword)
-        if self._nest[-1:] == ["pattern"] and not self._header:
-            if word == "esac":
-                self._nest.pop()
-                self._command, self._closed = False, True
-            return word == "esac"
-        if self._header in {"for", "case"}:
-            self._header += " in"
-            return False
-        if self._header == "function":
-            self._header = ""
-            self._put(start, end, "x")
-            self._command = True
-            return True
-        if self._header and word == "in":
-            if self._header == "case in":
-                self._nest.append("pattern")
-            self._header = ""
-            return True
-        if self._header == "for in" and word == "do":
-            self._header = ""
-            if self.mask[start - 1] == " ":
-                self.mask[start - 1] = ";"  # `for x do`, which the grammar does not know
-            self._command = True
-            return True
-        if not self._command:
-            return False
-        if word in _OPENING:
-            self._header = ""
-        elif word == "time":
-            self._put(start, end, " ")
-        elif word in {"for", "select", "case", "function"}:
-            self._header = "for" if word == "select" else word
-            self._command = False
-        elif word in _CLOSING:
-            self._command, self._closed = False, True
-        elif word == "esac":
-            if self._nest[-1:] == ["case"]:
-                self._nest.pop()
-            self._command, self._closed = False, True
-        else:
-            return False
-        return True
-
-
-_SEPARATORS = frozenset({";", ";;", ";&", ";;&", "&", "&&", "|", "||", "|&"})
 
 
 def remove_quotes(word: str) -> str:

@@ -12,14 +12,11 @@ from compatcheck.shell.reading import SHOWN
 from compatcheck.shell.simple import SimpleCommands
 from compatcheck.shell.state import join
 from compatcheck.shell.values import is_many, show, unknown
-from compatcheck.shell.words import read_simple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
-    from tree_sitter import Node
-
-    from compatcheck.shell.grammar import Unit
+    from compatcheck.shell.statements import Count, For, Statement, While
 
 _TRIALS = 4
 """Rounds after which what a loop changes is taken as found."""
@@ -28,26 +25,24 @@ _TRIALS = 4
 class Loops(SimpleCommands):
     """Read loops."""
 
-    def _condition(self, unit: Unit, nodes: Iterable[Node]) -> str:
-        written = " ".join("; ".join(unit.written(node) for node in nodes if node.is_named).split())
+    @staticmethod
+    def _shorten(written: str) -> str:
+        # Ten times as much, for blanks are drawn together; what a long condition has beyond that is not shown anyway.
+        written = " ".join(written[: 10 * SHOWN].split())
         return written if len(written) <= SHOWN else written[:SHOWN] + "…"
 
-    def _for(self, unit: Unit, node: Node) -> Flow:
-        body, variable = node.child_by_field_name("body"), node.child_by_field_name("variable")
-        if body is None or variable is None:
-            return Flow.NEXT
-        if unit.text.startswith("((", variable.start_byte):
-            return self._count(unit, unit.text[variable.start_byte : body.start_byte], body)
-        name, line = unit.written(variable), unit.line(variable.start_byte)
-        values = [child for n, child in enumerate(node.children) if node.field_name_for_child(n) == "value"]
-        if any(child.type == "in" for child in node.children):
-            words = read_simple(unit, values[0].start_byte, values[-1].end_byte).words if values else []
-            items = [item for word in words for item in self.expander.fields(word.text, word.line)]
-        else:
+    def _condition(self, statements: Sequence[Statement]) -> str:
+        return self._shorten("; ".join(one.written for one in statements[:SHOWN]))
+
+    def _for(self, loop: For) -> Flow:
+        name, line = loop.name
+        if loop.words is None:
             items = self.expander.fields('"$@"', line)
+        else:
+            items = [item for word in loop.words for item in self.expander.fields(word.text, word.line)]
 
         def read() -> Flow:
-            return self.statement(unit, body)
+            return self.statements(loop.body)
 
         if any(is_many(item) for item in items):
             hidden = [piece for item in items for piece in item if piece.many]
@@ -105,13 +100,12 @@ class Loops(SimpleCommands):
             return Flow.NEXT
         return flow
 
-    def _count(self, unit: Unit, header: str, body: Node) -> Flow:
+    def _count(self, loop: Count) -> Flow:
         """Read ``for ((start; condition; step))``."""
-        inside = header.strip().rstrip(";").strip()[2:-2]
-        parts = inside.split(";")
+        parts = loop.inside.text.split(";")
         line = self.line
         if len(parts) != 3:
-            return self._widen(lambda: self.statement(unit, body), f"for (({inside}))")
+            return self._widen(lambda: self.statements(loop.body), f"for (({loop.inside.text}))")
         start, condition, step = parts
         self.expander.number(start, line)
         mark, depth = len(self.jumps), len(self.doubts)
@@ -121,32 +115,27 @@ class Loops(SimpleCommands):
                 return self._end_loop(mark, depth, Flow.NEXT)
             if number is None or any(kind is Flow.BREAK for kind, _ in self.jumps[mark:]):
                 break
-            flow = self._round(lambda: self.statement(unit, body), mark)
+            flow = self._round(lambda: self.statements(loop.body), mark)
             if flow is not None:
                 return self._end_loop(mark, depth, flow)
             self.expander.number(step, line)
 
         def read() -> Flow:
-            flow = self.statement(unit, body)
+            flow = self.statements(loop.body)
             self.expander.number(step, line)
             return flow
 
         flow = self._widen(read, f"(({condition.strip()}))")
         return self._end_loop(mark, depth, flow)
 
-    def _while(self, unit: Unit, node: Node) -> Flow:
-        body = node.child_by_field_name("body")
-        if body is None:
-            return Flow.NEXT
-        until = node.children[0].type == "until"
-        tests = [child for n, child in enumerate(node.children) if node.field_name_for_child(n) == "condition"]
-        written = self._condition(unit, tests)
+    def _while(self, loop: While) -> Flow:
+        written = self._condition(loop.tests)
         mark, depth = len(self.jumps), len(self.doubts)
         for _ in range(MAX_ITERATIONS):
             assumed = len(self.expander.assumed)
             stdin, self.stdin = self.stdin, None
             before = self.state.copy()
-            flow = self.statements(unit, tests)
+            flow = self.statements(loop.tests)
             self.stdin = stdin
             if flow is not Flow.NEXT:
                 return self._end_loop(mark, depth, flow)
@@ -155,22 +144,22 @@ class Loops(SimpleCommands):
                 self._assume([NO_ARGUMENTS])
                 self.state = before
                 return self._end_loop(mark, depth, Flow.NEXT)
-            if status is not None and status == until:
+            if status is not None and status == loop.until:
                 self._assume(self.expander.assumed[assumed:])
                 return self._end_loop(mark, depth, Flow.NEXT)
             if status is None or any(kind is Flow.BREAK for kind, _ in self.jumps[mark:]):
                 break
-            ending = self._round(lambda: self.statement(unit, body), mark)
+            ending = self._round(lambda: self.statements(loop.body), mark)
             if ending is not None:
                 return self._end_loop(mark, depth, ending)
             if self.state == before and not any(kind is Flow.BREAK for kind, _ in self.jumps[mark:]):
                 return self._end_loop(mark, depth, Flow.EXIT)  # it never ends
 
         def read() -> Flow:
-            flow = self.statements(unit, tests)
-            return self.statement(unit, body) if flow is Flow.NEXT else flow
+            flow = self.statements(loop.tests)
+            return self.statements(loop.body) if flow is Flow.NEXT else flow
 
-        flow = self._widen(read, written if not until else f"not ({written})")
+        flow = self._widen(read, written if not loop.until else f"not ({written})")
         return self._end_loop(mark, depth, flow)
 
     def _widen(self, read: Callable[[], Flow], condition: str, keep: str = "") -> Flow:

@@ -61,7 +61,7 @@ class Parameters:
             return self._argument(int(name), line)
         if name == "?":
             return Found([from_text("0", line) if state.status else unknown("$?", line)], name=name, is_set=True)
-        if not (name[0].isalpha() or name[0] == "_"):
+        if not (name[0].isalpha() or name[0] == "_" or name in state.variables):
             return Found([unknown(f"${name}", line)], name=name, is_set=True)
         variable = state.variables.get(name)
         if variable is None:

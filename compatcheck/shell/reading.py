@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.command import Command, Word
@@ -28,12 +29,9 @@ from compatcheck.shell.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from tree_sitter import Node
-
-    from compatcheck.shell.grammar import Unit
-    from compatcheck.shell.words import Raw, Redirection
+    from compatcheck.shell.statements import Document, Parsed, Raw, Redirection, Statement
 
 
 class Streams(NamedTuple):
@@ -48,8 +46,10 @@ class Streams(NamedTuple):
     """Whether the output goes where nothing of the script reads it."""
 
 
-Branch = tuple[str, "Callable[[], Flow]"]
+Branch = tuple[str, Callable[[], Flow]]
 """A condition, as written, and what reads the statements under it."""
+StandIn = Callable[[Sequence[str], Callable[[str], str | None]], str | None]
+"""What shell text a command stands for, given its words and what variables hold."""
 SHOWN = 120
 """Characters of a condition or a command that are repeated in a report."""
 
@@ -58,18 +58,27 @@ class Reading(ABC):
     """What every part of the evaluation shares."""
 
     def __init__(
-        self, path: str, variables: Mapping[str, str], arguments: Iterable[str] | None, *, slurm: bool
+        self,
+        path: str,
+        variables: Mapping[str, str],
+        arguments: Iterable[str] | None,
+        *,
+        slurm: bool,
+        assuming: bool,
+        stand_in: StandIn | None,
     ) -> None:
-        """Start in the environment and with the arguments that are given."""
+        """Start in the environment and with the arguments that are given; see `read_script`."""
         self.path = path
+        self.assuming = assuming
+        self._stand_in = stand_in
         self.state = State(
             variables={
-                **{name: Variable(from_text(text, 1), exported=True) for name, text in variables.items()},
+                **{name: Variable(from_text(text, 0), exported=True, line=0) for name, text in variables.items()},
                 # Bash sets these itself, whatever the environment says.
                 "IFS": Variable(from_text(" \t\n", 1)),
                 "OPTIND": Variable(from_text("1", 1)),
             },
-            arguments=None if arguments is None else tuple(from_text(text, 1) for text in arguments),
+            arguments=None if arguments is None else tuple(from_text(text, 0) for text in arguments),
         )
         self.commands: list[Command] = []
         self.queries: list[Command] = []
@@ -91,6 +100,8 @@ class Reading(ABC):
         """Loops around the present statement, in the running function."""
         self.levels = 0
         """Loops that ``break 2`` leaves besides the innermost."""
+        self._words: dict[str, tuple[Variable, Word]] = {}
+        """Variables as commands are given them, made once."""
         self._sink_doubts = 0
         """How many doubts there were when the output began to be read."""
         self._steps = 0
@@ -101,20 +112,32 @@ class Reading(ABC):
     # Statements --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def run(self, unit: Unit) -> Flow:
+    def run(self, parsed: Parsed) -> Flow:
         """Read all statements of a text."""
 
     @abstractmethod
-    def statements(self, unit: Unit, nodes: list[Node]) -> Flow:
+    def statements(self, statements: Sequence[Statement]) -> Flow:
         """Read statements one after another."""
 
     @abstractmethod
-    def statement(self, unit: Unit, node: Node) -> Flow:
+    def statement(self, statement: Statement) -> Flow:
         """Read one statement."""
 
     @abstractmethod
     def substitute(self, text: str, line: int, depth: int) -> Value:
         """Return the output of ``$( … )``."""
+
+    def stand_in(self, values: Sequence[Value]) -> str | None:
+        """Return the shell text that a command stands for, as far as the caller knows."""
+        words = [text_of(value) for value in values]
+        if self._stand_in is None or None in words:
+            return None
+        return self._stand_in([word for word in words if word is not None], self.look_up)
+
+    def look_up(self, name: str) -> str | None:
+        """Return what a variable holds, None where that is not known."""
+        variable = self.state.variables.get(name)
+        return None if variable is None or variable.value is None else text_of(variable.value)
 
     def skip(self, line: int, reason: str, hint: str | None = None) -> None:
         """Note a part of the script that is not read."""
@@ -144,6 +167,8 @@ class Reading(ABC):
         assumed = self.expander.assumed[mark:]
         if not assumed:
             return yes() if status else no()
+        if not self.assuming:
+            return self.fork(branches)
         before = self.state.copy(), len(self.commands), len(self.queries), len(self.jumps), len(self.doubts)
         flow = yes() if status else no()
         if flow is Flow.EXIT:
@@ -208,12 +233,12 @@ class Reading(ABC):
 
     # Streams -----------------------------------------------------------------------------------------------------
 
-    def _streams(self, redirections: list[Redirection]) -> Streams:
+    def _streams(self, redirections: Sequence[Redirection]) -> Streams:
         stdin, path, append, hidden = self.stdin, None, False, False
         for one in redirections:
             operator, line = one.operator, one.target.line
-            if operator in {"<<", "<<-"}:
-                stdin = self._document(one)
+            if one.document is not None:
+                stdin = self._document(one.document)
             elif operator == "<<<":
                 stdin = (*self.expander.one(one.target.text, line), Piece("\n", line))
             elif operator == "<" and one.descriptor in {None, 0}:
@@ -235,11 +260,8 @@ class Reading(ABC):
             return ()
         return self.state.files.get(path or "", unknown(f"$(<{target.text})", target.line))
 
-    def _document(self, redirection: Redirection) -> Value | None:
-        document = redirection.document
-        if document is None:
-            return None
-        if redirection.literal:
+    def _document(self, document: Document) -> Value:
+        if document.literal:
             return from_text(document.text, document.line)
         try:
             return self.expander.document(document.text, document.line)
@@ -292,12 +314,14 @@ class Reading(ABC):
         )
 
     def _exported(self, extra: dict[str, Variable]) -> dict[str, Word]:
-        variables = {**{name: one for name, one in self.state.variables.items() if one.exported}, **extra}
-        return {
-            name: self.word(one.value, None, one.line)
-            for name, one in variables.items()
-            if one.value is not None and one.elements is None
-        }
+        result: dict[str, Word] = {}
+        for name, one in (*self.state.variables.items(), *extra.items()):
+            if (one.exported or name in extra) and one.value is not None and one.elements is None:
+                known = self._words.get(name)
+                if known is None or known[0] is not one:
+                    known = self._words[name] = one, self.word(one.value, None, one.line)
+                result[name] = known[1]
+        return result
 
     def _command(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], line: int) -> Command:
         counts: dict[Raw, int] = {}
@@ -320,5 +344,5 @@ class Reading(ABC):
         else:
             self.commands.append(self._command(values, extra, line))
         self.emit(unknown(f"$({raw})", line))
-        self.state.status = True if text_of(values[0][0]) in TRUSTED else None
+        self.state.status = True if self.assuming and text_of(values[0][0]) in TRUSTED else None
         return Flow.NEXT

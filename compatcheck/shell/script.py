@@ -1,4 +1,4 @@
-"""Read a launch script: the commands it would run, the files it writes, its batch headers, and what is not known."""
+"""Read a script: the commands it would run, the files it writes, its batch headers, and what is not known."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.command import Command, Word
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import read_text
 from compatcheck.shell.evaluate import Evaluator
-from compatcheck.shell.grammar import Unit
+from compatcheck.shell.grammar import Parser
 from compatcheck.shell.limits import LimitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from compatcheck.shell.reading import StandIn
 
 MAX_BYTES = 1 << 20
 """Largest script that is read."""
@@ -52,7 +53,7 @@ class Assumption(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What a launch script does, as far as it tells."""
+    """What a script does, as far as it tells."""
 
     path: str
     commands: tuple[Command, ...]
@@ -71,40 +72,48 @@ class Script(NamedTuple):
     """What the choice of branches rests on; what a word rests on stands with the word."""
 
 
-def read_script(
+def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     path: str,
-    text: str | None = None,
+    text: str,
     *,
     variables: Mapping[str, str] | None = None,
     arguments: Sequence[str] | None = None,
+    assuming: bool = True,
+    stand_in: StandIn | None = None,
+    place: Callable[[int], int] | None = None,
 ) -> Script:
-    """Read a bash script without running anything or opening any other file.
+    """Read a bash script without running anything or opening any file.
 
     Args:
-        path: the script; with ``text`` only what sources name.
-        text: its text, if that is not to be read from the file.
-        variables: environment variables it is started with. Any other that the script does not set is unknown, but
+        path: what sources name.
+        text: its text.
+        variables: environment variables it is started with; ``0`` is what ``$0`` holds, and with ``PWD``, its directory, ``cd``
+            is followed. Any other that the script does not set is unknown, but
             ``${X:-d}`` and ``[ -z "$X" ]`` take it as not set and say so.
         arguments: its arguments; None says that they are unknown: ``$1`` is, and loops over them are passed over.
+        assuming: whether a branch is chosen by what is not set, and by commands such as ``cd`` that fail by accident only.
+            Without, both ways are read, and what stands behind ``program &&`` runs: a build goes no further where it fails.
+        stand_in: given the words of ``source FILE …`` or of a program, and what looks variables up, returns the shell text that
+            they stand for (the file's, or what ``conda activate`` sets); None where it knows none. By default sourced files are
+            said and passed over.
+        place: gives the line of an offset in a text that was joined from several lines of the file.
 
     Raises:
-        InputError: the file cannot be read, is no text, or is larger than ``MAX_BYTES``.
+        InputError: it is larger than ``MAX_BYTES``.
     """
-    if text is None:
-        text = read_text(path)
     if len(text) > MAX_BYTES:
-        message = f"is larger than {MAX_BYTES >> 20} MiB, which no launch script is"
+        message = f"is larger than {MAX_BYTES >> 20} MiB, which no script is"
         raise InputError(message, source=Source(path), hint="check that this is the file you mean")
     text = text.removeprefix("\ufeff")
     windows = "\r\n" in text
     scheduler = _read_headers(path, text)
     slurm = bool(scheduler)
-    evaluator = Evaluator(path, variables or {}, arguments, slurm=slurm)
+    evaluator = Evaluator(path, variables or {}, arguments, slurm=slurm, assuming=assuming, stand_in=stand_in)
     if windows:
         evaluator.skip(1, "has Windows line ends, which bash takes as part of words; they are read as plain line ends")
         text = text.replace("\r\n", "\n")
     try:
-        evaluator.run(Unit(text))
+        evaluator.run(Parser(text, place=place).parse())
     except LimitError as error:
         evaluator.skip(evaluator.line, f"{error}; the rest is not read", "check the loop or function there")
     except RecursionError:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
 from compatcheck.shell.builtins import BUILTINS, assign_words
 from compatcheck.shell.filters import FILTERS, run_filter
 from compatcheck.shell.flow import Flow
-from compatcheck.shell.grammar import Unit
-from compatcheck.shell.lexical import ASSIGNMENT, Lexer, UnclosedError
+from compatcheck.shell.grammar import parse
+from compatcheck.shell.lexical import ASSIGNMENT, UnclosedError
 from compatcheck.shell.limits import MAX_CALLS, MAX_WORDS, LimitError
 from compatcheck.shell.reading import SHOWN, Branch, Reading, Streams
 from compatcheck.shell.state import Function, Variable, join
+from compatcheck.shell.statements import Arithmetic, Raw, Simple, Test
 from compatcheck.shell.values import Value, assumptions_of, from_text, text_of, unknown
-from compatcheck.shell.words import Raw, Simple, read_simple
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from collections.abc import Sequence
+
+    from compatcheck.shell.statements import Redirection, Statement
 
 _PLACEHOLDER = "__unresolved_{}"
 _DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
@@ -26,44 +29,36 @@ _DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 class SimpleCommands(Reading):
     """Read simple commands."""
 
-    def simple(self, unit: Unit, node: Node) -> Flow:
+    def simple(self, statement: Statement) -> Flow:
         """Read assignments, a test, or a command with its words and redirections."""
-        raw, line = unit.written(node), unit.line(node.start_byte)
-        if raw.startswith("[[") and raw[2:3] in {" ", "\t", "\n"}:
-            try:
-                if "]]" not in raw:
-                    raise UnclosedError(0, "[[")  # noqa: TRY301 (one end for whatever is not closed)
-                self.state.status = self.conditions.double(raw[2 : raw.rfind("]]")], line)
-            except UnclosedError as error:
-                self.state.status = None
-                self.skip(line, f"is not understood: {error}")
-            return Flow.NEXT
-        end = Lexer(raw, unit.depth).arithmetic(2) if raw.startswith("((") else None
-        if end is not None:
-            number, _, assumes = self.expander.number(raw[2 : end - 2], line)
-            self.expander.assumed.extend(assumes)
-            self.state.status = None if number is None else number != 0
-            return Flow.NEXT
-        try:
-            simple = read_simple(unit, node.start_byte, node.end_byte)
-        except UnclosedError as error:
-            self.skip(line, f"is not understood: {error}")
-            return Flow.NEXT
-        return self._run_simple(simple, raw, line)
+        match statement.kind:
+            case Test(inside):
+                try:
+                    self.state.status = self.conditions.double(inside.text, inside.line)
+                except UnclosedError as error:
+                    self.state.status = None
+                    self.skip(inside.line, f"is not understood: {error}")
+            case Arithmetic(inside):
+                number, _, assumes = self.expander.number(inside.text, inside.line)
+                self.expander.assumed.extend(assumes)
+                self.state.status = None if number is None else number != 0
+            case Simple(words):
+                return self._run_simple(words, statement.redirections, statement.written, statement.line)
+        return Flow.NEXT
 
-    def _run_simple(self, simple: Simple, raw: str, line: int) -> Flow:
+    def _run_simple(self, raws: Sequence[Raw], redirections: Sequence[Redirection], raw: str, line: int) -> Flow:
         assignments: list[Raw] = []
-        words = list(simple.words)
+        words = list(raws)
         while words and ASSIGNMENT.match(words[0].text):
             assignments.append(words.pop(0))
-        streams = self._streams(simple.redirections)
+        streams = self._streams(redirections)
         if not words:
             self.state.status = True
             for word in assignments:
                 self.assign(word)
             if self._querying and not assignments and streams.stdin is not None and streams.path is None:
                 self.emit(streams.stdin)  # $(<file)
-            return self.with_streams(streams, lambda: Flow.NEXT) if simple.redirections else Flow.NEXT
+            return self.with_streams(streams, lambda: Flow.NEXT) if redirections else Flow.NEXT
         if words[0].text in _DECLARATIONS:
             for word in assignments:
                 self.assign(word)
@@ -134,7 +129,21 @@ class SimpleCommands(Reading):
             assumes = tuple(one for value in (*arguments, self.stdin or ()) for one in assumptions_of(value))
             self.emit(unknown(f"$({raw})", line) if output is None else from_text(output, line, assumes))
             return Flow.NEXT
+        if name == "cd":
+            self._enter(arguments, line)
+        elif (text := self.stand_in([value for value, _ in values])) is not None:
+            return self.nested(text, line)
         return self._record(values, extra, raw, line)
+
+    def _enter(self, arguments: list[Value], line: int) -> None:
+        """Follow ``cd`` where the directory before it is known."""
+        here, texts = self.look_up("PWD"), [text_of(value) for value in arguments]
+        if "PWD" in self.state.variables:
+            target = texts[0] if len(texts) == 1 and texts[0] != "-" else None
+            known = None if here is None or target is None else posixpath.normpath(posixpath.join(here, target))
+            self.expander.parameters.assign(
+                "PWD", None, unknown("$PWD", line) if known is None else from_text(known, line), line
+            )
 
     def _copy(self, name: str, arguments: list[Value], raw: str, line: int) -> Flow:
         """``cat`` and ``tee``: pass on what is known of the input and of files the script wrote."""
@@ -232,7 +241,7 @@ class SimpleCommands(Reading):
         self.state.saved.append({})
         mark, depth = len(self.jumps), len(self.doubts)
         loops, self.loops = self.loops, 0
-        flow = self.statement(function.unit, function.body)  # type: ignore[arg-type]
+        flow = self.statement(function.body)
         self.loops = loops
         returned = [state for kind, state in self.jumps[mark:] if kind is Flow.RETURN]
         del self.jumps[mark:], self.doubts[depth:]
@@ -256,22 +265,26 @@ class SimpleCommands(Reading):
                 text += piece.text
         return self.nested(text, line)
 
-    def nested(self, text: str, line: int) -> Flow:
-        """Read statements inside of a statement."""
+    def nested(self, text: str, line: int, arguments: Sequence[Value] = ()) -> Flow:
+        """Read statements inside of a statement, with arguments of their own if any are given."""
         self._calls += 1
+        outer = self.state.arguments
+        self.state.arguments = tuple(arguments) or outer
         if self._calls > MAX_CALLS:
             raise LimitError(f"functions call one another more than {MAX_CALLS} deep")
-        flow = self.run(Unit(text, line, self._calls))
+        flow = self.run(parse(text, line, self._calls))
         self._calls -= 1
+        if arguments:
+            self.state.arguments = outer
         return flow
 
     def substitute(self, text: str, line: int, depth: int) -> Value:
         """Return the output of ``$( … )``; what any program prints in it is unknown."""
         written = f"$({' '.join(text.split())})"
         hidden = unknown(written if len(written) <= SHOWN else written[:SHOWN] + "…)", line)
-        unit = Unit(text, line, depth)
+        parsed = parse(text, line, depth)
         self._calls += 1
-        if unit.problems or self._calls > MAX_CALLS:
+        if parsed.problems or self._calls > MAX_CALLS:
             self._calls -= 1
             return hidden
         sink, doubts = self.sink, self._sink_doubts
@@ -282,7 +295,7 @@ class SimpleCommands(Reading):
 
         def read() -> Flow:
             nonlocal flow
-            flow = self.run(unit)
+            flow = self.run(parsed)
             return flow
 
         self.subshell(read, in_loops=True)

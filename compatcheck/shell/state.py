@@ -10,7 +10,7 @@ from compatcheck.shell.values import Piece, Value, is_many, same, unknown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.shell.grammar import Unit
+    from compatcheck.shell.statements import Statement
 
 ALWAYS_SET = frozenset(
     {
@@ -115,11 +115,9 @@ class State:
 
 
 class Function(NamedTuple):
-    """A function's body."""
+    """A function that a name may stand for."""
 
-    unit: Unit
-    body: object
-    """Node of the syntax tree."""
+    body: Statement
 
 
 def join(states: list[State], line: int) -> State:

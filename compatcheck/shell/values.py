@@ -14,7 +14,7 @@ class Piece(NamedTuple):
     text: str | None
     """None is unknown."""
     line: int
-    """Where it was written; first line is 1."""
+    """Where it was written; first line is 1, and 0 what came from outside."""
     name: str = ""
     """What is unknown, as the script spells it: ``$N_NODES``, ``$(hostname)``."""
     implicit: bool = False
@@ -75,8 +75,8 @@ def single(value: Value) -> Value:
 
 
 def line_of(value: Value, default: int) -> int:
-    """Return the line of the first piece that has text."""
-    return next((piece.line for piece in value if piece.text != ""), default)
+    """Return the line of the first piece that has text and stands in the script."""
+    return next((piece.line for piece in value if piece.text != "" and piece.line), default)
 
 
 def is_empty(value: Value) -> tuple[bool | None, tuple[str, ...]]:

@@ -74,7 +74,7 @@ def test_core_dependencies_are_few(wheel: Path) -> None:
     metadata = members(wheel)[f"compatcheck-{__version__}.dist-info/METADATA"].decode()
     required = [line.split(": ")[1] for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
     core = {line.split(">")[0].lower() for line in required if "extra ==" not in line}
-    assert core == {"click", "packaging", "pyyaml", "tomli", "tree-sitter", "tree-sitter-bash"}
+    assert core == {"click", "packaging", "pyyaml", "tomli"}
 
 
 def test_wheel_is_small(wheel: Path) -> None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.dockerfile.base_images import read_image_name
-from compatcheck.collectors.dockerfile.install_commands import Install, read_commands, read_install
+from compatcheck.collectors.dockerfile.install_commands import Install, read_install
 from compatcheck.collectors.dockerfile.stage import Stage
 from compatcheck.collectors.dockerfile.text import (
     MAX_VALUE,
@@ -33,11 +33,12 @@ from compatcheck.core.requirement import InvalidRequirementError, Requirement, p
 from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_utf8
+from compatcheck.shell import read_script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from compatcheck.collectors.dockerfile.install_commands import Word
+    from compatcheck.core.command import Command, Word
 
 LIMIT_BYTES = min(4 << 20, MAX_BYTES)
 _HINT = "check the built image: docker save IMAGE | compatcheck image -"
@@ -55,6 +56,7 @@ _ENVIRONMENTS = re.compile(
 """Paths that hold a Python environment, copied as a whole."""
 
 MAX_STAGES = 500
+_SHELLS = r"(?:ba|da|a|z|k)?sh"
 _PARENTS = 3
 """How many directories above the Dockerfile are tried as the build context."""
 
@@ -138,6 +140,9 @@ class _Reader:
             self.enter(instruction)
         elif name in {"COPY", "ADD"}:
             self.copy(instruction)
+        elif name == "SHELL":
+            names = re.findall(r"[\w.-]+(?=[\"'])", instruction.text.content)
+            self.stages[-1].is_posix = any(re.fullmatch(_SHELLS, one) for one in names)
         elif name == "RUN":
             self.run(instruction)
 
@@ -166,7 +171,7 @@ class _Reader:
         if earlier is not None:
             for field in ("packages", "facts", "variables"):
                 setattr(stage, field, dict(getattr(earlier, field)))
-            stage.python, stage.directory = earlier.python, earlier.directory
+            stage.python, stage.directory, stage.is_posix = earlier.python, earlier.directory, earlier.is_posix
             stage.copies, stage.skipped, stage.notes = list(earlier.copies), list(earlier.skipped), list(earlier.notes)
             return
         source = Source(self.path, "FROM", instruction.line)
@@ -281,31 +286,53 @@ class _Reader:
                 content = " " * len(options) + content[len(options) :]
                 if content.lstrip().startswith("["):
                     content = _shell_of_list(content)
-            for command in read_commands(content, stage.value):
+            if not (stage.is_posix or text.content[len(options) :].lstrip().startswith("[")):
+                source = Source(self.path, "RUN", instruction.line)
+                stage.skipped.append(Skipped(source, "is run by a shell that is not read", _HINT))
+                return
+            for command in self.commands(content, part):
                 install = read_install(command)
                 if install is not None and install.kind == "uninstall":
                     stage.uninstall(install)
                 elif install is not None:
-                    self.install(install, part)
+                    self.install(install)
                 elif (other := _other_installer(command.words)) is not None:
                     stage.notes.append(
                         f"{other} installs what a lock or manifest beside the Dockerfile says: check that too"
                     )
 
-    def install(self, install: Install, text: Text) -> None:
+    def commands(self, content: str, text: Text) -> tuple[Command, ...]:
+        """Read the commands of a shell text, whose variables are those of the stage that it names."""
+        stage = self.stages[-1]
+        known = {
+            name: held for name in set(re.findall(r"[A-Za-z_]\w*", content)) if (held := stage.value(name)) is not None
+        }
+        try:
+            script = read_script(
+                self.path, content, variables=known, assuming=False, stand_in=_pass_over, place=text.line
+            )
+        except InputError as error:
+            stage.skipped.append(Skipped(Source(self.path, "RUN", text.line(0)), error.message, _HINT))
+            return ()
+        stage.skipped += [entry._replace(hint=_HINT) for entry in script.skipped]
+        return script.commands
+
+    def install(self, install: Install) -> None:
         """Read what a command installs, and apply it to the stage."""
         wanted: list[Requirement] = []
         for word in install.requirements:
-            wanted += self.requirement(word, install, text)
+            wanted += self.requirement(word, install)
         for word in install.files:
-            wanted += self.file(word, text)
+            wanted += self.file(word)
         self.stages[-1].install(wanted, install)
 
-    def requirement(self, word: Word, install: Install, text: Text) -> list[Requirement]:
+    def requirement(self, word: Word, install: Install) -> list[Requirement]:
         stage = self.stages[-1]
-        source = Source(self.path, "RUN", text.line(word.offset))
+        source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skipped.append(Skipped(source, f"{echo(word.raw)} holds something that only the build knows", _HINT))
+            stage.skipped.append(
+                Skipped(source, f"{echo(word.written)} holds something that only the build knows", _HINT)
+            )
             return []
         location = word.text.partition("[")[0]
         by_name = re.match(r"[\w.-]+\s*(?:\[[^\]]*\])?\s*@\s", word.text)
@@ -339,12 +366,12 @@ class _Reader:
             stage.skipped.append(Skipped(source, str(error), "write it as 'name' or 'name==1.2.3'"))
             return []
 
-    def file(self, word: Word, text: Text) -> list[Requirement]:
+    def file(self, word: Word) -> list[Requirement]:
         """Read a requirement file that lies in the build context."""
         stage = self.stages[-1]
-        source = Source(self.path, "RUN", text.line(word.offset))
+        source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skipped.append(Skipped(source, f"which file {echo(word.raw)} is, only the build knows", _HINT))
+            stage.skipped.append(Skipped(source, f"which file {echo(word.written)} is, only the build knows", _HINT))
             return []
         found = self.find(word.text)
         if found is None:
@@ -384,6 +411,11 @@ class _Reader:
         return None
 
 
+def _pass_over(words: Sequence[str], _look_up: object) -> str | None:
+    """Stand in for files that a command sources: they set up programs, and none installs anything."""
+    return "" if words[0] == "source" else None
+
+
 def _shell_of_list(content: str) -> str:
     """Write ``["pip", "install", "torch"]`` as a shell would read it, every word quoted, at the same length or longer."""
     import json  # noqa: PLC0415 (few commands are written as lists)
@@ -415,7 +447,7 @@ _OTHER = {
 
 def _other_installer(words: tuple[Word, ...]) -> str | None:
     """Return a command that installs from a lock or manifest: ``uv sync``."""
-    plain = [word.raw for word in words]
+    plain = [word.written for word in words]
     for first, second in pairwise(plain):
         if (first.rpartition("/")[2], second) in _OTHER:
             return f"{first} {second}"

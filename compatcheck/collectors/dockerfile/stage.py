@@ -49,6 +49,8 @@ class Stage:
         self.variables: dict[str, str] = {}
         self.arguments: dict[str, str | None] = {}
         self.directory = "/"
+        self.is_posix = True
+        """Whether ``RUN`` is read by a shell of this kind; ``SHELL`` may name another."""
         self.copies: list[tuple[str, str]] = []
         """Source in the context → destination; a destination that ends in a slash is a directory."""
         self.skipped: list[Skipped] = []

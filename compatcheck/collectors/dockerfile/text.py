@@ -1,7 +1,7 @@
 """The text of a Dockerfile: instructions with their lines, here-documents, and variables.
 
 https://docs.docker.com/reference/dockerfile/ : parser directives, line continuation, comments, here-documents, and the
-substitution that the builder itself does (``$NAME``, ``${NAME:-word}``, ``${NAME:+word}``).
+substitution that the builder itself does (``$NAME``, ``${NAME:-word}``, ``${NAME#pattern}``).
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.shell import expand_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\1")
 _TAKES_HEREDOC = {"RUN", "COPY", "ADD"}
-_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+])([^{}$]*))?\})")
+_NAME = re.compile(r"\$\{?([A-Za-z_]\w*)", re.ASCII)
+_NO_VARIABLE = re.compile(r"(?<!\\)\$(?!\{?[A-Za-z_])")
 MAX_VALUE = 4_096
 """Most characters that variables may add to a text: each can hold those before it several times over."""
 MAX_VARIABLES = 2_000
@@ -118,7 +121,7 @@ def _cut(text: Text, start: int) -> Text:
 
 
 def substitute(text: str, value: Callable[[str], str | None]) -> str | None:
-    """Replace the variables of a text.
+    """Replace the variables of a text as the builder does: those of the shell, but no commands and no arithmetic.
 
     Args:
         text: an argument of an instruction.
@@ -127,28 +130,15 @@ def substitute(text: str, value: Callable[[str], str | None]) -> str | None:
     Returns:
         The text, or None where a variable in it is not known or the result grows beyond all measure.
     """
-    unknown = False
-    added = 0
-
-    def replace(match: re.Match[str]) -> str:
-        nonlocal unknown, added
-        known = value(match[1] or match[2])
-        added += len(known or "")
-        if added > MAX_VALUE:
-            unknown = True
-            return ""
-        kind, word = match[3], match[4] or ""
-        if kind in {":-", "-"}:
-            return known if known or (known is not None and kind == "-") else word
-        if kind in {":+", "+"}:
-            return word if known or (known is not None and kind == "+") else ""
-        unknown = unknown or known is None
-        return known or ""
-
-    replaced = _VARIABLE.sub(replace, text)
-    if unknown or "$" in replaced.replace("\\$", ""):
+    if "{{" in text:  # a template that is not filled in
         return None
-    return replaced
+    if "$" not in text:
+        return text
+    if _NO_VARIABLE.search(text):
+        return None
+    known = {name: held for name in set(_NAME.findall(text)) if (held := value(name)) is not None}
+    replaced = expand_text(re.sub(r"\\(?!\$)|`", r"\\\g<0>", text), known)
+    return None if replaced is None or len(replaced) > len(text) + MAX_VALUE else replaced
 
 
 def unquote(text: str) -> str:

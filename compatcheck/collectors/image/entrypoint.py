@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.image.shell_text import expand, split_assignment, split_commands
+from compatcheck.collectors.image.wrappers import (
+    CONDA_VALUES,
+    LAUNCHERS,
+    PYTHON,
+    RUNNERS,
+    SHELLS,
+    SPREADERS,
+    UV_VALUES,
+    WRAPPERS,
+    is_started,
+    skip_options,
+)
 from compatcheck.core.redaction import redact_command
+from compatcheck.shell import read_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from compatcheck.collectors.image.manifest import ImageConfig
     from compatcheck.collectors.image.tree import ImageTree
+    from compatcheck.core.command import Command
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of a container whose image sets none (``system.DefaultPathEnvUnix`` of moby)."""
@@ -29,80 +43,13 @@ MAX_DEPTH = 10
 """Programs that start each other, looked through before giving up: scripts may do so in a circle."""
 MAX_VALUE = 32768
 """Characters of a variable that are kept: a script can double one again and again."""
+MAX_TEXT = 65536
+"""Characters of shell text that are read; the scripts that start containers are far shorter."""
 MAX_FOLDERS = 200
 """Directories of ``PATH`` that are looked into."""
 
 _MAX_LOST = 3
 """Programs that could not be followed, as many as are said."""
-
-_PYTHON = r"(?:python|pypy)[\d.]*t?"
-_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
-_WRAPPERS = {
-    "tini": ("pe", 0),
-    "tini-static": ("pe", 0),
-    "docker-init": ("pe", 0),
-    "catatonit": ("", 0),
-    "dumb-init": ("r", 0),
-    "nohup": ("", 0),
-    "nice": ("n", 0),
-    "ionice": ("cn", 0),
-    "time": ("", 0),
-    "exec": ("a", 0),
-    "command": ("", 0),
-    "stdbuf": ("ioe", 0),
-    "sudo": ("ugpCDRThU", 0),
-    "gosu": ("", 1),
-    "su-exec": ("", 1),
-    "timeout": ("ks", 1),
-    "taskset": ("", 1),
-    "numactl": ("CNmpil", 0),
-    "xvfb-run": ("efnps", 0),
-    "setsid": ("", 0),
-    "chroot": ("", 1),
-    "env": ("uC", 0),
-}
-"""Program → its one-letter options that take a value, and the words before the command it starts."""
-
-_UV_VALUES = frozenset(
-    {
-        "--with",
-        "--with-editable",
-        "--with-requirements",
-        "--extra",
-        "--no-extra",
-        "--group",
-        "--no-group",
-        "--only-group",
-        "--env-file",
-        "--index",
-        "--default-index",
-        "--index-url",
-        "-i",
-        "--extra-index-url",
-        "--find-links",
-        "-f",
-        "--python",
-        "-p",
-        "--package",
-        "--directory",
-        "--project",
-        "--cache-dir",
-        "--config-file",
-        "--color",
-        "--link-mode",
-        "--exclude-newer",
-        "-w",
-    }
-)
-"""Options of ``uv run`` with a value behind a blank."""
-_CONDA_VALUES = frozenset({"--cwd", "-r", "--root-prefix", "--rc-file"})
-_SPREADERS = frozenset({"mpirun", "mpiexec", "orterun", "prun", "srun", "jsrun", "nsys", "ncu"})
-"""Programs with options of their own in front of the command they start, too many to be listed here."""
-_LAUNCHERS = frozenset(
-    {"torchrun", "accelerate", "deepspeed", "vllm", "ray", "jupyter", "trl", "tune", "axolotl", "swift"}
-)
-"""Console scripts that train or serve."""
-_RUNNERS = frozenset({"poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
 
 
 class Start(NamedTuple):
@@ -169,6 +116,8 @@ class _Walk:
         self._is_tool = False
         """Whether what was found last runs a console script that may only prepare: ``pip``, ``aws``."""
         self._conda: list[str] | None = None
+        self.activated: list[str] = []
+        """Environments that start scripts activate, in one way or another."""
 
     def run(self, words: list[str]) -> str | None:
         """Follow a command until it starts an interpreter; None when it does not, or that cannot be told."""
@@ -177,13 +126,13 @@ class _Walk:
             if self.steps > MAX_STEPS:
                 self._doubt(f"its start scripts were followed for {MAX_STEPS} commands only")
                 return None
-            assignment = split_assignment(words[0])
-            if assignment is not None:
-                self._assign(*assignment)
+            variable, equals, value = words[0].partition("=")
+            if equals and variable.isidentifier():
+                self.variables[variable] = value[:MAX_VALUE]
                 words = words[1:]
                 continue
             name = posixpath.basename(words[0])
-            if re.fullmatch(_PYTHON, name):
+            if re.fullmatch(PYTHON, name):
                 self._is_tool = False
                 return self._find_interpreter(words[0])
             follow = self._follower(name)
@@ -196,43 +145,26 @@ class _Walk:
         return None
 
     def _follower(self, name: str) -> Callable[[list[str]], list[str] | str | None] | None:
-        if name in _SHELLS:
+        if name in SHELLS:
             return self._run_shell
-        if name in _WRAPPERS:
-            return self._skip_options
-        if name in _SPREADERS:
+        if name in WRAPPERS:
+            return skip_options
+        if name in SPREADERS:
             return self._skip_to_program
         if name in {"conda", "mamba", "micromamba"}:
             return self._run_conda
         if name == "uv":
             return self._run_uv
-        if name in _RUNNERS:
+        if name in RUNNERS:
             return self._run_runner
         return None
 
     # --- programs that start another one ---
 
-    def _skip_options(self, words: list[str]) -> list[str]:
-        """Return the command behind a wrapper's options and own words."""
-        name = posixpath.basename(words[0])
-        values, own = _WRAPPERS[name]
-        rest = words[1:]
-        while rest and rest[0].startswith("-") and rest[0] != "-":
-            option = rest.pop(0)
-            if option == "--":
-                break
-            if name == "env" and option in {"-S", "--split-string"} and rest:
-                return [*rest.pop(0).split(), *rest]
-            if name == "env" and option.startswith("-S"):
-                return [*option[2:].split(), *rest]
-            if len(option) == 2 and option[1] in values and rest:
-                rest.pop(0)
-        return rest[own:]
-
     def _skip_to_program(self, words: list[str]) -> list[str] | None:
         """Return the command behind the options of ``mpirun`` and its like."""
         for index, word in enumerate(words[1:], 1):
-            if _is_started(word):
+            if is_started(word):
                 return words[index:]
         self.lost.append(f"{words[0]} starts what could not be told from its options")
         return None
@@ -250,7 +182,7 @@ class _Walk:
                 self._doubt_profile(login=login)
                 if len(rest) > 1:
                     self.variables["0"] = rest[1]
-                return self.run_text(rest[0], rest[2:]) if rest else None
+                return self.run_text(f"{words[0]} -c", rest[0], rest[2:]) if rest else None
         self._doubt_profile(login=login)
         if not rest:
             return None
@@ -262,7 +194,7 @@ class _Walk:
         elif self.variables.get("BASH_ENV") or self.variables.get("ENV"):
             self._doubt("the shell reads the file that BASH_ENV names first, which may activate another environment")
 
-    def run_text(self, text: str, arguments: list[str]) -> str | None:
+    def run_text(self, path: str, text: str, arguments: list[str]) -> str | None:
         """Follow the commands of shell text; ``"$@"`` is what was handed to it.
 
         The last that starts an interpreter is what the text is for; console scripts before and after it (``pip``, ``aws``)
@@ -272,14 +204,19 @@ class _Walk:
             self._doubt("its start scripts start each other too often to be followed")
             return None
         self.depth += 1
+        given = {**self.variables, "PWD": self.folder}
+        script = read_script(
+            path, text[:MAX_TEXT], variables=given, arguments=arguments, assuming=False, stand_in=self._stand_in
+        )
         found: list[tuple[str, bool, int]] = []
-        for words in split_commands(text):
-            one = self._run_line(words, arguments)
+        for command in script.commands:
+            one = self._run_command(command)
             if one is not None:
                 found.append((one, self._is_tool, len(self.doubts)))
             if self.steps > MAX_STEPS:
                 break
         self.depth -= 1
+        self.lost += [f"{entry.source} {entry.reason}" for entry in script.skipped[:_MAX_LOST]]
         if not found:
             return None
         main = [one for one in found if not one[1]] or found
@@ -290,42 +227,35 @@ class _Walk:
             self._doubt(f"a start script runs {other}, too")
         return chosen
 
-    def _run_line(self, words: list[str], arguments: list[str]) -> str | None:
-        expanded: list[str] = []
-        for word in words:
-            if word in {"$@", "$*", "${@}"}:
-                expanded += arguments
-                continue
-            value = expand(word, self.variables)
-            if value is None and not expanded:
-                self.lost.append(f"{word} is known only when the container runs")
-                return None
-            expanded.append(word if value is None else value)
-        if not expanded:
+    def _run_command(self, command: Command) -> str | None:
+        if command.words[0].text is None:
+            self.lost.append(f"{command.words[0].written} is known only when the container runs")
             return None
-        name, rest = expanded[0], expanded[1:]
-        if name in {"export", "declare", "local", "readonly"} or (not rest and split_assignment(name) is not None):
-            for word in expanded:
-                assignment = split_assignment(word)
-                if assignment is not None:
-                    self._assign(*assignment)
-            return None
-        if name == "cd" and rest:
-            self.folder = self._place(rest[0])
-            return None
-        if name in {"source", "."} and rest:
-            self._source(rest)
-            return None
-        if name in {"conda", "mamba", "micromamba"} and rest[:1] == ["activate"]:
-            self._activate_conda(rest[1] if len(rest) > 1 else "base")
-            return None
-        return self.run(expanded)
+        self.variables = {name: word.text for name, word in command.variables.items() if word.text is not None}
+        self.folder = self.variables.get("PWD", self.folder)
+        return self.run([word.written if word.text is None else word.text for word in command.words])
 
-    def _source(self, rest: list[str]) -> None:
-        if posixpath.basename(rest[0]) == "activate" and len(rest) > 1:  # conda's own script
-            self._activate_conda(rest[1])
-        elif rest[0].endswith("bin/activate"):
-            self._activate(posixpath.dirname(posixpath.dirname(self._place(rest[0]))))
+    def _stand_in(self, words: Sequence[str], look_up: Callable[[str], str | None]) -> str | None:
+        """Say what activating an environment sets, and what a file of the image holds that is sourced."""
+        self.folder = look_up("PWD") or self.folder
+        prefix: str | None = None
+        if posixpath.basename(words[0]) in {"conda", "mamba", "micromamba"} and words[1:2] == ["activate"]:
+            prefix = self._find_conda(words[2] if len(words) > 2 else "base")
+        elif words[0] != "source" or len(words) == 1:
+            return None
+        elif posixpath.basename(words[1]) == "activate" and len(words) > 2:  # conda's own script
+            prefix = self._find_conda(words[2])
+        elif words[1].endswith("bin/activate"):
+            prefix = posixpath.dirname(posixpath.dirname(self._place(words[1])))
+        else:
+            try:
+                return self.files.read_text(self._place(words[1]))
+            except OSError:
+                return ""
+        if prefix is None:
+            return ""
+        self.activated.append(prefix)
+        return f"export PATH={shlex.quote(prefix)}/bin:$PATH"
 
     def _run_conda(self, words: list[str]) -> list[str] | None:
         rest = words[1:]
@@ -338,7 +268,7 @@ class _Walk:
                 if not equals and rest:
                     value = rest.pop(0)
                 self._activate_conda(value)
-            elif option in _CONDA_VALUES and not equals:
+            elif option in CONDA_VALUES and not equals:
                 rest = rest[1:]
         return rest or None
 
@@ -350,7 +280,7 @@ class _Walk:
             option, equals, value = rest.pop(0).partition("=")
             if option == "run":
                 is_run = True
-            elif option in _UV_VALUES and not equals and rest:
+            elif option in UV_VALUES and not equals and rest:
                 value = rest.pop(0)
             if option in {"--directory", "--project"}:
                 folder = self._place(value)
@@ -415,27 +345,27 @@ class _Walk:
         first = text.partition("\n")[0]
         interpreter = first[2:].split() if first.startswith("#!") else []
         if interpreter and posixpath.basename(interpreter[0]) == "env":
-            interpreter = self._skip_options(interpreter)
+            interpreter = skip_options(interpreter)
         if not interpreter and text and not text.startswith("\x7f"):
             interpreter = ["sh"]
         if not interpreter:
             beside = posixpath.join(posixpath.dirname(path), "python")
-            if not first and self.files.is_file(beside) and posixpath.basename(path) in _LAUNCHERS:
+            if not first and self.files.is_file(beside) and posixpath.basename(path) in LAUNCHERS:
                 return beside
             self.lost.append(f"{path} is a program, or was not read")
             return None
-        if posixpath.basename(interpreter[0]) in _SHELLS:
+        if posixpath.basename(interpreter[0]) in SHELLS:
             self.variables["0"] = path
-            return self.run_text(text, words[1:])
+            return self.run_text(path, text, words[1:])
         found = self.run([*interpreter, path])
-        self._is_tool = posixpath.basename(path) not in _LAUNCHERS
+        self._is_tool = posixpath.basename(path) not in LAUNCHERS
         return found
 
     def _find(self, name: str) -> str | None:
         if "/" in name:
             path = self._place(name)
             return path if self.files.is_file(path) else None
-        for folder in self.variables["PATH"].split(":", MAX_FOLDERS)[:MAX_FOLDERS]:
+        for folder in self._folders():
             path = posixpath.join(self._place(folder), name)
             if self.files.is_file(path):
                 return path
@@ -452,7 +382,7 @@ class _Walk:
 
         Such an environment was copied without the Python it was made with. What it holds is what the image is for.
         """
-        folders = [""] if "/" in name else self.variables["PATH"].split(":", MAX_FOLDERS)[:MAX_FOLDERS]
+        folders = [""] if "/" in name else self._folders()
         for folder in folders:
             path = posixpath.join(self._place(folder), name)
             if self.files.is_file(path):
@@ -468,23 +398,27 @@ class _Walk:
 
     # --- variables ---
 
-    def _assign(self, name: str, value: str) -> None:
-        expanded = expand(value, self.variables)
-        if expanded is None or len(expanded) > MAX_VALUE:
-            if name == "PATH":
-                self._doubt(f"PATH is set to {value}, which is known only when the container runs")
-            return
-        self.variables[name] = expanded
+    def _folders(self) -> list[str]:
+        """Return the directories of ``PATH``; where only a running container knows it, those it may begin with."""
+        path = self.variables.get("PATH")
+        if path is None:
+            self._doubt("PATH is known only when the container runs")
+            path = ":".join([*(f"{prefix}/bin" for prefix in reversed(self.activated)), self.initial["PATH"]])
+        return path.split(":", MAX_FOLDERS)[:MAX_FOLDERS]
 
     def _activate(self, prefix: str) -> None:
-        self.variables["PATH"] = f"{prefix}/bin:{self.variables['PATH']}"[:MAX_VALUE]
+        self.variables["PATH"] = ":".join([f"{prefix}/bin", *self._folders()])[:MAX_VALUE]
 
     def _activate_conda(self, name: str) -> None:
+        prefix = self._find_conda(name)
+        if prefix is not None:
+            self._activate(prefix)
+
+    def _find_conda(self, name: str) -> str | None:
         prefix = self._conda_prefix(name)
         if prefix is None:
             self._doubt(f"there is no conda environment {name}")
-        else:
-            self._activate(prefix)
+        return prefix
 
     def _conda_prefix(self, name: str) -> str | None:
         if "/" in name:
@@ -499,9 +433,3 @@ class _Walk:
     def _doubt(self, text: str) -> None:
         if text not in self.doubts:
             self.doubts.append(text)
-
-
-def _is_started(word: str) -> bool:
-    """Tell whether a word is a program that such a command starts, not an option's value."""
-    name = posixpath.basename(word)
-    return name in _LAUNCHERS or name in _SHELLS or re.fullmatch(_PYTHON, name) is not None

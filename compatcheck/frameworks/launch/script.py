@@ -38,7 +38,7 @@ def read_launch_script(
     text = read_text(file, files)
     if not named and _MARKS.search(text) is None:
         return
-    from compatcheck.shell import read_script  # noqa: PLC0415 (needs a parser; only for launch scripts)
+    from compatcheck.shell import read_script  # noqa: PLC0415 (only for launch scripts)
 
     script = read_script(file, text, variables=_of_scheduler(text), arguments=arguments)
     written = {name: word.text for name, word in script.files.items() if word.text is not None}

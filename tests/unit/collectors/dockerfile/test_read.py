@@ -241,3 +241,26 @@ def test_hostile_files_take_bounded_time(tmp_path: Path, text: str) -> None:
 def test_too_many_stages_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="500 stages"):
         _read(tmp_path, "FROM a\n" * 501)
+
+
+def test_only_shells_of_its_kind_are_read(tmp_path: Path) -> None:
+    found = _read(
+        tmp_path, 'FROM a AS b\nSHELL ["pwsh", "-Command"]\nFROM b\nRUN pip install x\nRUN ["pip", "install", "y"]\n'
+    )
+    assert list(found.packages) == ["y"]
+    assert "a shell that is not read" in found.skipped[0].reason
+    found = _read(tmp_path, 'FROM a\nSHELL ["conda", "run", "-n", "e", "/bin/bash", "-c"]\nRUN pip install x\n')
+    assert list(found.packages) == ["x"]
+
+
+def test_functions_arrays_loops_and_patterns_are_the_shells(tmp_path: Path) -> None:
+    text = (
+        'FROM a\nENV V=2.6.0+cu124\nRUN get() { pip install "$@"; }; P=(a b); for p in ${P[@]}; do get $p==1; done; \\\n'
+        '  pip install "torch==${V%+*}" && X=$(date) && pip install c\n'
+    )
+    found = _read(tmp_path, text)
+    assert {name: package.version for name, package in found.packages.items()} == {
+        "a": "1", "b": "1", "torch": "2.6.0", "c": None,
+    }  # fmt: skip
+    assert found.packages["torch"].source.line == 4
+    assert not any(package.details.get("presence") for package in found.packages.values())

@@ -194,7 +194,10 @@ def test_virtual_environment_without_its_python_is_chosen_with_a_doubt(words, fr
     [
         "cat <<EOT\ndon't /usr/bin/python3\nEOT\n",
         "cat <<-'EOT'\n\tpython a.py\n\tEOT\n",
-        "echo it\\'s\necho don't\n",
+        "echo it\\'s\necho don\\'t\n",
+        'start() { exec "$@"; }\nstart "$@"\n',
+        'case ${1:-none} in -*) set -- python "$@";; esac\n',
+        'main=("$@")\nif ! command -v x; then pip list; fi\nexec "${main[@]}"\n',
         "case $1 in\n  *.txt) cat $1;;\nesac\n",
         'if [[ $# -eq 0 ]]; then\n  exec "/bin/bash"\nelse\n  :\nfi\n',
     ],
@@ -203,6 +206,29 @@ def test_what_scripts_do_before_they_hand_over(lines):
     files = {**FILES, "/entry.sh": f'#!/bin/bash\n{lines}exec "$@"\n'}
     found = start("/opt/venv/bin/python", "x.py", entrypoint=("/entry.sh",), files=files)
     assert (found.executable, found.doubts) == (VENV, ())
+
+
+def test_quotation_mark_that_is_not_closed_is_a_doubt():
+    files = {**FILES, "/entry.sh": '#!/bin/bash\necho don\'t\nexec "$@"\n'}
+    found = start("/opt/venv/bin/python", "x.py", entrypoint=("/entry.sh",), files=files)
+    assert not found.from_command
+    assert found.doubts == ("/entry.sh:2 a single quote is not closed; the rest is not read",)
+
+
+def test_what_is_sourced_is_read_and_directories_are_followed():
+    files = {
+        **FILES,
+        "/app/env.sh": "PY=$1/bin/python\n",
+        "/entry.sh": '#!/bin/bash\ncd /opt && . ../app/env.sh "$PWD/venv"\ncd venv\nexec $PY x.py\n',
+    }
+    found = start(entrypoint=("/entry.sh",), files=files)
+    assert (found.executable, found.doubts) == (VENV, ())
+
+
+def test_environment_that_may_be_activated_is_a_doubt():
+    text = '#!/bin/bash\nif [ -n "$USE" ]; then . /opt/venv/bin/activate; fi\nexec "$@"\n'
+    found = start("python", "x.py", entrypoint=("/entry.sh",), files={**FILES, "/entry.sh": text})
+    assert (found.executable, found.doubts) == (VENV, ("PATH is known only when the container runs",))
 
 
 def test_long_entry_script_is_followed_to_its_end():

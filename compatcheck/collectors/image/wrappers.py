@@ -1,0 +1,99 @@
+"""Programs that start the command behind them: ``tini``, ``gosu``, ``mpirun``, ``uv run``; and what Python is called."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+PYTHON = r"(?:python|pypy)[\d.]*t?"
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+WRAPPERS = {
+    "tini": ("pe", 0),
+    "tini-static": ("pe", 0),
+    "docker-init": ("pe", 0),
+    "catatonit": ("", 0),
+    "dumb-init": ("r", 0),
+    "nohup": ("", 0),
+    "nice": ("n", 0),
+    "ionice": ("cn", 0),
+    "time": ("", 0),
+    "exec": ("a", 0),
+    "command": ("", 0),
+    "stdbuf": ("ioe", 0),
+    "sudo": ("ugpCDRThU", 0),
+    "gosu": ("", 1),
+    "su-exec": ("", 1),
+    "timeout": ("ks", 1),
+    "taskset": ("", 1),
+    "numactl": ("CNmpil", 0),
+    "xvfb-run": ("efnps", 0),
+    "setsid": ("", 0),
+    "chroot": ("", 1),
+    "env": ("uC", 0),
+}
+"""Program → its one-letter options that take a value, and the words before the command it starts."""
+
+UV_VALUES = frozenset(
+    {
+        "--with",
+        "--with-editable",
+        "--with-requirements",
+        "--extra",
+        "--no-extra",
+        "--group",
+        "--no-group",
+        "--only-group",
+        "--env-file",
+        "--index",
+        "--default-index",
+        "--index-url",
+        "-i",
+        "--extra-index-url",
+        "--find-links",
+        "-f",
+        "--python",
+        "-p",
+        "--package",
+        "--directory",
+        "--project",
+        "--cache-dir",
+        "--config-file",
+        "--color",
+        "--link-mode",
+        "--exclude-newer",
+        "-w",
+    }
+)
+"""Options of ``uv run`` with a value behind a blank."""
+CONDA_VALUES = frozenset({"--cwd", "-r", "--root-prefix", "--rc-file"})
+SPREADERS = frozenset({"mpirun", "mpiexec", "orterun", "prun", "srun", "jsrun", "nsys", "ncu"})
+"""Programs with options of their own in front of the command they start, too many to be listed here."""
+LAUNCHERS = frozenset(
+    {"torchrun", "accelerate", "deepspeed", "vllm", "ray", "jupyter", "trl", "tune", "axolotl", "swift"}
+)
+"""Console scripts that train or serve."""
+RUNNERS = frozenset({"poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
+
+
+def skip_options(words: list[str]) -> list[str]:
+    """Return the command behind a wrapper's options and own words."""
+    name = posixpath.basename(words[0])
+    values, own = WRAPPERS[name]
+    rest = words[1:]
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        option = rest.pop(0)
+        if option == "--":
+            break
+        if name == "env" and option in {"-S", "--split-string"} and rest:
+            return [*rest.pop(0).split(), *rest]
+        if name == "env" and option.startswith("-S"):
+            return [*option[2:].split(), *rest]
+        if len(option) == 2 and option[1] in values and rest:
+            rest.pop(0)
+    return rest[own:]
+
+
+def is_started(word: str) -> bool:
+    """Tell whether a word is a program that such a command starts, not an option's value."""
+    name = posixpath.basename(word)
+    return name in LAUNCHERS or name in SHELLS or re.fullmatch(PYTHON, name) is not None
