@@ -118,7 +118,7 @@ def compare_openrlhf(programs: Path, scripts: Path) -> Counter[str]:
             counts[f"refused by argparse ({error})"] += 1
             continue
         counts["commands"] += 1
-        options = parse_flags(launch.arguments, switches=openrlhf.switches()).options
+        options = parse_flags(launch.arguments, switches=openrlhf.SWITCHES).options
         for key, value in parsed.items():
             argument = options.get(key)
             if argument is not None and argument.why is not None:

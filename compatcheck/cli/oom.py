@@ -162,15 +162,15 @@ def _environment(mentions: Mentions, path: str, text: str) -> tuple[Environment 
         if reports[0].accelerate is not None:
             from compatcheck.frameworks.accelerate import configuration as accelerate  # noqa: PLC0415 (only for a report with one)
 
-            documents = (accelerate.read_data(reports[0].accelerate, path),)
+            documents = accelerate.read(reports[0].accelerate, path).documents
         return reported._replace(packages={**packages, **reported.packages}), documents
     return (Environment(path, packages, complete=False) if packages else None), ()
 
 
 def _model_document(name: str, rules: RuleSet) -> Document:
-    from compatcheck.frameworks.model import configuration as model  # noqa: PLC0415 (only for a log that names one)
+    from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only for a log that names one)
 
-    return model.read(name, rules, {})
+    return find_model(name, rules, {})
 
 
 def _model_origin(subject: Subject, mentions: Mentions) -> str | None:

@@ -31,7 +31,7 @@ def trace_subject(subject: Subject, rules: RuleSet, python: str | None) -> Trace
     Returns:
         The trace, or why there is none.
     """
-    from compatcheck.frameworks.model.configuration import find_config  # noqa: PLC0415 (beside its use)
+    from compatcheck.frameworks.model.lookup import find_config  # noqa: PLC0415 (beside its use)
     from compatcheck.lab.traced.trace import trace  # noqa: PLC0415 (beside its use)
 
     roles = [name for name in TRAINED if name in subject.roles]

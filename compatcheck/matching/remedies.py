@@ -98,9 +98,9 @@ def _accepts(program: str | None, key: str) -> bool:
     """Tell whether a program takes a key of the program it is built on; axolotl passes on only names of its own."""
     if program != "axolotl":
         return True
-    from compatcheck.frameworks.axolotl.names import NAMES  # noqa: PLC0415 (long; only for remedies of axolotl)
+    from compatcheck.frameworks.axolotl.configuration import NAMES  # noqa: PLC0415 (only for remedies of axolotl)
 
-    return key.partition(".")[0] in NAMES.split()
+    return key.partition(".")[0] in NAMES
 
 
 def _word(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
-from compatcheck.frameworks.launch.read import Run, read_commands
+from compatcheck.frameworks.launch.read import TrainingCommand, read_commands
 from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _MARKS = re.compile(
 """Words without which a script starts no training."""
 
 
-def read_launch_script(path: str, *, named: bool) -> Iterator[tuple[str, Run]]:
+def read_launch_script(path: str, *, named: bool) -> Iterator[tuple[str, TrainingCommand]]:
     """Yield the training commands of a script, each with the name its run has in reports.
 
     Args:

@@ -7,13 +7,14 @@ import pytest
 from compatcheck.core.document import AUTO
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file, read_trainer_arguments
 from tests.unit.frameworks.stated_facts import facts
 
 CONFIGS = ROOT / "fixtures/configs"
 
 
 def test_json_arguments_with_fsdp() -> None:
-    (document,) = hf_trainer.read(str(CONFIGS / "hf_trainer/arguments.json"))
+    (document,) = read_file(hf_trainer, str(CONFIGS / "hf_trainer/arguments.json")).documents
     found = facts(document)
     assert document.reader == "hf_trainer"
     assert document.references == (("model", "llama-3-8b", "model_name_or_path"),)
@@ -27,7 +28,7 @@ def test_json_arguments_with_fsdp() -> None:
 
 
 def test_yaml_arguments_with_an_inner_deepspeed_configuration() -> None:
-    document, inner = hf_trainer.read(str(CONFIGS / "hf_trainer/arguments.yaml"))
+    document, inner = read_file(hf_trainer, str(CONFIGS / "hf_trainer/arguments.yaml")).documents
     assert facts(document)["training.mixed_precision"] == "no"
     assert inner.reader == "deepspeed"
     assert facts(inner)["training.zero_stage"] == 2
@@ -36,7 +37,7 @@ def test_yaml_arguments_with_an_inner_deepspeed_configuration() -> None:
 
 
 def test_grpo_recipe() -> None:
-    (document,) = hf_trainer.read(str(CONFIGS / "trl/grpo.yaml"))
+    (document,) = read_file(hf_trainer, str(CONFIGS / "trl/grpo.yaml")).documents
     found = facts(document)
     assert document.reader == "trl"
     assert found["training.trainer"] == "grpo"
@@ -47,7 +48,7 @@ def test_grpo_recipe() -> None:
 
 
 def test_preference_recipe_with_quantised_adapters() -> None:
-    (document,) = hf_trainer.read(str(CONFIGS / "trl/preference.yaml"))
+    (document,) = read_file(hf_trainer, str(CONFIGS / "trl/preference.yaml")).documents
     found = facts(document)
     assert found["training.trainer"] == "dpo"
     assert found["training.peft"] == "lora"
@@ -76,7 +77,7 @@ def test_what_tells_a_trainer(data: dict[str, object], path: str, trainer: str |
 
 def test_a_trainer_told_by_its_path_says_so() -> None:
     data = {"learning_rate": 1e-5, "output_dir": "out", "max_prompt_length": 8}
-    (document,) = hf_trainer.read_data(data, "recipes/orpo/a.yaml")
+    (document,) = read_trainer_arguments(data, "recipes/orpo/a.yaml")
     assert ("training.trainer", "(path of this file)") in {(entry.fact, entry.key) for entry in document.statements}
 
 
@@ -92,12 +93,12 @@ def test_a_trainer_told_by_its_path_says_so() -> None:
     ],
 )
 def test_mixed_precision(given: dict[str, object], precision: str | None) -> None:
-    (document,) = hf_trainer.read_data({"learning_rate": 1e-5, "output_dir": "out", **given}, "a.json")
+    (document,) = read_trainer_arguments({"learning_rate": 1e-5, "output_dir": "out", **given}, "a.json")
     assert facts(document).get("training.mixed_precision") == precision
 
 
 def test_values_of_the_wrong_type_are_said_and_lose_nothing_else() -> None:
-    (document,) = hf_trainer.read_data(
+    (document,) = read_trainer_arguments(
         {"optim": [1], "per_device_train_batch_size": 2, "model_name_or_path": 5}, "a.yaml"
     )
     assert facts(document)["training.micro_batch_size"] == 2

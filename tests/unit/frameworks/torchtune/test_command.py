@@ -6,6 +6,7 @@ from compatcheck.frameworks.easy_r1 import command as easy_r1
 from compatcheck.frameworks.torchtune import configuration as torchtune
 from tests import ROOT
 from tests.unit.frameworks.launch.written_commands import documents, facts
+from tests.unit.frameworks.reading import read_file
 
 FULL = ROOT / "fixtures/configs/torchtune/full.yaml"
 
@@ -42,7 +43,7 @@ def test_a_configuration_of_torchtune_itself_is_not_known() -> None:
 
 
 def test_a_configuration_file_of_torchtune() -> None:
-    document = torchtune.read(str(FULL))
+    document = read_file(torchtune, str(FULL)).documents[0]
     assert facts(document) == {
         "training.micro_batch_size": 2,
         "training.optimizer": "adamw",
@@ -53,7 +54,7 @@ def test_a_configuration_file_of_torchtune() -> None:
         "model": {"_component_": "torchtune.models.llama3.qlora_llama3_8b"},
         "loss": {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"},
     }
-    found = facts(torchtune.read_data(data, "c.yaml"))
+    found = facts(torchtune.read(data, "c.yaml").documents[0])
     assert (found["training.peft"], found["model.quantization"], found["training.loss_implementation"]) == (
         "qlora",
         "nf4",
@@ -78,7 +79,7 @@ def test_easy_r1() -> None:
         "algorithm": {"adv_estimator": "grpo"},
     }
     assert easy_r1.recognise_data(data)
-    assert facts(easy_r1.read_data(data, "c.yaml"), "actor")["training.offload_param"] == "cpu"
+    assert facts(easy_r1.read(data, "c.yaml").documents[0], "actor")["training.offload_param"] == "cpu"
 
 
 def test_axolotl_names_its_file() -> None:
