@@ -199,7 +199,7 @@ def test_facts_written_as_a_facts_file_read_back_the_same(case: Path, rules: Rul
     first = resolve("s", rules=rules, environment=stack, documents=follow_references(tuple(documents), rules, {}))
     file = tmp_path / "facts.yaml"
     file.write_text(format_yaml((describe_subject(first, (), None),), ()), encoding="utf-8")
-    document, declared = read_file(native, str(file))
+    (document,), declared, *_ = read_file(native, str(file))
     assert document.unread == ()
     assert document.skipped == ()
     second = resolve("s", rules=rules, environment=declared, documents=(document,))

@@ -66,7 +66,8 @@ def test_preference_training_of_adapters_on_a_quantised_model() -> None:
 
 def test_files_that_train_nothing_are_passed_over() -> None:
     assert read_configuration(str(CONFIGS / "merge.yaml"), named=False) is None
-    assert not llama_factory.recognise({**SHORT, "do_train": None, "do_predict": True, "output_dir": "out"})
+    predicts = {**SHORT, "do_train": None, "do_predict": True, "output_dir": "out"}
+    assert llama_factory.read(predicts, "predict.yaml").documents == ()
 
 
 def test_a_prediction_file_is_not_taken_for_trainer_arguments(tmp_path: Path) -> None:
@@ -226,5 +227,5 @@ def test_a_deepspeed_configuration_inside_is_read() -> None:
 
 def test_a_list_is_no_training_file(tmp_path: Path) -> None:
     (tmp_path / "train.yaml").write_text("- a\n")
-    with pytest.raises(InputError, match="LLaMA-Factory"):
-        read_file(llama_factory, str(tmp_path / "train.yaml")).documents
+    with pytest.raises(InputError, match="is no configuration"):
+        read_configuration(str(tmp_path / "train.yaml"), named=True)

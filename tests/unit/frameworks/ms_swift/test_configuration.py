@@ -22,7 +22,7 @@ def read(**keys: Any) -> tuple[Document, ...]:
 
 
 def test_adapters_with_a_built_in_deepspeed_file() -> None:
-    (document, inner), environment = read_file(ms_swift, str(CONFIGS / "sft.yaml"))
+    (document, inner), environment, *_ = read_file(ms_swift, str(CONFIGS / "sft.yaml"))
     found = facts(document)
     assert document.reader == "ms_swift"
     assert document.references == (("model", "llama-3-8b", "model"),)
@@ -43,7 +43,7 @@ def test_adapters_with_a_built_in_deepspeed_file() -> None:
 
 
 def test_reinforcement_learning_as_json() -> None:
-    (document, inner), environment = read_file(ms_swift, str(CONFIGS / "grpo.json"))
+    (document, inner), environment, *_ = read_file(ms_swift, str(CONFIGS / "grpo.json"))
     found = facts(document)
     assert environment is None
     assert document.unread == document.skipped == ()
@@ -63,7 +63,7 @@ def test_reinforcement_learning_as_json() -> None:
 
 
 def test_megatron_with_groups_of_workers() -> None:
-    (document,), _ = read_file(ms_swift, str(CONFIGS / "megatron.yaml"))
+    (document,), *_ = read_file(ms_swift, str(CONFIGS / "megatron.yaml"))
     found = facts(document)
     assert document.reader == "megatron_swift"
     assert document.unread == document.skipped == ()

@@ -46,7 +46,7 @@ def test_printed_facts_read_back_to_the_same_facts(
     first = print_facts(CONFIGS / name, monkeypatch, capsys)
     file = tmp_path / "facts.yaml"
     file.write_text(first, encoding="utf-8")
-    document, _ = read_file(native, str(file))
+    (document,) = read_file(native, str(file)).documents
     assert document.unread == ()
     assert document.skipped == ()
     assert print_facts(file, monkeypatch, capsys).splitlines()[1:] == first.splitlines()[1:]

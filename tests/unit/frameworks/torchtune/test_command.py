@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatcheck.frameworks.easy_r1 import command as easy_r1
+from compatcheck.frameworks.easy_r1 import configuration as easy_r1
 from compatcheck.frameworks.torchtune import configuration as torchtune
 from tests import ROOT
 from tests.unit.frameworks.launch.written_commands import documents, facts
@@ -78,7 +78,7 @@ def test_easy_r1() -> None:
         "worker": {"actor": {"offload": {"offload_params": True}}, "rollout": {}},
         "algorithm": {"adv_estimator": "grpo"},
     }
-    assert easy_r1.recognise_data(data)
+    assert easy_r1.recognise(data)
     assert facts(easy_r1.read(data, "c.yaml").documents[0], "actor")["training.offload_param"] == "cpu"
 
 
