@@ -88,17 +88,17 @@ _MARKS = {
 _ENOUGH = 2
 
 
-def read(launch: Launch, program: str) -> tuple[Document, ...]:
+def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch of OpenRLHF."""
     flags = parse_flags(launch.arguments, switches=SWITCHES)
     options = flags.options
-    is_rl = program in {"ppo", "ppo_ray"}
+    is_rl = kind in {"ppo", "ppo_ray"}
     roles = _roles(options) if is_rl else ()
     table, models = _table(options, roles)
     if _is_on(options, _ASYNC):
         table = {**table, **dict.fromkeys(_COLOCATE_ALL, ())}
-    ray = (Statement(None, "(on Ray)", True),) if program == "ppo_ray" else ()
-    known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
+    ray = (Statement(None, "(on Ray)", True),) if kind == "ppo_ray" else ()
+    known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(kind))
     known = (*known, *_packed(options))
     further = FurtherContent(known, tuple(_critic_model(options, roles)), unknown=flags.unknown)
     meanings = OptionMeanings(READER, table, is_plain, models)

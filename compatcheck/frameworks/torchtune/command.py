@@ -31,8 +31,8 @@ def recognise(launch: Launch) -> str | None:
     return launch.program.removeprefix("tune run ") if launch.program.startswith("tune run ") else None
 
 
-def read(launch: Launch, recipe: str) -> tuple[Document, ...]:
-    """Translate a launch."""
+def read(launch: Launch, kind: str) -> tuple[Document, ...]:
+    """Translate a launch of a recipe."""
     flags = parse_flags(launch.arguments, single=True)
     options: dict[str, Argument] = {}
     for word in flags.positional:
@@ -54,7 +54,7 @@ def read(launch: Launch, recipe: str) -> tuple[Document, ...]:
     elif config is not None:
         missing = tuple(_of_built_in(config, options))
     meanings = OptionMeanings(torchtune.READER, torchtune.TABLE, lambda _: True)
-    further = FurtherContent(tuple(torchtune.of_recipe(recipe)), references, unknown=tuple(unknown))
+    further = FurtherContent(tuple(torchtune.of_recipe(kind)), references, unknown=tuple(unknown))
     document = make_command_document(meanings, launch.command.source, options, further)
     return (document._replace(unresolved=(*document.unresolved, *missing)),)
 
