@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch.hydra import parse_overrides
-from compatcheck.frameworks.launch.read import read_commands
+from compatcheck.frameworks.launch_script.commands import read_commands
 from compatcheck.frameworks.openrlhf import command as openrlhf
 from compatcheck.frameworks.verl import command as verl
 from compatcheck.shell import read_script
@@ -27,7 +27,7 @@ from compatcheck.shell import read_script
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 UNSET = type("Unset", (), {})()
 """What a parser gives an option that is left out."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
     from compatcheck.frameworks.keys import Key
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 
 class Reading(NamedTuple):

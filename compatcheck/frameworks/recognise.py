@@ -38,7 +38,7 @@ def read_configurations(path: str, *, named: bool) -> tuple[Reading, ...]:
         InputError: as `read_configuration`; a named script that starts no training.
     """
     if is_script(path):
-        from compatcheck.frameworks.launch.script import read_launch_script  # noqa: PLC0415 (only for launch scripts)
+        from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (only for launch scripts)
 
         readings = tuple(
             Reading(run.documents, None, run.launch.variables, label, is_launch=True, notes=run.assumptions)

@@ -8,12 +8,15 @@ from compatcheck.core.document import Document, Unresolved
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.conversions import constant
 from compatcheck.frameworks.keys import Key
+from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.translation import translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from compatcheck.core.command import Command
     from compatcheck.core.source import Source
+    from compatcheck.frameworks.launch.ranks import Ranks
     from compatcheck.frameworks.launch.values import Argument
 
 _RANKS = {"num_processes", "num_machines"}
@@ -25,6 +28,27 @@ def place_of(option: str) -> str:
     """Return the key of the configuration file that an option replaces."""
     keys = (section + option for section in _SECTIONS)
     return next((key for key in keys if key in accelerate.TABLE), option)
+
+
+def read_options(
+    options: Mapping[str, Argument],
+    found: Ranks,
+    documents: list[Document],
+    references: list[tuple[str, str, str]],
+    command: Command,
+) -> None:
+    """Read the options of ``accelerate launch``: ranks, the files it names, and settings that replace those of its file."""
+    file = options.get("config_file")
+    ranks.read_accelerate(options, found, has_file=file is not None, line=command.source.line)
+    if file is not None and isinstance(file.value, str):
+        references.append(("accelerate", file.value, "--config_file"))
+        if file.line is not None:
+            found.lines["--config_file"] = file.line
+    elif file is not None and file.why is not None:
+        found.doubt(ranks.WORLD, "--config_file", file.why, file.line)
+    document = read_settings(options, command.source, has_file=file is not None)
+    if document is not None:
+        documents.append(document)
 
 
 def read_settings(options: Mapping[str, Argument], source: Source, *, has_file: bool) -> Document | None:

@@ -10,7 +10,7 @@ from compatcheck.frameworks.launch.flags import parse_flags
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 _PROGRAMS = {"axolotl train", "axolotl.cli.train", "axolotl.train", "scripts/finetune.py"}
 

@@ -15,7 +15,7 @@ from compatcheck.frameworks.launch.hydra import parse_overrides
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 
 def recognise(launch: Launch) -> str | None:

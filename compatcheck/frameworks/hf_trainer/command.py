@@ -11,7 +11,7 @@ from compatcheck.frameworks.launch.flags import parse_flags
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 _STRONG = {
     "per_device_train_batch_size", "gradient_checkpointing", "gradient_accumulation_steps", "num_train_epochs", "learning_rate",

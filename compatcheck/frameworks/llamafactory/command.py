@@ -12,7 +12,7 @@ from compatcheck.frameworks.llamafactory import configuration as llamafactory
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 _TOOLS = {"llamafactory-cli", "lmf", "llmtuner"}
 _SCRIPT = re.compile(

@@ -11,7 +11,7 @@ from compatcheck.frameworks.ms_swift import configuration as ms_swift
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 _SCRIPT = re.compile(r"(^|/)swift/cli/(_?megatron/)?(sft|pt|rlhf)\.py$|(^|/)llm_(sft|dpo|pt|rlhf)\.py$|swift\.cli\.")
 

@@ -18,7 +18,7 @@ from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.open_instruct import configuration as open_instruct
 
 if TYPE_CHECKING:
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 _RL = re.compile(r"open_instruct[./](grpo|ppo)\w*(\.py)?$")
 _TUNING = re.compile(r"open_instruct[./](finetune|dpo_tune\w*|dpo)(\.py)?$")

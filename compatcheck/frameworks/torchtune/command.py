@@ -17,7 +17,7 @@ from compatcheck.frameworks.torchtune import configuration as torchtune
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 _ESSENTIAL = (
     "batch_size", "gradient_accumulation_steps", "tokenizer.max_seq_len", "enable_activation_checkpointing", "dtype",

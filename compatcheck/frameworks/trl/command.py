@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Statement
+from compatcheck.frameworks.accelerate.launcher import read_options
 from compatcheck.frameworks.hf_trainer import command as hf_trainer
 from compatcheck.frameworks.hf_trainer.parser import read_launch, read_lone_rank
 from compatcheck.frameworks.launch.flags import known_values, parse_flags
-from compatcheck.frameworks.launch.launchers import read_accelerate_options
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.trl import configuration as trl
 
 if TYPE_CHECKING:
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 _OF_TRL = re.compile(r"\btrl\b|^scripts/(run_)?sft\.py$")
 """Scripts called ``sft`` that are TRL's; others need not be."""
@@ -39,7 +39,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     references: list[tuple[str, str, str]] = []
     if launch.kind == "tool" and "num_processes" in options:
         found, settings = Ranks(), list[Document]()
-        read_accelerate_options(options, found, settings, references, launch.command)
+        read_options(options, found, settings, references, launch.command)
         documents += [*settings, found.document(launch.command.source)]
     main, *rest = read_launch(launch, trl, documents, references=references, takes_config=True)
     algorithm = hf_trainer.find_algorithm(launch.program)

@@ -20,7 +20,7 @@ from compatcheck.frameworks.verl.forks import tell_fork
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
     from compatcheck.frameworks.launch.values import Argument
 
 SFT_TABLE = KeyTable(__file__, "sft_keys.txt", verl.CONVERSIONS)

@@ -25,7 +25,7 @@ from compatcheck.frameworks.registry import (
 from compatcheck.rules.vocabulary import vocabulary
 
 FOLDER = Path(compatcheck.frameworks.__file__).parent
-NO_PROGRAMS = {"launch", "python_script"}
+NO_PROGRAMS = {"launch", "launch_script", "python_script"}
 """Folders that read scripts of any program."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatcheck.core.document import Document
-from tests.unit.frameworks.launch.written_commands import documents, facts, runs
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, runs
 
 HF = "--model_name_or_path m --output_dir o --per_device_train_batch_size 4 --learning_rate 1e-5 "
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from compatcheck.frameworks.easy_r1 import configuration as easy_r1
 from compatcheck.frameworks.torchtune import configuration as torchtune
 from tests import ROOT
-from tests.unit.frameworks.launch.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
 from tests.unit.frameworks.reading import read_file
 
 FULL = ROOT / "fixtures/configs/torchtune/full.yaml"

@@ -13,7 +13,7 @@ from compatcheck.frameworks.verl import configuration as verl
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.locate import open_rules
-from tests.unit.frameworks.launch.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 MAIN = "python3 -m verl.trainer.main_ppo "
 A, M, R, F = (

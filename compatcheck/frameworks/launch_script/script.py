@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
-from compatcheck.frameworks.launch.read import TrainingCommand, read_commands
+from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
 from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:

@@ -9,35 +9,19 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.frameworks.launch import ranks as rank_options
 from compatcheck.frameworks.launch.flags import split_flag
+from compatcheck.frameworks.launch.program import Launch
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from compatcheck.core.command import Command, Word
     from compatcheck.core.document import Document
-
-
-class Launch(NamedTuple):
-    """A training program with its own arguments."""
-
-    program: str
-    """Path of a script, dotted name of a module, or a tool with its sub-command: ``llamafactory-cli train``."""
-    kind: str
-    """``script``, ``module`` or ``tool``."""
-    arguments: tuple[Word, ...]
-    command: Command
-    launchers: tuple[str, ...]
-    """Names of what was taken off, outermost first."""
-    documents: tuple[Document, ...]
-    """What the launchers themselves say."""
-    variables: Mapping[str, str]
-    """Environment variables whose values are known."""
 
 
 PYTHON = re.compile(r"python(\d+(\.\d+)*)?w?(\.exe)?$|pypy3?$")
@@ -403,33 +387,12 @@ def _accelerate(state: _Remainder) -> tuple[str, str] | None:
 
 def _accelerate_launch(state: _Remainder) -> tuple[str, str] | None:
     options, is_module, doubt = state.options(_ACCELERATE_SWITCHES, modules=("m", "module"))
-    read_accelerate_options(options, state.ranks, state.documents, state.references, state.command)
+    from compatcheck.frameworks.accelerate.launcher import read_options  # noqa: PLC0415 (only where accelerate launches)
+
+    read_options(options, state.ranks, state.documents, state.references, state.command)
     if doubt is not None and "num_processes" not in options:
         state.ranks.doubt(rank_options.WORLD, "--num_processes", doubt, state.line)
     return _next_program(state, "accelerate", is_module=is_module, plain="no_python" in options)
-
-
-def read_accelerate_options(
-    options: Mapping[str, Argument],
-    ranks: Ranks,
-    documents: list[Document],
-    references: list[tuple[str, str, str]],
-    command: Command,
-) -> None:
-    """Read the options of ``accelerate launch``: ranks, the files it names, and settings that replace those of its file."""
-    from compatcheck.frameworks.accelerate.launcher import read_settings  # noqa: PLC0415 (only where accelerate launches)
-
-    file = options.get("config_file")
-    rank_options.read_accelerate(options, ranks, has_file=file is not None, line=command.source.line)
-    if file is not None and isinstance(file.value, str):
-        references.append(("accelerate", file.value, "--config_file"))
-        if file.line is not None:
-            ranks.lines["--config_file"] = file.line
-    elif file is not None and file.why is not None:
-        ranks.doubt(rank_options.WORLD, "--config_file", file.why, file.line)
-    document = read_settings(options, command.source, has_file=file is not None)
-    if document is not None:
-        documents.append(document)
 
 
 def _srun(state: _Remainder) -> tuple[str, str] | None:

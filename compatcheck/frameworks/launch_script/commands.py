@@ -11,7 +11,7 @@ from compatcheck.core.source import Skipped
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.launch.flags import parse_flags
-from compatcheck.frameworks.launch.launchers import Launch, remove_launchers
+from compatcheck.frameworks.launch_script.launchers import remove_launchers
 from compatcheck.frameworks.registry import command_readers
 from compatcheck.frameworks.text import expect_mapping
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from compatcheck.core.command import Command
+    from compatcheck.frameworks.launch.program import Launch
 
 _MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
 

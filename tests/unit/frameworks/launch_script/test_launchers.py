@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatcheck.frameworks.launch.launchers import remove_launchers
-from tests.unit.frameworks.launch.written_commands import command, ranks
+from compatcheck.frameworks.launch_script.launchers import remove_launchers
+from tests.unit.frameworks.launch_script.written_commands import command, ranks
 
 GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world_size"
 
