@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from compatcheck.frameworks.reader import CommandReader, ConfigurationReader
 
@@ -21,6 +21,10 @@ class Program(NamedTuple):
     """Whether it reads command lines: ``command.py``."""
     shares_keys: bool = False
     """Whether files of programs that are not read hold its keys, too: then those are told first (`unread`)."""
+    tools: tuple[str, ...] = ()
+    """Commands it installs that train, each with a sub-command: ``axolotl train``."""
+    tool_modules: Mapping[str, str] = {}
+    """Modules that are one of the tools: ``python -m axolotl.cli train``."""
     refines: str | None = None
     """Reader of which this one is a special case: a command of that one which names a file of this one is this one's."""
 
@@ -41,15 +45,19 @@ PROGRAMS = (
     Program("openrlhf", has_files=False),
     Program("deepspeed_chat", has_files=False),
     Program("native", has_commands=False),
-    Program("torchtune"),
-    Program("axolotl"),
+    Program("torchtune", tools=("tune",)),
+    Program("axolotl", tools=("axolotl",), tool_modules={"axolotl.cli": "axolotl"}),
     Program("open_instruct"),
-    Program("ms_swift"),
-    Program("llamafactory"),
+    Program("ms_swift", tools=("swift", "megatron"), tool_modules={"swift.cli.main": "swift"}),
+    Program(
+        "llamafactory",
+        tools=("llamafactory-cli", "lmf", "llmtuner"),
+        tool_modules={"llamafactory.cli": "llamafactory-cli"},
+    ),
     Program("accelerate", has_commands=False),
     Program("deepspeed", has_commands=False),
     Program("model", has_commands=False, shares_keys=True),
-    Program("trl", shares_keys=True, refines="hf_trainer"),
+    Program("trl", shares_keys=True, tools=("trl",), tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
     Program("hf_trainer", shares_keys=True),
     Program("megatron", has_files=False),
 )

@@ -16,6 +16,7 @@ from compatcheck.frameworks.launch.flags import split_flag
 from compatcheck.frameworks.launch.program import Launch
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
+from compatcheck.frameworks.registry import PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,19 +93,10 @@ _MPI_SWITCHES = {"allow_run_as_root", "oversubscribe", "bind_to_none", "tag_outp
 _RAY_SWITCHES = {"no_wait", "verbose", "v"}
 _TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
 MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
-_TOOLS = {
-    "llamafactory-cli",
-    "axolotl",
-    "tune",
-    "swift",
-    "trl",
-    "vllm",
-    "megatron",
-    "lmf",
-    "xtuner",
-    "sglang",
-    "llmtuner",
-}
+_OTHER_TOOLS = {"vllm", "sglang", "xtuner"}
+"""Tools with sub-commands that no program of the registry reads."""
+_TOOLS = {tool for program in PROGRAMS for tool in program.tools} | _OTHER_TOOLS
+_TOOL_MODULES = {module: tool for program in PROGRAMS for module, tool in program.tool_modules.items()}
 
 
 class _Remainder:
@@ -327,11 +319,6 @@ def _submit(state: _Remainder) -> None:
     del state.words[: places[0] + 1]
 
 
-_MODULES_OF_TOOLS = {
-    "llamafactory.cli": "llamafactory-cli", "axolotl.cli": "axolotl", "swift.cli.main": "swift", "trl.cli": "trl",
-}  # fmt: skip
-
-
 def _module(module: str, state: _Remainder) -> tuple[str, str] | None:
     if module in MODULE_OF_TORCHRUN:
         return _torchrun(state)
@@ -341,8 +328,8 @@ def _module(module: str, state: _Remainder) -> tuple[str, str] | None:
         return _accelerate_launch(state)
     if module in {"deepspeed.launcher.runner", "deepspeed"}:
         return _deepspeed(state)
-    if module in _MODULES_OF_TOOLS:
-        return _tool(_MODULES_OF_TOOLS[module], state)
+    if module in _TOOL_MODULES:
+        return _tool(_TOOL_MODULES[module], state)
     return module, "module"
 
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
+from compatcheck.frameworks.registry import PROGRAMS
 from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_MARKS = re.compile(
-    r"\b(torchrun|torch\.distributed|accelerate|deepspeed|python3?|ray|srun|mpirun|llamafactory-cli|axolotl|tune|swift|trl|megatron)\b"
-)
+_LAUNCHERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "python", "python3", "ray", "srun", "mpirun")
+_TOOLS = (tool for program in PROGRAMS for tool in program.tools)
+_MARKS = re.compile(rf"\b({'|'.join(map(re.escape, (*_LAUNCHERS, *_TOOLS)))})\b")
 """Words without which a script starts no training."""
 
 
