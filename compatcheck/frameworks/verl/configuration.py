@@ -148,9 +148,7 @@ def _cut_by_length(table: Table, key: str, role: str) -> None:
     table[_F + "log_prob_max_token_len_per_gpu"] = (Key("training.micro_batch_tokens", _resolved, REFERENCE),)
 
 
-def infer(
-    options: Mapping[str, Argument], name: Argument | None, engine: Argument | None = None
-) -> Iterator[Statement]:
+def infer(options: Mapping[str, Argument], name: Argument | None, engine: Argument | None) -> Iterator[Statement]:
     """Say what follows from several keys, or from a key that is left out where the chosen configuration settles it.
 
     Args:
