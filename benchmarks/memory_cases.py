@@ -26,9 +26,13 @@ from memory_reports import translate, write_script
 
 from compatcheck import __version__
 from compatcheck.core.environment import Environment, Package
+from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
 from compatcheck.memory.closed_form.estimate import estimate
+from compatcheck.resolution.defaults import apply_traits
+from compatcheck.resolution.scope import FactScope
+from compatcheck.rules.locate import open_rules
 from compatcheck.rules.strict_yaml import load_strict
 
 if TYPE_CHECKING:
@@ -102,7 +106,10 @@ def evaluate(case: Mapping[str, Any]) -> Result | str:
     if isinstance(translation, str):
         return translation
     packages = {name: Package(name, version, Source("case")) for name, version in translation.packages.items()}
-    found = estimate(translation.facts, Environment(case["id"], packages, complete=False))
+    environment = Environment(case["id"], packages, complete=False)
+    facts = {name: Fact(name, value, "set") for name, value in translation.facts.items()}
+    apply_traits(FactScope(facts, environment, open_rules()), facts)
+    found = estimate(facts, environment)
     if found.needs:
         return f"needs {', '.join(found.needs)}"
     outcome = case["outcome"]

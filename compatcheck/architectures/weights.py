@@ -17,6 +17,8 @@ from compatcheck.architectures.dimensions import dimensions
 from compatcheck.architectures.keys import ClassDefaults, Keys
 from compatcheck.architectures.parts import ParameterCounts
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.json_file import read_json
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class TensorCounts(NamedTuple):
     """Dtype by tensor name, as the header spells it."""
 
 
-def read_header(path: str) -> Mapping[str, Tensor]:
+def read_header(path: str, files: Files = LOCAL) -> Mapping[str, Tensor]:
     """Read the header of one safetensors file.
 
     Raises:
@@ -71,14 +73,12 @@ def read_header(path: str) -> Mapping[str, Tensor]:
         return InputError(f"not a complete safetensors file: {what}", source=Source(path), hint=hint)
 
     try:
-        size = os.stat(path).st_size
-        with open(path, "rb") as file:
-            start = file.read(_LENGTH_BYTES)
-            length = int.from_bytes(start, "little")
-            if len(start) < _LENGTH_BYTES or length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
-                raise broken("its header is longer than the file")
-            text = file.read(length)
-        header = json.loads(text)
+        size = files.size_bytes(path)
+        start = files.read_bytes(path, _LENGTH_BYTES)
+        length = int.from_bytes(start, "little")
+        if len(start) < _LENGTH_BYTES or length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
+            raise broken("its header is longer than the file")
+        header = json.loads(files.read_bytes(path, _LENGTH_BYTES + length)[_LENGTH_BYTES:])
     except OSError as error:
         what = f"could not be read: {error.strerror}"
         raise InputError(what, source=Source(path), hint="check the path and its permissions") from error
@@ -122,7 +122,7 @@ def _read_numbers(values: object) -> list[int] | None:
     return values if isinstance(values, list) and all(type(n) is int and n >= 0 for n in values) else None
 
 
-def list_shards(directory: str) -> tuple[str, ...]:
+def list_shards(directory: str, files: Files = LOCAL) -> tuple[str, ...]:
     """Return the safetensors files that make up the model in a directory.
 
     The index names them where there is one; else ``model.safetensors``; else every safetensors file.
@@ -131,9 +131,9 @@ def list_shards(directory: str) -> tuple[str, ...]:
         InputError: the index is malformed, a file that it names is missing, or there is no such file.
     """
     index, single = os.path.join(directory, INDEX), os.path.join(directory, SINGLE)
-    if os.path.isfile(index):
-        names = _read_index(index)
-        missing = [name for name in names if not os.path.isfile(os.path.join(directory, name))]
+    if files.is_file(index):
+        names = _read_index(index, files)
+        missing = [name for name in names if not files.is_file(os.path.join(directory, name))]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             what = f"{missing[0]}{more}, named in {INDEX}, is missing"
@@ -141,21 +141,20 @@ def list_shards(directory: str) -> tuple[str, ...]:
                 what, source=Source(os.path.join(directory, missing[0])), hint="download the missing shards"
             )
         return tuple(os.path.join(directory, name) for name in names)
-    if os.path.isfile(single):
+    if files.is_file(single):
         return (single,)
-    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-    files = tuple(os.path.join(directory, name) for name in names if name.endswith(".safetensors"))
-    if not files:
+    names = sorted(files.list_names(directory)) if files.is_directory(directory) else []
+    shards = tuple(os.path.join(directory, name) for name in names if name.endswith(".safetensors"))
+    if not shards:
         raise InputError("holds no safetensors file", source=Source(directory), hint="name a model directory")
-    return files
+    return shards
 
 
-def _read_index(index: str) -> list[str]:
+def _read_index(index: str, files: Files) -> list[str]:
     try:
-        with open(index, encoding="utf-8") as file:
-            weight_map = json.load(file)["weight_map"]
+        weight_map = read_json(index, files).data["weight_map"]
         names = sorted({_plain_name(name) for name in weight_map.values()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (InputError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         hint = "download the index again"
         raise InputError("the index has no usable weight_map", source=Source(index), hint=hint) from error
     return names
@@ -167,15 +166,15 @@ def _plain_name(name: str) -> str:
     return name
 
 
-def count_safetensors(directory: str) -> TensorCounts:
+def count_safetensors(directory: str, files: Files = LOCAL) -> TensorCounts:
     """Count the parameters of the checkpoint in a directory from the headers of its safetensors files.
 
     Raises:
         InputError: naming the file that is missing, cut short or malformed.
     """
     tensors: dict[str, Tensor] = {}
-    for path in list_shards(directory):
-        tensors |= read_header(path)
+    for path in list_shards(directory, files):
+        tensors |= read_header(path, files)
     counts = {name: tensor.numel for name, tensor in tensors.items()}
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
     reason = find_quantization(dtypes)
@@ -183,12 +182,13 @@ def count_safetensors(directory: str) -> TensorCounts:
 
 
 def count_directory(
-    config: Mapping[str, object], directory: str, path: str | None = None
+    config: Mapping[str, object], directory: str, files: Files = LOCAL, path: str | None = None
 ) -> tuple[ParameterCounts | None, str | None]:
     """Count the model in a directory from the headers of its weights, per component.
 
     Args:
         config: the parsed config.json.
+        files: the tree it lies in.
         directory: where the safetensors files are.
         path: name of the configuration, for errors.
 
@@ -198,7 +198,7 @@ def count_directory(
     Raises:
         InputError: naming the file that is missing, cut short or malformed.
     """
-    found = count_safetensors(directory)
+    found = count_safetensors(directory, files)
     if found.total is None:
         return None, found.reason
     counts = counts_from_tensors(config, found.tensors, path=path or os.path.join(directory, "config.json"))

@@ -20,9 +20,11 @@ from compatcheck.checking.request import (
 from compatcheck.collectors.read import LOCKS, read_environments
 from compatcheck.collectors.recognise import recognise_content, recognise_named, walk
 from compatcheck.core.errors import InputError, NoEnvironmentError, NothingToCheckError, UsageError
+from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, read_standard_input
+from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,21 +42,8 @@ DOCKERFILE = "dockerfile"
 DASH = "-"
 """What a person writes for standard input."""
 POLICY_FILE = "compatcheck.toml"
-_RUN_READERS = {
-    "torchtune",
-    "verl",
-    "search-r1",
-    "easy-r1",
-    "axolotl",
-    "hf_trainer",
-    "trl",
-    "llamafactory",
-    "ms_swift",
-    "megatron_swift",
-    "open_instruct",
-    "native",
-}
-_LIBRARY_READERS = {"deepspeed", "accelerate"}
+_OF_A_RUN = {"program", "facts"}
+"""Kinds of records whose files say what a run is, where a library's or a model's only take part in one."""
 
 
 class Found(NamedTuple):
@@ -98,6 +87,9 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         raise UsageError(msg, hint="keep one `-`; it can be read only once")
     subjects: list[Subject] = []
     skipped = list(shared.skipped)
+    if DASH in request.paths:
+        shared = shared._replace(files=_with_standard_input(shared.files, skipped))
+    files = shared.files
     explicit: list[Found] = []
     seen: set[str] = set()
     for path in request.paths:
@@ -105,13 +97,13 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             continue
         seen.add(os.path.realpath(path))
         if os.path.isdir(path):
-            found = list(_walk(path, skipped))
+            found = list(_walk(path, files, skipped))
             roots = [item for item in found if item.is_root]
             locked = {} if request.manifests else find_locks(roots)
             roots = [root for root in _independent(roots) if root.path not in locked]
             subjects.extend(_subjects(_group(found), roots, shared))
         else:
-            explicit.extend(_read_standard_input(skipped) if path == DASH else _read_file(path, skipped))
+            explicit.extend(_read_standard_input(files, skipped) if path == DASH else _read_file(path, files, skipped))
     if explicit:
         launches = [item for item in explicit if item.is_launch]
         others = [item for item in explicit if not item.is_launch]
@@ -149,7 +141,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         )
         msg = f"{named}: no environment and no training configuration found"
         raise NothingToCheckError(msg, hint=hint)
-    return Gathered(tuple(subjects), tuple(skipped))
+    return Gathered(tuple(subjects), tuple(skipped), files=files)
 
 
 def gather_touched(request: Request, shared: Shared) -> Gathered:
@@ -162,7 +154,9 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
     touched = {os.path.realpath(path) for path in request.paths}
     everything = any(os.path.basename(path) == POLICY_FILE for path in request.paths)
     skipped: list[Skipped] = []
-    found = list(_walk(os.curdir, skipped, lambda file: os.path.realpath(file) in touched)) if touched else []
+    found = (
+        list(_walk(os.curdir, shared.files, skipped, lambda file: os.path.realpath(file) in touched)) if touched else []
+    )
     roots = [item for item in found if item.is_root]
     locked = find_locks(roots)
     for path, locks in locked.items():  # what a manifest may do to the run shows in its lock
@@ -187,7 +181,7 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
             wanted += [root for root in nearest if root not in wanted]
     subjects = tuple(_subjects(kept, wanted, shared))
     unread = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
-    return Gathered(subjects, (*shared.skipped, *unread))
+    return Gathered(subjects, (*shared.skipped, *unread), files=shared.files)
 
 
 def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:
@@ -209,11 +203,14 @@ def _nothing(_: str) -> bool:
     return False
 
 
-def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _nothing) -> Iterator[Found]:
+def _walk(
+    path: str, files: Files, skipped: list[Skipped], is_named: Callable[[str], bool] = _nothing
+) -> Iterator[Found]:
     """Read what a directory holds.
 
     Args:
         path: the directory.
+        files: the tree it lies in.
         skipped: takes what could not be read.
         is_named: tells which of its files the person named.
     """
@@ -227,7 +224,7 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
             file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
         try:
             if kind is not None:
-                for environment in read_environments(file, kind):
+                for environment in read_environments(file, kind, files):
                     # What a setup.py computes cannot be written otherwise there, so it fails no commit.
                     if kind == "setup_py" or not is_named(file):
                         unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
@@ -236,8 +233,8 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
                         yield Found(file, (), environment, is_root=True, kind=kind)
                     elif kind != DOCKERFILE:  # most build something else
                         skipped.extend(environment.skipped or (Skipped(Source(file), "states no package"),))
-            elif file.endswith((*SUFFIXES, *SCRIPTS)) and os.path.getsize(file) <= MAX_WALKED_BYTES:
-                yield from _read_configurations(file, named=False, mark=is_named(file))
+            elif file.endswith((*SUFFIXES, *SCRIPTS)) and files.size_bytes(file) <= MAX_WALKED_BYTES:
+                yield from _read_configurations(file, files, named=False, mark=is_named(file))
         except InputError as error:
             fails = is_named(file) and not isinstance(error, NoEnvironmentError)
             skipped.append(as_skipped(error, file)._replace(named=fails))
@@ -245,57 +242,66 @@ def _walk(path: str, skipped: list[Skipped], is_named: Callable[[str], bool] = _
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
 
 
-def _read_standard_input(skipped: list[Skipped]) -> Iterator[Found]:
+def _with_standard_input(files: Files, skipped: list[Skipped]) -> Files:
+    """Lay what standard input gives over a tree, unless it is there already: it can be read only once."""
+    if files.is_file(STANDARD_INPUT):
+        return files
     try:
-        content = read_standard_input()
+        return Overlay(files, {STANDARD_INPUT: read_standard_input()})
     except InputError as error:
         skipped.append(as_skipped(error, STANDARD_INPUT))
+        return files
+
+
+def _read_standard_input(files: Files, skipped: list[Skipped]) -> Iterator[Found]:
+    if not files.is_file(STANDARD_INPUT):
         return
+    content = read_bytes(STANDARD_INPUT, files)
     if not content.strip():
         hint = "send requirements, a lock or a configuration: pip freeze | compatcheck check -"
         skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint))
         return
-    yield from _read_as(STANDARD_INPUT, recognise_content(content), skipped)
+    yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped)
 
 
-def _read_file(path: str, skipped: list[Skipped]) -> Iterator[Found]:
-    kind = recognise_named(path)
+def _read_file(path: str, files: Files, skipped: list[Skipped]) -> Iterator[Found]:
+    kind = recognise_named(path, files)
     if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
-    yield from _read_as(path, kind, skipped)
-    if kind == "script" and _says_training(path):
-        yield from _read_as(path, None, skipped)
+    yield from _read_as(path, kind, files, skipped)
+    if kind == "script" and _says_training(path, files):
+        yield from _read_as(path, None, files, skipped)
 
 
-def _says_training(path: str) -> bool:
+def _says_training(path: str, files: Files) -> bool:
     """Tell whether a script that states its requirements trains something, too."""
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for scripts)
 
     try:
-        return bool(python_script.read(path, named=False))
+        return bool(python_script.read(path, files, named=False))
     except InputError:
         return False  # its requirements could be read, which is what it was named for
 
 
-def _read_as(path: str, kind: str | None, skipped: list[Skipped]) -> Iterator[Found]:
+def _read_as(path: str, kind: str | None, files: Files, skipped: list[Skipped]) -> Iterator[Found]:
     try:
         if kind == "report":
-            yield from _read_report(path)
+            yield from _read_report(path, files)
             return
         if kind is not None:
-            for environment in read_environments(path, kind):
+            for environment in read_environments(path, kind, files):
                 yield Found(path, (), environment, is_root=True, kind=kind)
             return
-        yield from _read_configurations(path, named=True, mark=True)
+        yield from _read_configurations(path, files, named=True, mark=True)
     except InputError as error:
         skipped.append(as_skipped(error, path))
 
 
-def _read_report(path: str) -> Iterator[Found]:
+def _read_report(path: str, files: Files) -> Iterator[Found]:
     """Read a pasted report; the configuration of accelerate in it is one of the run."""
     from compatcheck.collectors.reports.find import read_found  # noqa: PLC0415 (only for reports)
 
-    reports = read_found(path)
+    reports = read_found(path, files)
     for found in reports:
         environment = found.environment
         if found.accelerate is not None and len(reports) > 1:
@@ -309,8 +315,8 @@ def _read_report(path: str) -> Iterator[Found]:
         yield Found(f"{path} (accelerate)", mark_named(documents))
 
 
-def _read_configurations(path: str, *, named: bool, mark: bool) -> Iterator[Found]:
-    for reading in read_configurations(path, named=named):
+def _read_configurations(path: str, files: Files, *, named: bool, mark: bool) -> Iterator[Found]:
+    for reading in read_configurations(path, files, named=named):
         documents = mark_named(reading.documents) if mark else reading.documents
         environment = environment_of(reading.environment, reading.variables, path, reading.notes)
         yield Found(reading.label or path, documents, environment, is_launch=reading.is_launch)
@@ -329,9 +335,9 @@ def _group(found: Iterable[Found]) -> list[Run]:
 
 
 def _split(items: list[Found], directory: str) -> Iterator[Run]:
-    kinds = [{document.reader for document in item.documents} for item in items]
-    main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _RUN_READERS]
-    libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= _LIBRARY_READERS]
+    kinds = [{find_program(document.reader).kind for document in item.documents} for item in items]
+    main = [item for item, kind in zip(items, kinds, strict=True) if item.is_launch or kind & _OF_A_RUN]
+    libraries = [item for item, kind in zip(items, kinds, strict=True) if kind <= {"library"}]
     models = [item for item, kind in zip(items, kinds, strict=True) if kind == {"model"}]
     crowded = len(main) > 1 or len(models) > 1 or _repeats(libraries)
     if not crowded:

@@ -56,7 +56,7 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     if request.gpu is None and request.here:
         hardware.append((_measure_hardware(shared.environ), False))
     subject = build_subject(layout.origin, environment, shared.documents, shared._replace(hardware=tuple(hardware)))
-    return Gathered((subject,), shared.skipped, layout.chosen)
+    return Gathered((subject,), shared.skipped, layout.chosen, files=shared.files)
 
 
 def move(gathered: Gathered, request: Request, rules: RuleSet) -> Gathered:

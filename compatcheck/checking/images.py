@@ -50,7 +50,7 @@ def gather_image(request: Request, shared: Shared) -> Gathered:
             subjects.append(build_subject(entry.name, environment, shared.documents, shared))
             if starts and not entry.is_started and not (request.all_environments or request.image_environments):
                 aside.add(entry.name)
-    return Gathered(tuple(subjects), tuple(skipped), aside=frozenset(aside), reasons=reasons)
+    return Gathered(tuple(subjects), tuple(skipped), aside=frozenset(aside), reasons=reasons, files=shared.files)
 
 
 def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageReading]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
+from compatcheck.core.textfile import read_text
 from compatcheck.core.toml import parse_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 
@@ -128,7 +128,7 @@ def read_policy(path: str) -> Policy | None:
         UsageError: it cannot be read, or something in it makes no sense; with file, line and key.
     """
     try:
-        text = decode_utf8(read_bytes(path), path)
+        text = read_text(path)
         data = parse_toml(text, path)
     except InputError as error:
         raise UsageError(error.message, source=error.source, hint="mend the policy file, or pass --no-policy") from None

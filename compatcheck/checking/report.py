@@ -20,6 +20,7 @@ from compatcheck.core.errors import (
 )
 from compatcheck.core.fail_on import Threshold, parse_threshold
 from compatcheck.core.report import Finding, Report, SubjectReport
+from compatcheck.frameworks.lines import LineFinder
 from compatcheck.lab.evidence.location import store_path
 from compatcheck.matching.engine import match
 from compatcheck.rules.locate import open_rules
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from compatcheck.checking.waivers import Waivers
     from compatcheck.core.advisory import Audit
-    from compatcheck.core.source import Skipped, Source
+    from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -87,6 +88,7 @@ def build_report(
     """Match every subject, lay the waivers over the findings and judge the outcome."""
     findings: list[Finding] = []
     skipped = list(gathered.skipped)
+    lines = LineFinder(gathered.files)
     subjects = []
     for subject in gathered.subjects:
         outcome = match(subject, rules, checks.selects)
@@ -103,7 +105,7 @@ def build_report(
         described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
         subjects.append(described._replace(estimate=estimate, aside=subject.id in gathered.aside))
     if findings:
-        findings = [add_lines(finding) for finding in findings]
+        findings = [add_lines(finding, lines) for finding in findings]
         path = store_path(os.environ)
         if os.path.exists(path) and any(finding.status == "affected" for finding in findings):
             from compatcheck.lab.measured_here import add_measured  # noqa: PLC0415 (only with a store and a certain finding)
@@ -111,7 +113,7 @@ def build_report(
             measured, unread = add_measured(findings, rules, path)
             findings = list(measured)
             skipped.extend(unread)
-    skipped = list(place_skipped(skipped))
+    skipped = list(place_skipped(skipped, lines))
     findings = [
         finding._replace(aside=True)
         if finding.subject in gathered.aside
@@ -142,7 +144,7 @@ def describe_nothing(error: NothingToCheckError, rules: RuleSet, checks: Checks,
 
     report = build_report(Gathered((), ()), rules, checks, threshold)
     skipped = Skipped(error.source or Source("command line"), error.message, error.hint)
-    return report._replace(skipped=place_skipped((skipped,)), exit_code=error.exit_code)
+    return report._replace(skipped=place_skipped((skipped,), LineFinder()), exit_code=error.exit_code)
 
 
 def mark_failing(finding: Finding, subjects: Sequence[Subject], threshold: Threshold, *, strict: bool) -> Finding:
@@ -244,20 +246,18 @@ def describe_subject(
     )
 
 
-def add_lines(finding: Finding) -> Finding:
+def add_lines(finding: Finding, lines: LineFinder) -> Finding:
     """Find the lines of a finding's facts in their files."""
-    if not any(map(needs_line, finding.locations)):
+    facts = tuple(fact._replace(sources=tuple(map(lines.with_line, fact.sources))) for fact in finding.facts)
+    if facts == finding.facts:
         return finding
-    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (only for findings with files)
-
-    facts = tuple(fact._replace(sources=tuple(with_line(source) for source in fact.sources)) for fact in finding.facts)
     return finding._replace(
         facts=facts,
         locations=tuple(dict.fromkeys(source for fact in facts for source in fact.sources)),
     )
 
 
-def place_skipped(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
+def place_skipped(skipped: Iterable[Skipped], lines: LineFinder) -> tuple[Skipped, ...]:
     """Say each thing that was not read once, with its line, and without credentials."""
     entries = tuple(dict.fromkeys(skipped))
     if not entries:
@@ -265,14 +265,4 @@ def place_skipped(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
     from compatcheck.core.redaction import redact  # noqa: PLC0415 (only when something was not read)
 
     entries = tuple(entry._replace(reason=redact(entry.reason)) for entry in entries)
-    if not any(needs_line(entry.source) for entry in entries):
-        return entries
-    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (only for files)
-
-    return tuple(entry._replace(source=with_line(entry.source)) for entry in entries)
-
-
-def needs_line(source: Source) -> bool:
-    """Tell whether a source names a key of a file and no line yet."""
-    suffixes = (".json", ".jsonc", ".hjson", ".yaml", ".yml")
-    return bool(source.key) and source.line is None and (source.path.endswith(suffixes) or source.path == "<stdin>")
+    return tuple(entry._replace(source=lines.with_line(entry.source)) for entry in entries)

@@ -7,6 +7,7 @@ from compatcheck.core.document import Document, Statement
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import CompatcheckError, InputError, UsageError
 from compatcheck.core.facts import Value
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.subject import Subject
@@ -51,6 +52,8 @@ class Request(NamedTuple):
     """Whether manifests of a directory count beside their lock: who changes the one changes the other."""
     sources: Mapping[str, Source] = {}
     """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
+    files: Files = LOCAL
+    """Tree that the paths lie in; a change of it is checked before it is written."""
 
 
 class Gathered(NamedTuple):
@@ -64,6 +67,8 @@ class Gathered(NamedTuple):
     """Subjects whose findings are shown and do not fail the run."""
     reasons: Mapping[str, str] = {}
     """How each subject came to be inspected, where that differs between them."""
+    files: Files = LOCAL
+    """Tree that the sources lie in, what standard input gave among them."""
 
 
 class Shared(NamedTuple):
@@ -82,6 +87,8 @@ class Shared(NamedTuple):
     """What ``--model`` names, in place of every other model."""
     model_unread: bool = False
     """Whether ``--model`` could not be read: then no other model stands in for it."""
+    files: Files = LOCAL
+    """See `Request`."""
 
 
 def with_variables(
@@ -111,7 +118,7 @@ def build_subject(
     if documents:
         from compatcheck.frameworks.recognise import follow_references  # noqa: PLC0415 (only with configurations)
 
-        documents = follow_references(tuple(documents), shared.rules, shared.environ)
+        documents = follow_references(tuple(documents), shared.rules, shared.environ, shared.files)
     for declared in shared.environments:
         environment = merge_environments(environment, declared)
     hardware = shared.hardware
@@ -174,7 +181,7 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
     skipped: list[Skipped] = []
     for path in request.training:
         try:
-            reading = _read_named(path)
+            reading = _read_named(path, request.files)
         except InputError as error:
             skipped.append(as_skipped(error, path))
             continue
@@ -185,7 +192,7 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
         try:
             from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only with a model)
 
-            (named_model,) = mark_named((find_model(request.model, rules, environ),))
+            (named_model,) = mark_named((find_model(request.model, rules, environ, files=request.files),))
         except InputError as error:
             skipped.append(as_skipped(error, "--model"))
     variables = None
@@ -193,7 +200,7 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
         from compatcheck.collectors.machine.variables import read_env_file  # noqa: PLC0415 (only with a file)
 
         try:
-            variables = read_env_file(request.env_file)
+            variables = read_env_file(request.env_file, request.files)
         except InputError as error:
             skipped.append(as_skipped(error, "--env-file"))
     return Shared(
@@ -207,13 +214,14 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
         variables=variables,
         model=named_model,
         model_unread=request.model is not None and named_model is None,
+        files=request.files,
     )
 
 
-def _read_named(path: str) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
+def _read_named(path: str, files: Files) -> tuple[tuple[Document, ...], tuple[Environment, ...]]:
     from compatcheck.frameworks.recognise import read_configurations  # noqa: PLC0415 (only with configurations)
 
-    readings = read_configurations(path, named=True)
+    readings = read_configurations(path, files, named=True)
     if len(readings) > 1:
         msg = f"starts {len(readings)} trainings ({', '.join(reading.label or '' for reading in readings)})"
         raise InputError(

@@ -217,6 +217,7 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
     if len(plan.requests) == 1 and plan.requests[0].run is None and plan.requests[0].target is None:
         return gather(plan.requests[0], rules, environ)
     gathered: list[Gathered] = []
+    files = plan.requests[0].files
     done: list[tuple[Request, Gathered]] = []
     skipped: list[Skipped] = []
     for request in plan.requests:
@@ -224,7 +225,8 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
             inputs = request._replace(gpu=None, nodes=None, driver=None, target=None, sources={})
             measures = request.gpu is None and request.here and not request.paths and request.image is None
             read = None if measures else next((part for known, part in done if known == inputs), None)
-            part = gather(request, rules, environ) if read is None else move(read, request, rules)
+            part = gather(request._replace(files=files), rules, environ) if read is None else move(read, request, rules)
+            files = part.files  # standard input can be read only once
             done.append((inputs, part))
         except (InputError, NothingToCheckError) as error:
             if len(plan.requests) == 1:
@@ -244,6 +246,7 @@ def gather_all(plan: Plan, rules: RuleSet, environ: Mapping[str, str]) -> Gather
         next((part.chosen for part in gathered if part.chosen), None),
         frozenset().union(*(part.aside for part in gathered)),
         {name: reason for part in gathered for name, reason in part.reasons.items()},
+        files,
     )
 
 

@@ -12,6 +12,7 @@ from compatcheck.checking.runs import gather_all, make_plan
 from compatcheck.cli import options
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.terminal import escape_controls
+from compatcheck.frameworks.lines import LineFinder
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Asked(NamedTuple):
     axes: tuple[str, ...]
     trace: bool
     python: str | None
+    lines: LineFinder
 
 
 @click.command("estimate", cls=options.GroupedCommand, short_help="Estimate the memory of a run.")
@@ -99,18 +101,21 @@ def command(
     plan = make_plan(given, files=bool(given["paths"] or given["run"]))
     rules = open_rules(() if plan.policy is None else plan.policy.rules)
     gathered = gather_all(plan, rules, os.environ)
+    lines = LineFinder(gathered.files)
     names = tuple(name.strip().replace("-", "_") for name in (axes or "").split(",") if name.strip())
     if axes is not None and not names:
         msg = f"--sweep {axes!r} names no setting"
         raise UsageError(msg, hint="for example --sweep micro_batch_size,sequence_length")
-    asked = Asked(given["model"], suggest, names, trace, given["python"])
+    asked = Asked(given["model"], suggest, names, trace, given["python"], lines)
     reports, failed = _report_all(gathered.subjects, rules, asked)
     if format_name == "json":
         click.echo(reporter.format_json(reports), nl=False)
     else:
         write = {"text": reporter.format_text, "markdown": reporter.format_markdown}[format_name]
         click.echo(escape_controls("\n".join(write(report, verbose=verbose) for report in reports)), nl=False)
-    skipped = place_skipped((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
+    skipped = place_skipped(
+        (*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)), lines
+    )
     for entry in skipped:
         text = f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
         click.echo(escape_controls(text), err=True)
@@ -158,7 +163,6 @@ def _place(message: str, subject: Subject) -> Source | None:
 
 def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
     from compatcheck.checking.fit import price as price_subject  # noqa: PLC0415 (beside its use)
-    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (beside its use)
     from compatcheck.matching.engine import match  # noqa: PLC0415 (beside its use)
     from compatcheck.memory.job import describe_job, estimate_job  # noqa: PLC0415 (beside its use)
     from compatcheck.memory.regressions import lay_over  # noqa: PLC0415 (beside its use)
@@ -172,7 +176,7 @@ def _report(subject: Subject, rules: RuleSet, asked: Asked) -> EstimateReport:
     report.inputs = Inputs(
         subject.unresolved,
         tuple((conflict.fact, conflict.values) for conflict in subject.conflicts if _matters(conflict.fact)),
-        tuple(with_line(source) for source, _ in subject.unread if is_about_memory(source.key or "")),
+        tuple(asked.lines.with_line(source) for source, _ in subject.unread if is_about_memory(source.key or "")),
     )
     if not found.phases:
         return report

@@ -31,7 +31,7 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
 
     With PATHs the files are read as `check` does, without them the installed environment, as `env` does.
     """
-    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (beside its use)
+    from compatcheck.frameworks.lines import LineFinder  # noqa: PLC0415 (beside its use)
     from compatcheck.matching.explain import explain  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.explanation import format_explanation  # noqa: PLC0415 (beside its use)
 
@@ -41,12 +41,15 @@ def command(rule_id: str, rule_directories: tuple[str, ...], **given: Any) -> in
     require_rules(rules)
     rule = find_rule(rule_id, rules)
     gathered = gather_all(plan, rules, os.environ)
+    lines = LineFinder(gathered.files)
     explained = False
     for subject in gathered.subjects:
-        for explanation in explain(rule, subject, rules, with_line):
+        for explanation in explain(rule, subject, rules, lines.with_line):
             explained = True
             click.echo(escape_controls(format_explanation(explanation)), nl=False)
-    skipped = place_skipped((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
+    skipped = place_skipped(
+        (*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)), lines
+    )
     for entry in skipped:
         text = f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
         click.echo(escape_controls(text))

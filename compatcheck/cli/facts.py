@@ -38,17 +38,20 @@ def command(names: bool, format_name: str, **given: Any) -> int:  # noqa: FBT001
     plan = make_plan(given, files=bool(given["paths"] or given["run"]))
     gathered = gather_all(plan, open_rules(), os.environ)
     from compatcheck.checking.report import describe_subject  # noqa: PLC0415 (beside its use)
-    from compatcheck.frameworks.lines import with_line  # noqa: PLC0415 (beside its use)
+    from compatcheck.frameworks.lines import LineFinder  # noqa: PLC0415 (beside its use)
 
+    lines = LineFinder(gathered.files)
     subjects = []
     for subject in gathered.subjects:
         described = describe_subject(subject, (), gathered.reasons.get(subject.id, gathered.chosen))
         located = tuple(
-            (role, fact._replace(sources=tuple(map(with_line, fact.sources)))) for role, fact in described.facts
+            (role, fact._replace(sources=tuple(map(lines.with_line, fact.sources)))) for role, fact in described.facts
         )
-        unread = tuple((with_line(source), near) for source, near in described.unread_keys)
+        unread = tuple((lines.with_line(source), near) for source, near in described.unread_keys)
         subjects.append(described._replace(facts=located, unread_keys=unread))
-    skipped = place_skipped((*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)))
+    skipped = place_skipped(
+        (*gathered.skipped, *(entry for subject in gathered.subjects for entry in subject.skipped)), lines
+    )
     click.echo(escape_controls(reporter.FORMATTERS[format_name](tuple(subjects), skipped)), nl=False)
     if any(entry.named for entry in skipped):
         return EXIT_UNREADABLE_INPUT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,18 +18,9 @@ from compatcheck.rules.locate import open_rules
 if TYPE_CHECKING:
     from compatcheck.checking.runs import Plan
     from compatcheck.core.fix import Fix
-    from compatcheck.fixing.find import Ways
 
 FORMATS = ("text", "json", "markdown", "diff")
 FIX = "Fix"
-
-
-class Wanted(NamedTuple):
-    """What is to be done with the changes."""
-
-    apply: bool = False
-    unsafe: bool = False
-    offline: bool = False
 
 
 @click.command("fix", cls=options.GroupedCommand, short_help="Clear the findings with the smallest changes.")
@@ -49,7 +40,7 @@ class Wanted(NamedTuple):
 @options.check_options
 @options.output_options(FORMATS)
 def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
-    """Find the smallest set of changes that clears the findings of PATHs without bringing in others.
+    """Find a small set of changes that clears the findings of PATHs without bringing in others.
 
     A change is a release that moves or a setting that a rule advises. uv checks that the releases fit together; it builds and
     installs nothing. The diff goes to standard output (`--format diff | git apply`), with what it clears and what stays. Safe are
@@ -62,18 +53,19 @@ def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # n
     else:
         plan, checks, output = split({**given, "hook": False}, files=True)
         plan = plan._replace(requests=tuple(request._replace(manifests=True) for request in plan.requests))
-    return execute(plan, checks, output, Wanted(apply=apply, unsafe=unsafe, offline=offline))
+    return execute(plan, checks, output, apply=apply, unsafe=unsafe, offline=offline)
 
 
-def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Ways | None = None) -> int:
+def execute(plan: Plan, checks: Checks, output: Output, *, apply: bool, unsafe: bool, offline: bool) -> int:
     """Find the changes, write or show them.
 
     Args:
         plan: what is read.
         checks: which findings count.
         output: formats and files.
-        wanted: what is to be done.
-        ways: how resolvers and indexes are reached; uv and the configured index when None.
+        apply: whether to write the files.
+        unsafe: whether to make changes that can alter results.
+        offline: whether to ask no index.
 
     Returns:
         The exit code.
@@ -81,11 +73,12 @@ def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Wa
     Raises:
         CompatcheckError: nothing could be checked, or a file cannot be written.
     """
-    from compatcheck.fixing.find import Judging, find_fix, find_ways  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.fix import Judging, find_fix  # noqa: PLC0415 (beside its use)
+    from compatcheck.fixing.plan import find_ways  # noqa: PLC0415 (beside its use)
 
     started = time.perf_counter()
     targets = parse_outputs(output.outputs, FORMATS)
-    if "-" in {path for request in plan.requests for path in request.paths} and wanted.apply:
+    if "-" in {path for request in plan.requests for path in request.paths} and apply:
         msg = "standard input cannot be written"
         raise UsageError(msg, hint="name the file")
     if checks.security:
@@ -98,14 +91,12 @@ def execute(plan: Plan, checks: Checks, output: Output, wanted: Wanted, ways: Wa
     waivers = open_waivers(plan, checks, rules)
 
     judging = Judging(rules, checks, threshold, waivers)
-    fix = find_fix(plan, judging, ways or find_ways(offline=wanted.offline), unsafe=wanted.unsafe)
-    if wanted.apply and fix.files:
+    fix = find_fix(plan, judging, find_ways(offline=offline), unsafe=unsafe)
+    if apply and fix.files:
         from compatcheck.fixing.edits.text import write_changes  # noqa: PLC0415 (only when asked)
 
         write_changes(fix.files)
-    fix = fix._replace(
-        applied=wanted.apply, exit_code=judge(fix, applied=wanted.apply), seconds=time.perf_counter() - started
-    )
+    fix = fix._replace(applied=apply, exit_code=judge(fix, applied=apply), seconds=time.perf_counter() - started)
     write_formatted(lambda name, color: format_as(name, fix, output, color=color), output, targets)
     return fix.exit_code
 

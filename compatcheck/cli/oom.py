@@ -13,7 +13,7 @@ from compatcheck.cli import options
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, InputError
 from compatcheck.core.source import Source
 from compatcheck.core.terminal import escape_controls
-from compatcheck.core.textfile import STANDARD_INPUT, read_bytes
+from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def explain_log(log: str, given: dict[str, Any], rules: RuleSet) -> OutOfMemoryR
     from compatcheck.oom.message import read_messages  # noqa: PLC0415 (beside its use)
 
     path = STANDARD_INPUT if log == "-" else log
-    text = _decode(read_bytes(path))
+    text = _decode(read_standard_input() if log == "-" else read_bytes(path))
     messages = read_messages(text)
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
@@ -119,6 +119,7 @@ def _gather(
     from compatcheck.checking.report import place_skipped  # noqa: PLC0415 (beside its use)
     from compatcheck.checking.request import build_subject, read_shared  # noqa: PLC0415 (beside its use)
     from compatcheck.checking.runs import gather_all, make_plan  # noqa: PLC0415 (beside its use)
+    from compatcheck.frameworks.lines import LineFinder  # noqa: PLC0415 (beside its use)
     from compatcheck.resolution.subject import Subject  # noqa: PLC0415 (beside its use)
 
     subjects: Sequence[Subject] = ()
@@ -127,10 +128,10 @@ def _gather(
     plan = make_plan(given, files=files, on_targets=False)
     if files or given["python"] or given["prefix"]:
         gathered = gather_all(plan, rules, os.environ)
-        subjects, skipped = gathered.subjects, list(gathered.skipped)
+        subjects, skipped, tree = gathered.subjects, list(gathered.skipped), gathered.files
     else:
         shared = read_shared(plan.requests[0], rules, os.environ)
-        skipped = list(shared.skipped)
+        skipped, tree = list(shared.skipped), shared.files
         documents: tuple[Document, ...] = shared.documents
         environment, reported = _environment(mentions, path, text)
         documents = (*documents, *reported)
@@ -143,7 +144,7 @@ def _gather(
     if chosen is None:
         chosen = Subject("command line", None, {"train": _no_facts()})
     skipped.extend(entry for entry in chosen.skipped if entry.named)
-    return chosen, place_skipped(skipped), _model_origin(chosen, mentions)
+    return chosen, place_skipped(skipped, LineFinder(tree)), _model_origin(chosen, mentions)
 
 
 def _environment(mentions: Mentions, path: str, text: str) -> tuple[Environment | None, tuple[Document, ...]]:

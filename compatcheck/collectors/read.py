@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.pinned_build import with_build
+from compatcheck.core.files import LOCAL, Files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,22 +48,23 @@ LOCKS = frozenset(
 """Kinds that name everything that is installed, and win over a manifest beside them."""
 
 
-def read_environments(path: str, kind: str) -> tuple[Environment, ...]:
+def read_environments(path: str, kind: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a file of packages; most hold one environment, some (pixi, conda-lock) one for each platform or name.
 
     What torch is built for is added where the releases and the indexes they come from tell it.
 
     Args:
-        path: the file; ``<stdin>`` for standard input.
+        path: the file.
         kind: what `compatcheck.collectors.recognise` says it is.
+        files: the tree it lies in, with everything that it names.
 
     Raises:
         InputError: it cannot be read or is malformed.
     """
     module, function, options = _READERS[kind]
-    reader: Callable[[str], Environment | tuple[Environment, ...]]
+    reader: Callable[[str, Files], Environment | tuple[Environment, ...]]
     reader = partial(getattr(import_module(f"compatcheck.collectors.{module}"), function), **options)
-    read = reader(path)
+    read = reader(path, files)
     # An environment is a tuple itself, of another kind.
     environments = read if type(read) is tuple else (read,)
     return tuple(map(with_build, environments))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors import signatures as sniffs
+from compatcheck.core.files import LOCAL, Files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,11 +178,12 @@ ONLY_NAMED = frozenset({"script"})
 """Kinds that count where a person names the file: a repository of examples has many scripts, each with ranges of its own."""
 
 
-def recognise(path: str, *, named: bool = True) -> str | None:
+def recognise(path: str, files: Files = LOCAL, *, named: bool = True) -> str | None:
     """Tell what kind of file this is, or None when it is none that is known.
 
     Args:
         path: the file.
+        files: the tree it lies in.
         named: whether a person named it, so that the kinds of `ONLY_NAMED` count.
 
     Returns:
@@ -197,7 +198,7 @@ def recognise(path: str, *, named: bool = True) -> str | None:
         if recogniser.sniff is None:
             return recogniser.kind
         if head is None:
-            head = _read_head(path)
+            head = _read_head(path, files)
         if recogniser.sniff(head):
             return recogniser.kind
     return None
@@ -214,23 +215,23 @@ _STATES_RANGE = re.compile(rb"[=<>~!]=|[<>]\s*\d|^\s*-[rce]\s", re.MULTILINE)
 """What one line at least says in requirements whose file name says nothing; a single word is anything."""
 
 
-def recognise_named(path: str) -> str | None:
+def recognise_named(path: str, files: Files = LOCAL) -> str | None:
     """Tell what kind of file a person named, as `recognise`; a text of any name is told by its content.
 
     A log or a copied issue that holds nothing else may hold a report of an environment.
     """
-    kind = recognise(path)
+    kind = recognise(path, files)
     if kind is not None:
         return kind
     if path.endswith(CONFIGURATION_SUFFIXES):
         # Files of conda, SBOMs and pipenv's lock say themselves what they are.
-        head = _read_head(path)
+        head = _read_head(path, files)
         return sniffs.identify_content(head) or ("pipfile_lock" if looks_like_pipfile_lock(head) else None)
     if path.endswith(REPORT_SUFFIXES) and not path.endswith(".txt"):
         return "report"
     from compatcheck.core.textfile import MAX_BYTES  # noqa: PLC0415 (only for a named text)
 
-    content = _read_head(path, MAX_BYTES)
+    content = _read_head(path, files, MAX_BYTES)
     kind = recognise_content(content) if content.strip() else None
     if path.endswith((".txt", ".in")):
         return kind or "requirements"
@@ -293,12 +294,11 @@ def recognise_content(content: bytes) -> str | None:
     return "report" if looks_like_list(head) else None
 
 
-def _read_head(path: str, size: int = SNIFFED_BYTES) -> bytes:
+def _read_head(path: str, files: Files, size: int = SNIFFED_BYTES) -> bytes:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not files.is_file(path):
             return b""
-        with open(path, "rb") as file:
-            head = file.read(size)
+        head = files.read_bytes(path, size)
     except (OSError, ValueError):
         return b""  # the reader will say why it cannot be read
     return sniffs.plain_head(head)

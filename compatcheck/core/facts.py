@@ -27,6 +27,10 @@ machine, a device query, arithmetic on other facts, the default of
 the program that reads the configuration, the default of the library beneath it."""
 
 
+TRAITS = "program."
+"""What the names of facts start with that nobody states: what the code of the program that trains does by itself."""
+
+
 class Fact(NamedTuple):
     """One value under one name of the vocabulary."""
 

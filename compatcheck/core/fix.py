@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding, Report
 
 RESOLVED, REFUSED, NOT_CHECKED, NOT_NEEDED = "resolved", "refused", "not checked", "not needed"
@@ -23,28 +24,70 @@ class FileChange(NamedTuple):
     """Program whose own output the new text is, such as ``uv lock``; None when a value in it was changed."""
 
 
+class TextEdit(NamedTuple):
+    """One replaced stretch of a file."""
+
+    path: str
+    start: int
+    """First character, counted in the text as `compatcheck.fixing.edits.text.read_exact` gives it."""
+    end: int
+    new: str
+
+
+VERSION, SETTING = "version", "setting"
+
+
 class Change(NamedTuple):
-    """One change: a package that moves, or a setting."""
+    """One change: a package that moves, or a setting; it can be evaluated, described and written."""
 
     kind: str
-    """``version`` or ``setting``."""
+    """`VERSION` or `SETTING`."""
     name: str
     """Package, or fact of the vocabulary."""
     before: str | None
     """Version or range, or value; None for a key that is not written yet."""
-    after: str
-    move: str | None
-    """``patch``, ``minor`` or ``major``, with `` down`` behind it for an older release; None for a setting."""
+    value: Value
+    """Version or range, or value, that it gets."""
+    subjects: frozenset[str]
+    """Ids of the subjects that it changes."""
+    distance: tuple[int, ...]
+    """How far it goes, comparable with that of any other change; the nearest first."""
     safe: bool
     why: str
     """What makes it safe or unsafe, in words."""
-    places: tuple[str, ...]
+    release: str | None = None
+    """The version, or the lowest one of the range; None for a setting."""
+    move: str | None = None
+    """``patch``, ``minor`` or ``major``, with `` down`` behind it for an older release; None for a setting."""
+    edits: tuple[TextEdit, ...] = ()
+    """What it is in the texts of files; empty where a command is needed."""
+    places: tuple[str, ...] = ()
     """Where it is written: ``requirements.txt:4``; empty when no file states it."""
-    clears: tuple[str, ...]
+    clears: tuple[str, ...] = ()
     """Ids of the rules whose findings it takes part in clearing."""
     command: str | None = None
     """What has to be run, where a text edit is not enough or there is no file to edit."""
     note: str | None = None
+
+    @property
+    def after(self) -> str:
+        """Return what is written afterwards, as a person would write it."""
+        return str(self.value).lower() if isinstance(self.value, bool) or self.value is None else str(self.value)
+
+    @property
+    def ranged(self) -> bool:
+        """Return whether any of several versions may be installed."""
+        return self.kind == VERSION and str(self.value)[:1] in set("<>=!~")
+
+    @property
+    def stays_in_series(self) -> bool:
+        """Return whether only the third number of a version changes."""
+        return (self.move or "").startswith("patch")
+
+    @property
+    def lever(self) -> str:
+        """Return what it moves: of two changes of one lever, only one can be made."""
+        return self.name if self.kind == VERSION else f"{self.edits[0].path}#{self.edits[0].start}"
 
 
 class Resolution(NamedTuple):
@@ -78,7 +121,7 @@ class Plan(NamedTuple):
     brings: tuple[str, ...] = ()
     """Rules of findings that do not fail and come in with the changes."""
     exhausted: bool = False
-    """Whether the search was stopped by its limits: then a smaller set may exist."""
+    """Whether a smaller set may exist: more than pairs are looked at only one after the other, and within limits."""
     notes: tuple[str, ...] = ()
 
 
@@ -93,7 +136,7 @@ class Fix(NamedTuple):
     exit_code: int
     seconds: float = 0.0
     evaluations: int = 0
-    """Combinations of releases and settings the rules were evaluated on."""
+    """Times the rules were evaluated on a subject with other releases and settings."""
     resolutions: int = 0
     """Times the resolver was asked."""
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import MAX_DEPTH, Place, echo
 
-MAX_DEPTH = 64
 _SPACE = re.compile(r"(?:[ \t\r\n]+|#[^\n]*|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _BARE_KEY = re.compile(r"[^\s,:\[\]{}'\"]+")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -22,28 +22,24 @@ _WORDS = {"true": True, "false": False, "null": None}
 _END_OF_WORD = re.compile(r"[ \t]*(?:[,\]}\n]|#|//|/\*|\Z)")
 
 
-def parse_hjson(text: str, path: str) -> tuple[Any, dict[str, int]]:
+def parse_hjson(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
     """Parse Hjson.
-
-    Returns:
-        The data, and the line of every key by its dotted path.
 
     Raises:
         InputError: with line and remedy; duplicate keys are refused, as DeepSpeed does.
     """
-    parser = _Parser(text, path)
-    return parser.document(), parser.lines
+    return _Parser(text, path).document()
 
 
-def locate_values(text: str, path: str) -> dict[str, tuple[int, int, int]]:
-    """Return where every key begins, and where its value begins and ends, in characters, by its dotted path.
+def locate_keys(text: str, path: str) -> dict[str, Place]:
+    """Find every key by its dotted path.
 
     Raises:
         InputError: as `parse_hjson` does.
     """
     parser = _Parser(text, path)
     parser.document()
-    return parser.spans
+    return parser.places
 
 
 class _Parser:
@@ -51,8 +47,7 @@ class _Parser:
         self.text = text
         self.path = path
         self.at = 0
-        self.spans: dict[str, tuple[int, int, int]] = {}
-        self.lines: dict[str, int] = {}
+        self.places: dict[str, Place] = {}
         self.counted = (0, 0)
         """How far line ends were counted, and how many there were."""
 
@@ -62,7 +57,7 @@ class _Parser:
         column = at - (self.text.rfind("\n", 0, at) + 1) + 1
         hint = "is the file complete?" if at >= len(self.text.rstrip()) else "mend it there"
         return InputError(
-            f"not valid JSON: {message} (column {column})",
+            f"is not valid JSON: {message} at column {column}",
             source=Source(self.path, None, line),
             hint=hint,
         )
@@ -83,8 +78,10 @@ class _Parser:
 
     def value(self, where: str, depth: int) -> Any:  # noqa: ANN401 (JSON)
         if depth > MAX_DEPTH:
-            msg = "nested too deeply"
-            raise self.error(msg)
+            message = f"is nested more than {MAX_DEPTH} levels deep"
+            line = self.text.count("\n", 0, self.at) + 1
+            hint = "check that this is the file you mean"
+            raise InputError(message, source=Source(self.path, None, line), hint=hint)
         char = self.space()
         if char == "{":
             self.at += 1
@@ -112,23 +109,23 @@ class _Parser:
             key = self.quoted() if char in {'"', "'"} else self.bare_key()
             dotted = f"{where}.{key}" if where else key
             if key in result:
-                message = f"duplicate key {key!r}"
+                message = f"has the key {echo(key)} twice"
                 line = self.text.count("\n", 0, start) + 1
                 raise InputError(
                     message,
                     source=Source(self.path, dotted, line),
-                    hint="keep one; DeepSpeed refuses duplicates",
+                    hint="keep one of the two; DeepSpeed refuses such a file, others take the last",
                 )
             if self.space() != ":":
                 msg = f"expected ':' after {key!r}"
                 raise self.error(msg)
             self.at += 1
             self.counted = (start, self.counted[1] + self.text.count("\n", self.counted[0], start))
-            self.lines[dotted] = self.counted[1] + 1
+            line = self.counted[1] + 1
             self.space()
             begin = self.at
             result[key] = self.value(dotted, depth + 1)
-            self.spans[dotted] = (start, begin, begin + len(self.text[begin : self.at].rstrip()))
+            self.places[dotted] = Place(line, start, begin, begin + len(self.text[begin : self.at].rstrip()))
             if self.space() == ",":
                 self.at += 1
 

@@ -7,16 +7,15 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import advise_mending, echo, read_bytes
+from compatcheck.core.textfile import MAX_DEPTH, advise_mending, echo, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_BYTES = 32 << 20
 """Largest JSON file that is read; parsed, such a file takes half a gigabyte and five seconds."""
-MAX_DEPTH = 100
-"""Most levels of lists and objects: SBOMs nest components in components, a few levels deep."""
 
 _KEY = re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"(?P<colon>\s*:)?|[{}\[\]]')
 
@@ -29,23 +28,17 @@ class JsonFile(NamedTuple):
     data: Any
 
 
-class DuplicateKeyError(ValueError):
+class _DuplicateKeyError(ValueError):
     """An object states the key that is the text of this error twice."""
 
 
-def read_json(path: str, *, limit: int = MAX_BYTES) -> JsonFile:
-    """Read and parse a JSON file, with or without a byte order mark; PowerShell writes UTF-16.
+def read_json(path: str, files: Files = LOCAL) -> JsonFile:
+    """Read and parse a JSON file.
 
     Raises:
         InputError: it cannot be read, is empty, is not text, or `parse_json` refuses it.
     """
-    raw = read_bytes(path, limit=limit)
-    try:
-        text = raw.decode(json.detect_encoding(raw)).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        message = f"is not {error.encoding.upper()}"
-        raise InputError(message, source=Source(path, line=line), hint="save the file as UTF-8") from None
+    text = read_text(path, files, limit=MAX_BYTES)
     if not text.strip():
         message = "is empty"
         raise InputError(message, source=Source(path), hint="name the file that lists the packages")
@@ -56,42 +49,48 @@ def parse_json(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
     """Parse JSON.
 
     Raises:
-        InputError: it is not JSON, states a key twice in one object or nests more than `MAX_DEPTH` levels deep.
+        InputError: it is not JSON, states a key twice in one object or nests more than `MAX_DEPTH` levels deep; with the line.
     """
     source, hint = Source(path), "check that this is the file you mean"
     try:
-        return load_strictly(text, MAX_DEPTH)
-    except DuplicateKeyError as error:
-        message = f"states the key {echo(str(error))} twice in one object"
-        raise InputError(message, source=source, hint="keep the one that is meant") from None
+        data = json.loads(text, object_pairs_hook=_unique)
+    except _DuplicateKeyError as error:
+        raise _locate_duplicate(text, path, str(error)) from None
     except json.JSONDecodeError as error:
         message = f"is not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
-        hint = advise_mending(text, "is the file complete? the tool that wrote it can make it anew")
+        cut_off = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        mend = "mend it there; plain JSON has no comments and no comma before a closing bracket"
+        hint = advise_mending(text, "is the file complete?" if cut_off else mend)
         raise InputError(message, source=Source(path, line=error.lineno), hint=hint) from None
     except RecursionError:
-        message = f"is nested more than {MAX_DEPTH} levels deep"
-        raise InputError(message, source=source, hint=hint) from None
+        raise _too_deep(source) from None
     except ValueError:  # Python's limit on the digits of an integer
         message = "holds an integer of thousands of digits"
         raise InputError(message, source=source, hint=hint) from None
-
-
-def load_strictly(text: str, depth: int) -> Any:  # noqa: ANN401 (JSON)
-    """Parse JSON; what is wrong with it is left to the caller to word.
-
-    Raises:
-        DuplicateKeyError: an object states a key twice.
-        json.JSONDecodeError: it is not JSON.
-        RecursionError: it nests more than ``depth`` levels deep.
-        ValueError: it holds an integer of more digits than Python converts.
-    """
-    data = json.loads(text, object_pairs_hook=_unique)
     level: list[Any] = [data]
-    for _ in range(depth):
+    for _ in range(MAX_DEPTH):
         level = [item for value in level for item in _children(value) if isinstance(item, dict | list)]
         if not level:
             return data
-    raise RecursionError
+    raise _too_deep(source)
+
+
+def _too_deep(source: Source) -> InputError:
+    message = f"is nested more than {MAX_DEPTH} levels deep"
+    return InputError(message, source=source, hint="check that this is the file you mean")
+
+
+def _locate_duplicate(text: str, path: str, key: str) -> InputError:
+    """Find the repeated key; the Hjson parser keeps positions and refuses duplicates too."""
+    from compatcheck.core.hjson import parse_hjson  # noqa: PLC0415 (only on the way to an error)
+
+    try:
+        parse_hjson(text, path)
+    except InputError as error:
+        if error.source is not None and error.source.key is not None:
+            return error
+    message = f"has the key {echo(key)} twice"
+    return InputError(message, source=Source(path, key), hint="keep one of the two")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -100,7 +99,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise DuplicateKeyError(key)
+                raise _DuplicateKeyError(key)
             seen.add(key)
     return data
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.errors import InputError
 from compatcheck.core.measurement import from_json
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
+from compatcheck.core.textfile import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def read_measurements(path: str) -> tuple[Measurement, ...]:
     Raises:
         InputError: naming file and line of what is no measurement.
     """
-    text = decode_utf8(read_bytes(path), path)
+    text = read_text(path)
     if path.endswith(".jsonl"):
         return tuple(_read_lines(text, path))
     data = _parse(text, path, 1)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from compatcheck.core.advisory import count_open, count_unaudited
-from compatcheck.core.facts import Fact, Value
+from compatcheck.core.facts import TRAITS, Fact, Value
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
 from compatcheck.core.source import Source
 from compatcheck.core.units import format_bytes
@@ -135,11 +135,12 @@ def fit_text(subject: SubjectReport) -> str | None:
 
 def clean_text(subject: SubjectReport) -> str:
     """Say of a subject without findings what was looked at; without a package nothing was."""
-    facts = f"{len(subject.facts)} fact{'' if len(subject.facts) == 1 else 's'}"
+    number = sum(not fact.name.startswith(TRAITS) for _, fact in subject.facts)
+    facts = f"{number} fact{'' if number == 1 else 's'}"
     if not subject.packages:
         return (
             f"nothing was checked: no package is known ({facts} read)"
-            if subject.facts
+            if number
             else ("nothing was checked: no package is known")
         )
     count = len(subject.packages)

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import os
 import re
-import stat
 import sys
-from contextlib import contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import TextIO
 
 STANDARD_INPUT = "<stdin>"
 """Path that stands for standard input: `-` on the command line."""
@@ -26,58 +19,46 @@ STANDARD_INPUT = "<stdin>"
 MAX_BYTES = 64 * MIB
 """Largest text file that is read, in bytes: lock files stay far below, a dump given by mistake does not."""
 
+MAX_DEPTH = 100
+"""Most levels of lists and mappings in one another, whatever the syntax: SBOMs nest components a few levels deep."""
+
 _ECHO_CHARACTERS = 100
 _CONFLICT = re.compile(r"^<{7}(?: |\r?$)", re.MULTILINE)
 
-_PRETENDED: dict[str, bytes] = {}
-"""Files that are read as if they held something else, by their real path; see `pretend`."""
+
+class Place(NamedTuple):
+    """Where an entry of a file stands, in characters from its beginning."""
+
+    line: int
+    """Line of the key, 1 for the first."""
+    key: int
+    start: int
+    """Where its value begins."""
+    end: int
 
 
-@contextmanager
-def pretend(texts: Mapping[str, str]) -> Iterator[None]:
-    """Read these files as if they held these texts: how a change of them is checked before it is written.
+def read_bytes(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> bytes:
+    """Read a regular file.
 
     Args:
-        texts: path → text, byte order mark included.
-    """
-    before = dict(_PRETENDED)
-    _PRETENDED.update({os.path.realpath(path): text.encode("utf-8") for path, text in texts.items()})
-    try:
-        yield
-    finally:
-        _PRETENDED.clear()
-        _PRETENDED.update(before)
-
-
-def pretended(path: str) -> bytes | None:
-    """Return what a file is pretended to hold, None when nothing is."""
-    return _PRETENDED.get(os.path.realpath(path)) if _PRETENDED else None
-
-
-def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
-    """Read a regular file.
+        path: the file.
+        files: the tree it lies in.
+        limit: most bytes it may have.
 
     Raises:
         InputError: it is missing, a directory, a pipe or device, larger than ``limit`` bytes, or not readable.
     """
-    if path == STANDARD_INPUT:
-        return read_standard_input(limit=limit)
-    if (instead := pretended(path)) is not None:
-        return instead
     source = Source(path)
+    too_large = "is {} large; at most {} are read"
     try:
-        status = os.stat(path)
-        if stat.S_ISDIR(status.st_mode):
+        if files.is_directory(path):
             message = "is a directory, not a file"
             raise InputError(message, source=source, hint="name the file inside it, or check the directory")
-        if not stat.S_ISREG(status.st_mode):
+        if not files.is_file(path) and files.exists(path):
             message = "is not a regular file"
             raise InputError(message, source=source, hint="write its content to a file and name that")
-        if status.st_size > limit:
-            message = f"is {format_bytes(status.st_size)} large; at most {format_bytes(limit)} are read"
-            raise InputError(message, source=source, hint="check that this is the file you mean")
-        with open(path, "rb") as file:
-            data = file.read(limit + 1)
+        size = files.size_bytes(path)
+        data = b"" if size > limit else files.read_bytes(path, limit + 1)
     except FileNotFoundError:
         message = "no such file"
         raise InputError(message, source=source, hint="check the path") from None
@@ -87,67 +68,72 @@ def read_bytes(path: str, *, limit: int = MAX_BYTES) -> bytes:
         reason = getattr(error, "strerror", None) or str(error)
         message = f"could not be read: {reason}"
         raise InputError(message, source=source, hint="check the path and its permissions") from None
-    if len(data) > limit:
-        message = f"is more than {format_bytes(limit)} large"
+    if max(size, len(data)) > limit:
+        message = too_large.format(format_bytes(max(size, len(data))), format_bytes(limit))
         raise InputError(message, source=source, hint="check that this is the file you mean")
+    if len(data) < size:
+        message = f"is kept only in part: {format_bytes(len(data))} of {format_bytes(size)}"
+        raise InputError(message, source=source, hint="name a copy of the file itself")
     return data
 
 
-def read_standard_input(*, limit: int = MAX_BYTES) -> bytes:
-    """Read standard input to its end; it is kept, because it can be read only once and is looked at more than once.
+def read_standard_input() -> bytes:
+    """Read standard input to its end; that can be done only once.
 
     Raises:
-        InputError: it is closed, cannot be read, or is larger than ``limit`` bytes.
+        InputError: it is closed, cannot be read, or is larger than `MAX_BYTES`.
     """
     source = Source(STANDARD_INPUT)
     if sys.stdin is None or sys.stdin.closed:
         message = "standard input is closed"
         raise InputError(message, source=source, hint="name a file, or send one: compatcheck check - < FILE")
     try:
-        data = _drain(sys.stdin)
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
     except OSError as error:
         message = f"could not be read: {error.strerror}"
         raise InputError(message, source=source, hint="name a file instead") from None
-    if len(data) > limit:
-        message = f"is more than {format_bytes(limit)} large"
+    if len(data) > MAX_BYTES:
+        message = f"is more than {format_bytes(MAX_BYTES)} large"
         raise InputError(message, source=source, hint="check that this is the input you mean")
     return data
 
 
-@lru_cache(maxsize=1)
-def _drain(stream: TextIO) -> bytes:
-    return stream.buffer.read(MAX_BYTES + 1)
-
-
-def decode_utf8(data: bytes, path: str) -> str:
-    """Decode UTF-8, with or without a byte order mark.
+def read_text(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> str:
+    """Read a text file; see `read_bytes` and `decode_text`.
 
     Raises:
-        InputError: naming the line and column of the first byte that is not UTF-8.
+        InputError: it cannot be read, or is no text.
     """
+    return decode_text(read_bytes(path, files, limit=limit), path)
+
+
+def decode_text(data: bytes, path: str) -> str:
+    """Decode UTF-8, with or without a byte order mark, or UTF-16 or 32, which ``>`` of a Windows shell writes.
+
+    Raises:
+        InputError: naming the line and column of the first byte that is not UTF-8; zero bytes in what is.
+    """
+    encoding = "utf-8-sig"
+    if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} or b"\0" in data[:4]:
+        import json  # noqa: PLC0415 (only for what is not UTF-8)
+
+        encoding = json.detect_encoding(data)
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
+        if not encoding.startswith("utf-8"):
+            message = f"is not {encoding.upper()}, as its first bytes say: {error.reason}"
+            raise InputError(message, source=Source(path), hint="save the file as UTF-8") from None
         before = data[: error.start]
         line = before.count(b"\n") + 1
         column = error.start - (before.rfind(b"\n") + 1) + 1
         message = f"is not UTF-8: byte 0x{data[error.start]:02x} at column {column}"
         raise InputError(message, source=Source(path, line=line), hint="save the file as UTF-8") from None
-
-
-def decode_text(data: bytes, path: str) -> str:
-    """Decode UTF-8, or UTF-16 with its byte order mark, which ``>`` of a Windows shell writes.
-
-    Raises:
-        InputError: as `decode_utf8`; UTF-16 that is cut in the middle of a character.
-    """
-    if not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return decode_utf8(data, path)
-    try:
-        return data.decode("utf-16")
-    except UnicodeDecodeError as error:
-        message = f"is not UTF-16, as its first bytes say: {error.reason}"
-        raise InputError(message, source=Source(path), hint="save the file as UTF-8") from None
+    if "\0" in text:
+        message = "holds NUL bytes, so it is not a text file"
+        hint = "save it as UTF-8 text, or check that this is the file you mean"
+        raise InputError(message, source=Source(path, line=text.count("\n", 0, text.index("\0")) + 1), hint=hint)
+    return text
 
 
 def advise_mending(text: str, otherwise: str) -> str:

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import advise_mending, decode_utf8, read_bytes
+from compatcheck.core.textfile import advise_mending, read_text
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ class TomlFile(NamedTuple):
     data: Mapping[str, Any]
 
 
-def read_toml(path: str, *, limit: int = MAX_TOML_BYTES) -> TomlFile:
+def read_toml(path: str, files: Files = LOCAL) -> TomlFile:
     """Read and parse a TOML file.
 
     Raises:
         InputError: it cannot be read, is empty, is not UTF-8, or is not TOML (duplicate keys included).
     """
-    text = decode_utf8(read_bytes(path, limit=limit), path)
+    text = read_text(path, files, limit=MAX_TOML_BYTES)
     if not text.strip():
         message = "is empty"
         raise InputError(message, source=Source(path), hint="name the file that lists the packages")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import read_bytes
+from compatcheck.core.textfile import MAX_DEPTH, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_BYTES = 32 << 20
-MAX_DEPTH = 64
 MAX_ELEMENTS = 1_000_000
 
 
@@ -53,13 +53,13 @@ class XmlFile(NamedTuple):
     """Namespace of the root element, ``""`` without one."""
 
 
-def read_xml(path: str) -> XmlFile:
+def read_xml(path: str, files: Files = LOCAL) -> XmlFile:
     """Read and parse an XML file.
 
     Raises:
         InputError: it cannot be read, is not well formed, has a document type, or is too large or too deep.
     """
-    return parse_xml(read_bytes(path, limit=MAX_BYTES), path)
+    return parse_xml(read_bytes(path, files, limit=MAX_BYTES), path)
 
 
 def parse_xml(data: bytes, path: str) -> XmlFile:

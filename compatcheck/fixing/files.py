@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.fix import RESOLVED, FileChange
+from compatcheck.core.fix import RESOLVED, VERSION, FileChange
 from compatcheck.core.requirement import Requirement, is_ruled_out
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 from compatcheck.fixing.edits.configuration_text import change_value
@@ -14,16 +15,27 @@ from compatcheck.fixing.edits.project import MANIFEST, is_lock, lock_command, re
 from compatcheck.fixing.edits.requirement_text import Statement, find_statement, find_statements
 from compatcheck.fixing.edits.text import apply_edits, line_of, read_exact
 from compatcheck.fixing.moves import rewrite
+from compatcheck.fixing.resolver import LOCK, locked_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.core.environment import Package
+    from compatcheck.core.fix import Change, TextEdit
     from compatcheck.fixing.edits.project import Project
-    from compatcheck.fixing.edits.text import TextEdit
-    from compatcheck.fixing.problem import Axis
     from compatcheck.fixing.resolver import UvResolver
     from compatcheck.resolution.subject import Subject
+
+
+class Written(NamedTuple):
+    """Changes as texts of files."""
+
+    changes: tuple[Change, ...]
+    """With the commands for what no text edit does."""
+    files: tuple[FileChange, ...]
+    moved: tuple[tuple[str, str | None, str | None], ...] = ()
+    """Other packages of a lock that move with it: name, before, after."""
+    notes: tuple[str, ...] = ()
 
 
 class Files:
@@ -123,21 +135,15 @@ class Files:
         found = list(find_statements(text, Requirement(package.name, wanted, package.source)))
         return [one for one in found if one.specifier == found[0].specifier]
 
-    def edits(self, name: str, axis: Axis, value: str, release: str) -> list[tuple[str, TextEdit]]:
-        """Return the edits that move a package, each with its place.
-
-        Args:
-            name: the package.
-            axis: as it stands.
-            value: the version or range it gets.
-            release: the version, or the lowest one of the range.
-        """
-        found = self.statements.get(name, [])
+    def edits(self, package: Package, change: Change) -> list[tuple[str, TextEdit]]:
+        """Return the edits that move a package, each with its place."""
+        release = change.release or ""
+        found = self.statements.get(package.name, [])
         if not found:
-            return self._edit_elsewhere(axis.package, value, release)
+            return self._edit_elsewhere(package, change.after, release)
         excluding = [one for one in found if not _allows(one, release)]
-        if not excluding and axis.package.version is None:
-            excluding = [one for one in found if one.specifier == axis.written] or found[:1]
+        if not excluding and package.version is None:
+            excluding = [one for one in found if one.specifier == (package.specifier or "")] or found[:1]
         edits = []
         for one in excluding:
             text = self.text(one.path)
@@ -159,9 +165,8 @@ class Files:
         edit = change_value(package.source.path, text, package.source.key, value)
         return [] if edit is None else [(f"{package.source.path}:{line_of(text, edit.start)}", edit)]
 
-    def place_of_setting(self, change: tuple[object, ...]) -> tuple[str, str | None]:
+    def place_of_setting(self, edit: TextEdit) -> tuple[str, str | None]:
         """Return where a setting is written and what stands there; None where the key is new."""
-        edit: TextEdit = change[0]  # type: ignore[assignment]
         text = self.texts[edit.path]
         old = text[edit.start : edit.end]
         added = len(edit.new) - len(edit.new.lstrip("\r\n,"))
@@ -178,52 +183,43 @@ class Files:
 
     def command(self, targets: Mapping[str, str]) -> str | None:
         """Return the command that moves packages where no text edit does."""
+        if self.locks:
+            return lock_command(self.locks[0], targets)
         pins = " ".join(f"'{name}=={version}'" for name, version in targets.items())
         upgrades = " ".join(f"--upgrade-package {name}=={version}" for name, version in targets.items())
-        for lock in self.locks:
-            return lock_command(lock, targets)
         hashed = next((one for name in targets for one in self.statements.get(name, ()) if one.hashed), None)
         if hashed is not None:
             return compile_command(self.text(hashed.path) or "", hashed.path, upgrades)
         return f"uv pip install {pins}" if self.installed else None
 
-    def change_lock(
-        self, changes: tuple[FileChange, ...], targets: Mapping[str, str], resolver: UvResolver | None
-    ) -> tuple[tuple[FileChange, ...], dict[str, str], tuple[tuple[str, str | None, str | None], ...], tuple[str, ...]]:
-        """Let uv renew its lock in a copy of the project; any other lock, or one uv cannot renew here, needs a command."""
-        command = self.command(targets) or ""
-        by_hand = dict.fromkeys(targets, command)
-        lock = next((path for path in self.locks if os.path.basename(path) == "uv.lock"), None)
+    def write(self, changes: Sequence[Change], resolver: UvResolver | None) -> Written:
+        """Write changes into the texts, and let uv renew its lock in a copy of the project; another lock needs a command."""
+        files = self.change(edit for change in changes for edit in change.edits)
+        targets = {change.name: change.release or "" for change in changes if change.kind == VERSION}
+        if not targets or not self.locks:
+            return Written(tuple(changes), files)
+        command = self.command(targets)
+        by_hand = tuple(c._replace(command=command) if c.kind == VERSION else c for c in changes)
+        lock = next((path for path in self.locks if os.path.basename(path) == LOCK), None)
         if lock is None or resolver is None:
-            return changes, by_hand, (), ()
-        from compatcheck.fixing.resolver import LOCK, locked_versions  # noqa: PLC0415 (only for uv.lock)
-
-        edited = {os.path.realpath(change.path): change.after for change in changes}
-        directory = os.path.dirname(lock)
+            return Written(by_hand, files)
+        edited = {os.path.realpath(file.path): file.after for file in files}
         copied = {}
         for relative in (LOCK, *_manifests(self.text(lock) or "")):
-            path = os.path.join(directory, relative)
+            path = os.path.join(os.path.dirname(lock), relative)
             if os.path.isfile(path) and not relative.startswith(".."):
                 copied[relative] = edited.get(os.path.realpath(path), read_exact(path))
         answer = resolver.lock(copied, [f"{name}=={version}" for name, version in targets.items()])
-        if answer.verdict != RESOLVED:
-            return changes, by_hand, (), (f"uv could not renew {_shown(lock)}: {answer.detail}",)
         if LOCK not in answer.files:
-            names = ", ".join(answer.unbuilt)
-            return (
-                changes,
-                by_hand,
-                (),
-                (f"{_shown(lock)} is left to its own command: {names} would have to be built to lock it",),
-            )
+            why = f"is left to its own command: {', '.join(answer.unbuilt)} would have to be built to lock it"
+            if answer.verdict != RESOLVED:
+                why = f"could not be renewed by uv: {answer.detail}"
+            return Written(by_hand, files, notes=(f"{_shown(lock)} {why}",))
         before, after = locked_versions(copied[LOCK]), locked_versions(answer.files[LOCK])
-        moved = tuple(
-            (name, before.get(name), after.get(name))
-            for name in sorted({*before, *after})
-            if before.get(name) != after.get(name) and name not in targets
-        )
+        others = sorted({*before, *after} - {*targets})
+        moved = tuple((n, before.get(n), after.get(n)) for n in others if before.get(n) != after.get(n))
         renewed = FileChange(_shown(lock), copied[LOCK], answer.files[LOCK], "uv lock")
-        return (*changes, renewed), {}, moved, ()
+        return Written(tuple(c._replace(command=None) for c in changes), (*files, renewed), moved)
 
 
 def _allows(statement: Statement, release: str) -> bool:
@@ -236,8 +232,6 @@ def _allows(statement: Statement, release: str) -> bool:
 
 def _manifests(lock: str) -> list[str]:
     """Return the ``pyproject.toml`` of every local project a lock names, relative to it."""
-    import re  # noqa: PLC0415 (only for uv.lock)
-
     places = re.findall(r'source = \{ (?:editable|virtual|directory) = "([^"]+)" \}', lock)
     return list(dict.fromkeys([MANIFEST, *(os.path.normpath(os.path.join(place, MANIFEST)) for place in places)]))
 
@@ -254,10 +248,6 @@ def compile_command(text: str, path: str, upgrades: str) -> str:
 
 def _shown(path: str) -> str:
     relative = os.path.relpath(path)
-    return (
-        os.path.normpath(path)
-        if relative.startswith("..") and not os.path.isabs(path)
-        else relative
-        if not relative.startswith("..")
-        else path
-    )
+    if not relative.startswith(".."):
+        return relative
+    return path if os.path.isabs(path) else os.path.normpath(path)

@@ -31,11 +31,6 @@ def describe_move(current: str, target: str) -> str:
     return kind if after >= before else f"{kind} down"
 
 
-def is_patch_up(move: str) -> bool:
-    """Tell whether a move stays in its series and goes to a newer release."""
-    return move == PATCH
-
-
 def cost_of_move(current: str, target: str, releases: Sequence[str], *, pinned: bool) -> tuple[int, ...]:
     """Return how far a move goes, comparable: patch before minor before major, newer before older, near before far.
 

@@ -2,7 +2,7 @@
 
 Distributions without a wheel would have to be built to tell what they need (flash-attn, deepspeed, apex). They are not built:
 uv is told their requirements, as their source archive records them, through ``dependency-metadata``, and that their source
-archives count (``--no-binary-package`` takes a package out of ``--no-build``). An entry without a version stands behind the one
+archives count (``--no-binary`` takes a package out of ``--only-binary``). An entry without a version stands behind the one
 with it, so that no release of such a package is left that uv would have to build.
 https://docs.astral.sh/uv/concepts/resolution/#dependency-metadata
 """
@@ -128,12 +128,10 @@ class UvResolver:
         pinned = dict(_pins("\n".join(demand.requirements)))
         told = {key: self._requirements_of(*key) for key in ((name, pinned.get(name)) for name in self.archives)}
         while True:
-            settings = Path(scratch, "uv.toml")
+            settings, unbuilt = Path(scratch, "uv.toml"), tuple(sorted({name for name, _ in told}))
             settings.write_text(_write_metadata(told), encoding="utf-8")
-            done = self._run(
-                [*command, "--quiet", "--config-file", str(settings), *_allow_archives(told, "--no-binary")]
-            )
-            unbuilt = tuple(sorted({name for name, _ in told}))
+            archives = [part for name in unbuilt for part in ("--no-binary", name)]
+            done = self._run([*command, "--quiet", "--config-file", str(settings), *archives])
             if done.succeeded:
                 pins = dict(_pins(done.output))
                 return Answer(RESOLVED, None, pins, tuple(name for name in unbuilt if name in pins))
@@ -185,36 +183,17 @@ class UvResolver:
             command += ["--offline"] if self.offline else []
             command += [part for upgrade in upgrades for part in ("--upgrade-package", upgrade)]
             done = self._run(command)
-            missing: list[str] = []
-            if not done.succeeded:
-                missing = _without_wheels(done.output)
-                if missing:
-                    return self._lock_unbuilt(command, Path(scratch), missing, dict(_pins("\n".join(upgrades))))
-                return self._refusal(done, ())
-            return Answer(RESOLVED, None, {}, (), {LOCK: Path(scratch, LOCK).read_bytes().decode("utf-8")})
-
-    def _lock_unbuilt(self, command: list[str], project: Path, missing: list[str], pinned: Mapping[str, str]) -> Answer:
-        """Resolve with requirements that uv is told. The lock would record them, so it is not handed out, only its versions."""
-        manifest = project / "pyproject.toml"
-        original = manifest.read_text(encoding="utf-8")
-        told: dict[tuple[str, str | None], tuple[str, ...]] = {}
-        while missing and len(told) < MOST_OVERRIDES:
-            for name in missing:
-                told[name, pinned.get(name)] = self._requirements_of(name, pinned.get(name))
-            manifest.write_text(f"{original}\n{_write_metadata(told, 'tool.uv.')}", encoding="utf-8")
-            done = self._run([*command, *_allow_archives(told, "--no-binary-package")])
-            unbuilt = tuple(sorted({name for name, _ in told}))
             if done.succeeded:
-                text = (project / LOCK).read_text(encoding="utf-8")
-                return Answer(RESOLVED, None, dict(_locked(text)), unbuilt)
-            missing = [name for name in _without_wheels(done.output) if name not in unbuilt]
-        return self._refusal(done, unbuilt)
+                return Answer(RESOLVED, files={LOCK: Path(scratch, LOCK).read_bytes().decode("utf-8")})
+            missing = _without_wheels(done.output)
+            # Told what they require, uv would lock them, and write into the lock that it was told.
+            return Answer(RESOLVED, unbuilt=tuple(missing)) if missing else self._refusal(done, ())
 
 
-def find_resolver(*, offline: bool = False, find_links: Sequence[str] = ()) -> UvResolver | None:
+def find_resolver() -> UvResolver | None:
     """Return uv's resolver, None where there is no uv."""
     program = shutil.which("uv")
-    return None if program is None else UvResolver(program, offline=offline, find_links=find_links)
+    return None if program is None else UvResolver(program)
 
 
 def _fetch_requirements(name: str, version: str | None) -> tuple[str, ...]:
@@ -245,21 +224,15 @@ def _bare(line: str) -> str:
     return f"{parsed.name}{extras}{marker}"
 
 
-def _write_metadata(told: Mapping[tuple[str, str | None], Sequence[str]], table: str = "") -> str:
+def _write_metadata(told: Mapping[tuple[str, str | None], Sequence[str]]) -> str:
     parts = []
-    every = [
-        *told.items(),
-        *(((name, None), requirements) for (name, version), requirements in told.items() if version),
-    ]
-    for (name, version), requirements in every:
-        lines = [f"[[{table}dependency-metadata]]", f"name = {json.dumps(name)}"]
-        lines += [f"version = {json.dumps(version)}"] if version else []
-        parts.append("\n".join([*lines, f"requires-dist = {json.dumps(list(requirements))}"]))
+    for (name, version), requirements in told.items():
+        for stated in [version, None] if version else [None]:
+            lines = [f"name = {json.dumps(name)}", *([f"version = {json.dumps(stated)}"] if stated else [])]
+            parts.append(
+                "\n".join(["[[dependency-metadata]]", *lines, f"requires-dist = {json.dumps([*requirements])}"])
+            )
     return "\n\n".join(parts) + "\n"
-
-
-def _allow_archives(told: Iterable[tuple[str, str | None]], option: str) -> list[str]:
-    return [part for name in dict.fromkeys(name for name, _ in told) for part in (option, name)]
 
 
 def _without_wheels(output: str) -> list[str]:
@@ -295,12 +268,7 @@ def reason_of(output: str) -> str:
     """Return uv's reason on one line, without its frame, hints and credentials."""
     lines = [line.strip(_FRAME) for line in redact(output).splitlines()]
     text = " ".join(line for line in lines if line and not line.lower().startswith(("hint:", "warning:")))
-    for part in (
-        "error: ",
-        "No solution found when resolving dependencies:",
-        "No solution found when resolving dependencies",
-        "cause: ",
-    ):
-        text = text.replace(part, " ")
-    text = re.sub(r"No solution found when resolving dependencies for split \([^)]*\):?", " ", text)
+    text = re.sub(
+        r"error: |cause: |No solution found when resolving dependencies(?: for split \([^)]*\))?:?", " ", text
+    )
     return " ".join(text.split()).replace(os.path.expanduser("~"), "~").replace(tempfile.gettempdir(), "…")

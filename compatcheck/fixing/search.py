@@ -1,244 +1,188 @@
-"""Search the smallest set of changes, exactly: branch and bound over sets of axes, best first within a set.
+"""Search changes after which nothing fails: the nearest good value of each lever, then pairs that help only together.
 
-An axis is what can be changed, a package or a setting; a choice is a value it can take. The best combination leaves the
-fewest findings, then has the fewest unsafe changes, then the fewest changes, then the smallest ones. Nothing is greedy:
-a change that clears nothing by itself is taken when two together clear what neither clears alone.
+A lever is a package or a setting; its changes are looked at from the nearest to the farthest, and the first one that clears what
+the findings blame the lever for is its step. Of a series that is not its own the newest release is looked at first: where that
+changes nothing, so do the others. The best steps are made one upon the other. Where none helps, each lever is moved
+first though it helps nothing by itself, and what fails then is cleared in the same way. Every combination is judged whole, and at
+the end no change is left that could be taken back.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from compatcheck.fixing.moves import series_of
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-MOST_CHANGES = 4
-"""Largest set of changes that is looked at."""
-MOST_EVALUATIONS = 6000
-"""Combinations the rules are evaluated on; a run of 10 packages takes about 6 ms for each."""
+    from compatcheck.core.fix import Change
 
-
-class Choice(NamedTuple):
-    """One value an axis can take."""
-
-    axis: str
-    value: str
-    cost: tuple[int, ...]
-    """How far it moves, smallest first; comparable across axes."""
-    cell: Hashable
-    """Choices of one axis with equal cells have the same outcome, whatever else changes."""
-    safe: bool = True
+MOST_EVALUATIONS = 800
+"""Evaluations of a subject after which a search keeps what it has; one takes about 3 ms, of a large configuration 12 ms."""
 
 
-class Score(NamedTuple):
-    """The outcome of a combination."""
+class Evaluate(Protocol):
+    """The problem."""
 
-    remaining: int
-    """Findings that were to be cleared and are still there."""
-    allowed: bool = True
-    """Whether it brings in no finding that was not there."""
+    def __call__(self, changes: Sequence[Change]) -> Mapping[Hashable, frozenset[str]]:
+        """Return what fails after some changes, each with the levers it blames."""
 
-
-class Problem(Protocol):
-    """What is searched."""
-
-    def score(self, choices: Sequence[Choice]) -> Score:
-        """Evaluate a combination; depends on the axes and cells alone."""
-
-    def bound(self, axes: Sequence[str]) -> int:
-        """Return a number of findings that remain whatever values these axes take."""
-
-    def is_spent(self) -> bool:
-        """Tell whether the time for evaluations is used up."""
-
-    def lowest(self) -> int:
-        """Return a number of findings that remain whatever changes."""
-
-    def core(self, axes: Sequence[str], limit: int) -> frozenset[str] | None:
-        """Return axes of which at least one more has to change for a resolution that leaves fewer than ``limit`` findings.
-
-        None when these axes may be enough; an empty set when these axes are of no use together, whatever else changes.
-        """
-
-    def accept(self, choices: Sequence[Choice], limit: int) -> bool:
-        """Tell whether a combination can be resolved, among those that leave fewer than ``limit`` findings."""
+    @property
+    def count(self) -> int:
+        """The evaluations so far."""
 
 
-class Best(NamedTuple):
-    """The best combination found."""
+class State(NamedTuple):
+    """Some changes and what they leave."""
 
-    choices: tuple[Choice, ...]
-    remaining: int
-    refused: tuple[tuple[Choice, ...], ...] = ()
-    """Better combinations that could not be resolved, the best first."""
-    exhausted: bool = False
-    """Whether the limit on evaluations cut the search short."""
+    changes: tuple[Change, ...]
+    blamed: Mapping[Hashable, frozenset[str]]
+    """What fails, each with the levers it blames."""
+
+    @property
+    def failing(self) -> frozenset[Hashable]:
+        """Return what fails."""
+        return frozenset(self.blamed)
 
     @property
     def unsafe(self) -> int:
         """Count the unsafe changes."""
-        return sum(not choice.safe for choice in self.choices)
+        return sum(not change.safe for change in self.changes)
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """Return what orders states, the best first: what is left, unsafe changes, changes, the farthest of them."""
+        farthest = tuple(sorted((change.distance for change in self.changes), reverse=True))
+        return len(self.blamed), self.unsafe, len(self.changes), farthest, [change.lever for change in self.changes]
 
 
-def search(
-    problem: Problem,
-    axes: Mapping[str, Sequence[Choice]],
-    *,
-    most_changes: int = MOST_CHANGES,
-    most_evaluations: int = MOST_EVALUATIONS,
-    safe_leaves: int = 0,
-) -> Best:
-    """Find the best combination that the resolver accepts.
+class Search:
+    """The levers of a group, and the evaluations that may still be made."""
 
-    Args:
-        problem: evaluates combinations.
-        axes: what can be changed, with the choices of each.
-        most_changes: size of the largest set looked at.
-        most_evaluations: evaluations after which the best so far is returned.
-        safe_leaves: findings that are known to remain with safe changes alone: fewer take an unsafe one.
-    """
-    return _Search(problem, axes, most_evaluations, safe_leaves).run(most_changes)
-
-
-class _Search:
     def __init__(
-        self, problem: Problem, axes: Mapping[str, Sequence[Choice]], most_evaluations: int, safe_leaves: int
+        self, levers: Mapping[str, Sequence[Change]], evaluate: Evaluate, most_evaluations: int = MOST_EVALUATIONS
     ) -> None:
-        self.problem = problem
-        self.safe_leaves = safe_leaves
-        self.axes = {name: _by_cell(choices) for name, choices in sorted(axes.items()) if choices}
-        self.left = most_evaluations
-        self.cores: list[frozenset[str]] = []
-        self.refused: list[tuple[Choice, ...]] = []
-        self.exhausted = False
+        """Keep the problem.
 
-    def run(self, most_changes: int) -> Best:
-        best = Best((), self.problem.score(()).remaining)
-        if not best.remaining:
-            return best
-        lowest = self.problem.lowest()
-        for size in range(1, min(most_changes, len(self.axes)) + 1):
-            if (best.remaining, best.unsafe) <= self._at_least(lowest):
-                break
-            found = self._of_size(size, best)
-            if found is not None:
-                best = found
-        return best._replace(refused=tuple(self.refused), exhausted=self.exhausted)
+        Args:
+            levers: changes by lever, the nearest first.
+            evaluate: what is left after changes.
+            most_evaluations: after which the search keeps what it has.
+        """
+        self.levers = levers
+        self.evaluate = evaluate
+        self._most = evaluate.count + most_evaluations
+        self._unmoved: set[tuple[Hashable, frozenset[str], str]] = set()
+        """What fails, whom it blames, and a lever of theirs that clears it nowhere."""
+        self._turns: dict[str, dict[Hashable, Change]] = {}
+        """The nearest change of each lever for each way in which something else failed, or failed for another reason."""
 
-    def _of_size(self, size: int, best: Best) -> Best | None:
-        """Return the best combination of exactly this many changes that beats the best so far."""
-        limit = (best.remaining, best.unsafe)
-        streams = []
-        promising = []
-        for axes in itertools.combinations(self.axes, size):
-            if self.problem.is_spent():
-                self.exhausted = True
+    @property
+    def spent(self) -> bool:
+        """Whether all evaluations are used up."""
+        return self.evaluate.count >= self._most
+
+    def run(self, start: Sequence[Change] = ()) -> State:
+        """Return the best state found from some changes on; it brings in nothing that fails."""
+        state = self._climb(State(tuple(start), self.evaluate(start)))
+        while state.blamed and (better := self._pair(state)) is not None:
+            state = self._climb(better)
+        return self._prune(state)
+
+    def with_change(self, state: State, change: Change) -> State:
+        """Return the state after one change more, or another one of the same lever."""
+        kept = tuple(other for other in state.changes if other.lever != change.lever)
+        changes = tuple(sorted((*kept, change), key=lambda one: one.lever))
+        return State(changes, self.evaluate(changes))
+
+    def fitting(self, state: State, lever: str) -> list[Change]:
+        """Return the changes of a lever with which a state leaves no more than it does."""
+        return [
+            change
+            for change in self.levers[lever]
+            if change in state.changes or (not self.spent and self.with_change(state, change).failing <= state.failing)
+        ]
+
+    def is_smallest(self, state: State) -> bool:
+        """Tell whether no smaller set clears as much: pairs were looked at, or each change answers a finding of its own."""
+        if self.spent or len(state.changes) <= 2:
+            return not self.spent
+        apart: list[frozenset[str]] = []
+        blamed = self.evaluate(())
+        for key, levers in blamed.items():
+            if key not in state.blamed and not any(levers & other for other in apart):
+                apart.append(levers)
+        return len(apart) >= len(state.changes)
+
+    def _climb(self, state: State) -> State:
+        """Make the best steps one upon the other until none clears anything without bringing in something else."""
+        while state.blamed:
+            steps = [step for name in self._blamed(state) if (step := self._nearest(state, name)) is not None]
+            better = state
+            for after, change in sorted(steps, key=lambda step: step[0].rank):
+                again = after if better is state else self.with_change(better, change)
+                better = again if again.failing < better.failing else better
+            if better is state:
                 break
-            least = self._at_least(self.problem.bound(axes))
-            if least < limit and not self._misses_a_core(axes):
-                promising.append((least, axes))
-        for _, axes in sorted(promising):  # where time runs out, it runs out on those that can clear the least
-            streams += [_Stream(score.remaining, cells) for score, cells in self._good_cells(axes, limit)]
-        heap = [(stream.key, index) for index, stream in enumerate(streams)]
-        heapq.heapify(heap)
-        feasible: dict[tuple[str, ...], bool] = {}
-        while heap:
-            key, index = heapq.heappop(heap)
-            if key[:2] >= limit:
-                return None
-            stream = streams[index]
-            choices = stream.choices
-            axes = tuple(choice.axis for choice in choices)
-            if axes not in feasible:
-                core = None if self._misses_a_core(axes) else self.problem.core(axes, limit[0] + bool(limit[1]))
-                if core:
-                    self.cores.append(core)
-                    self.refused.append(choices)
-                feasible[axes] = core is None and not self._misses_a_core(axes)
-            if not feasible[axes]:
+            state = better
+        return state
+
+    def _blamed(self, state: State) -> list[str]:
+        names = frozenset().union(*state.blamed.values())
+        return sorted(name for name in names if name in self.levers)
+
+    def _nearest(self, state: State, lever: str) -> tuple[State, Change] | None:
+        """Return the nearest change of a lever that clears all that blames it, else the one that clears the most."""
+        blaming = {(key, levers, lever) for key, levers in state.blamed.items() if lever in levers}
+        unmoved = blaming - self._unmoved
+        best = None
+        for change in self._promising(state, lever) if unmoved else ():
+            after = self.with_change(state, change)
+            if after.blamed != state.blamed:
+                self._turns.setdefault(lever, {}).setdefault(frozenset(after.blamed.items()), change)
+            unmoved = {found for found in unmoved if found[0] in after.blamed}
+            if after.failing < state.failing and (best is None or len(after.blamed) < len(best[0].blamed)):
+                best = after, change
+                if all(key not in after.blamed for key, _, _ in blaming):
+                    return best
+        self._unmoved |= unmoved
+        return best
+
+    def _promising(self, state: State, lever: str) -> Iterator[Change]:
+        """Yield the changes of a lever while evaluations are left, without series whose newest release changes nothing."""
+        for group in by_series(self.levers[lever]):
+            newest = group[-1] if group[0].ranged else group[0]
+            alike = len(group) > 1 and not newest.stays_in_series
+            if not self.spent and alike and self.with_change(state, newest).blamed == state.blamed:
                 continue
-            if self.problem.accept(choices, limit[0] + bool(limit[1])):
-                return Best(choices, key[0])
-            self.refused.append(choices)
-            if stream.advance():
-                heapq.heappush(heap, (stream.key, index))
-        return None
+            for change in group:
+                if self.spent:
+                    return
+                yield change
 
-    def _at_least(self, remaining: int) -> tuple[int, int]:
-        """Return the fewest unsafe changes that leave so many findings, behind their number."""
-        return remaining, int(remaining < self.safe_leaves)
+    def _pair(self, state: State) -> State | None:
+        """Return the best state behind a change that helps nothing by itself, None where there is none."""
+        best = None
+        turns = [change for lever in self._blamed(state) for change in self._turns.get(lever, {}).values()]
+        for first in sorted((self.with_change(state, change) for change in turns), key=lambda one: one.rank):
+            if self.spent:
+                break
+            after = self._climb(first)
+            if after.failing < state.failing and (best is None or after.rank < best.rank):
+                best = after
+        return best
 
-    def _misses_a_core(self, axes: Iterable[str]) -> bool:
-        return any(core.isdisjoint(axes) for core in self.cores)
-
-    def _good_cells(
-        self, axes: Sequence[str], limit: tuple[int, int]
-    ) -> Iterator[tuple[Score, tuple[Sequence[Choice], ...]]]:
-        for cells in itertools.product(*(self.axes[name] for name in axes)):
-            if not self.left or self.problem.is_spent():
-                self.exhausted = True
-                return
-            self.left -= 1
-            score = self.problem.score(tuple(cell[0] for cell in cells))
-            if score.allowed and self._at_least(score.remaining) < limit:
-                yield score, cells
+    def _prune(self, state: State) -> State:
+        for change in sorted(state.changes, key=lambda one: (one.safe, *(-step for step in one.distance))):
+            changes = tuple(other for other in state.changes if other is not change)
+            without = State(changes, self.evaluate(changes))
+            state = without if without.failing <= state.failing else state
+        return state
 
 
-def _by_cell(choices: Sequence[Choice]) -> list[list[Choice]]:
-    """Group choices by their outcome, the best of each first."""
-    cells: dict[Hashable, list[Choice]] = {}
-    for choice in sorted(choices, key=_rank):
-        cells.setdefault(choice.cell, []).append(choice)
-    return list(cells.values())
-
-
-def _rank(choice: Choice) -> tuple[bool, tuple[int, ...], str]:
-    return not choice.safe, choice.cost, choice.value
-
-
-Key = tuple[int, int, tuple[tuple[int, ...], ...], tuple[str, ...]]
-
-
-def key_of(remaining: int, choices: Sequence[Choice]) -> Key:
-    """Return what orders combinations of one size: what remains, unsafe changes, the largest move, the next largest, …."""
-    return (
-        remaining,
-        sum(not choice.safe for choice in choices),
-        tuple(sorted((choice.cost for choice in choices), reverse=True)),
-        tuple(f"{choice.axis}={choice.value}" for choice in choices),
-    )
-
-
-class _Stream:
-    """The combinations of some cells, best first, made one at a time."""
-
-    def __init__(self, remaining: int, cells: Sequence[Sequence[Choice]]) -> None:
-        self.remaining = remaining
-        self.cells = cells
-        self.seen: set[tuple[int, ...]] = set()
-        self.heap: list[tuple[Key, tuple[int, ...]]] = []
-        self._push((0,) * len(cells))
-
-    def _push(self, at: tuple[int, ...]) -> None:
-        if at in self.seen or any(index >= len(cell) for index, cell in zip(at, self.cells, strict=True)):
-            return
-        self.seen.add(at)
-        choices = tuple(cell[index] for index, cell in zip(at, self.cells, strict=True))
-        heapq.heappush(self.heap, (key_of(self.remaining, choices), at))
-
-    @property
-    def key(self) -> Key:
-        return self.heap[0][0]
-
-    @property
-    def choices(self) -> tuple[Choice, ...]:
-        return tuple(cell[index] for index, cell in zip(self.heap[0][1], self.cells, strict=True))
-
-    def advance(self) -> bool:
-        """Move on to the next combination; False at the end."""
-        _, at = heapq.heappop(self.heap)
-        for position in range(len(at)):
-            self._push((*at[:position], at[position] + 1, *at[position + 1 :]))
-        return bool(self.heap)
+def by_series(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Group the changes of a lever by the series of their releases, in their order."""
+    for _, group in itertools.groupby(changes, lambda one: one.release and series_of(one.release)):
+        yield list(group)

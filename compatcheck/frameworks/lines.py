@@ -2,68 +2,63 @@
 
 from __future__ import annotations
 
-import os
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.hjson import parse_hjson
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.textfile import STANDARD_INPUT
-from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.core.source import Source
+    from compatcheck.core.textfile import Place
+
+_YAML = (".yaml", ".yml")
+_JSON = (".json", ".jsonc", ".hjson")
 
 
-def with_line(source: Source) -> Source:
-    """Return the source with its line, when it names a key of a file that can be read."""
-    if source.line is not None or source.key is None:
+class LineFinder:
+    """The lines of the keys of one tree's files; each file is read once."""
+
+    def __init__(self, files: Files = LOCAL) -> None:
+        """Find lines in a tree's files."""
+        self.files = files
+        self._places: dict[str, Mapping[str, Place]] = {}
+
+    def with_line(self, source: Source) -> Source:
+        """Return the source with its line, when it names a key of a file that can be read and no line yet."""
+        path, key = source.path, source.key
+        if source.line is not None or key is None or not (path == STANDARD_INPUT or path.endswith((*_YAML, *_JSON))):
+            return source
+        places = self._places.get(path)
+        if places is None:
+            places = self._places[path] = self._read(path)
+        while key:
+            if key in places:
+                return source._replace(line=places[key].line)
+            key = key.rpartition(".")[0]
         return source
-    lines = _lines(source.path, _stamp(source.path))
-    key = source.key
-    while key:
-        if key in lines:
-            return source._replace(line=lines[key])
-        key = key.rpartition(".")[0]
-    return source
+
+    def _read(self, path: str) -> Mapping[str, Place]:
+        from compatcheck.frameworks.text import read_text  # noqa: PLC0415 (only for findings with files)
+
+        try:
+            return locate_keys(read_text(path, self.files), path)
+        except InputError:
+            return {}
 
 
-def _stamp(path: str) -> tuple[str, int, int] | None:
-    """Tell one state of a file from the next: a relative path means another file in another directory."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return os.path.abspath(path), status.st_mtime_ns, status.st_size
+def locate_keys(text: str, path: str) -> Mapping[str, Place]:
+    """Find every key of a YAML, JSON or Hjson text by its dotted path.
 
+    Raises:
+        InputError: it cannot be parsed.
+    """
+    if path.endswith(_YAML) or (path == STANDARD_INPUT and not text.lstrip().startswith("{")):
+        from compatcheck.core import yaml  # noqa: PLC0415 (only for YAML)
 
-@lru_cache(maxsize=64)
-def _lines(path: str, stamp: tuple[str, int, int] | None) -> dict[str, int]:  # noqa: ARG001 (part of the cache's key)
-    if path != STANDARD_INPUT and not path.endswith((".json", ".jsonc", ".hjson", ".yaml", ".yml")):
-        return {}
-    try:
-        text = read_text(path)
-        is_yaml = path.endswith((".yaml", ".yml")) or (path == STANDARD_INPUT and not text.lstrip().startswith("{"))
-        return _yaml_lines(text) if is_yaml else parse_hjson(text, path)[1]
-    except InputError:
-        return {}
+        return yaml.locate_keys(text, path)
+    from compatcheck.core import hjson  # noqa: PLC0415 (only for JSON)
 
-
-def _yaml_lines(text: str) -> dict[str, int]:
-    import yaml  # noqa: PLC0415 (imported already when the file was read)
-
-    lines: dict[str, int] = {}
-    try:
-        node: Any = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError:
-        return lines
-    pending: list[tuple[str, Any, int]] = [("", node, 0)]
-    while pending:
-        prefix, node, depth = pending.pop()
-        if node is None or node.id != "mapping" or depth > 64:
-            continue
-        for key, value in node.value:
-            dotted = f"{prefix}{key.value}" if key.id == "scalar" else ""
-            lines.setdefault(dotted, key.start_mark.line + 1)
-            pending.append((f"{dotted}.", value, depth + 1))
-    return lines
+    return hjson.locate_keys(text, path)

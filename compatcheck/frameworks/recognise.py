@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks import unread
 from compatcheck.frameworks.deepspeed import syntax
@@ -31,7 +32,7 @@ def is_script(path: str) -> bool:
     return path.endswith(SCRIPTS) or (line.isdigit() and file.endswith(SCRIPTS))
 
 
-def read_configurations(path: str, *, named: bool) -> tuple[Reading, ...]:
+def read_configurations(path: str, files: Files = LOCAL, *, named: bool) -> tuple[Reading, ...]:
     """Read a file of any known kind, a launch script with every training command in it.
 
     Raises:
@@ -42,8 +43,8 @@ def read_configurations(path: str, *, named: bool) -> tuple[Reading, ...]:
 
         readings = tuple(
             Reading(run.documents, None, run.launch.variables, label, is_launch=True, notes=run.assumptions)
-            for label, run in read_launch_script(path, named=named)
-            if _trains(run.documents)
+            for label, run in read_launch_script(path, files, named=named)
+            if _trains(run.documents, files)
         )
         if named and not readings:
             msg = "starts no training program this release knows"
@@ -55,36 +56,37 @@ def read_configurations(path: str, *, named: bool) -> tuple[Reading, ...]:
             return ()
         from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
-        return (Reading(python_script.read(path)),)
-    reading = read_configuration(path, named=named)
+        return (Reading(python_script.read(path, files)),)
+    reading = read_configuration(path, files, named=named)
     return () if reading is None else (reading,)
 
 
-def _trains(documents: tuple[Document, ...]) -> bool:
+def _trains(documents: tuple[Document, ...], files: Files) -> bool:
     """Tell whether a command says anything about training; one that only starts a script does where that script does."""
     first = documents[0]
     if len(documents) > 1 or first.reader != "script" or first.statements or first.skipped:
         return True
     if any(kind != "program" for kind, _, _ in first.references):
         return True
-    files = (_beside(first.source.path, name) for _, name, _ in first.references)
-    return any(os.path.isfile(file) and _says_something(file) for file in files)
+    programs = (_beside(first.source.path, name, files) for _, name, _ in first.references)
+    return any(files.is_file(file) and _says_something(file, files) for file in programs)
 
 
-def _says_something(file: str) -> bool:
+def _says_something(file: str, files: Files) -> bool:
     from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
     try:
-        return bool(python_script.read(file, named=False))
+        return bool(python_script.read(file, files, named=False))
     except InputError:
         return False
 
 
-def read_configuration(path: str, *, named: bool) -> Reading | None:
+def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Reading | None:
     """Read a configuration file of any known kind.
 
     Args:
         path: the file.
+        files: the tree it lies in.
         named: whether the person named it; then an unknown kind is an error, otherwise it is passed over.
 
     Returns:
@@ -94,10 +96,10 @@ def read_configuration(path: str, *, named: bool) -> Reading | None:
         InputError: not readable, malformed, of a program whose files are not read, or (when named) of no known kind.
     """
     try:
-        text = read_text(path)
+        text = read_text(path, files)
         data = _parse(text, path)
     except InputError:
-        if named or os.path.basename(path) == "config.json" or _is_meant_for_training(path):
+        if named or os.path.basename(path) == "config.json" or _is_meant_for_training(path, files):
             raise
         return None
     reader = _find_reader(data, path)
@@ -147,11 +149,10 @@ def _find_reader(data: Any, path: str) -> ConfigurationReader | None:  # noqa: A
     return next((reader for reader in configuration_readers(shares_keys=True) if reader.recognise(data)), None)
 
 
-def _is_meant_for_training(path: str) -> bool:
+def _is_meant_for_training(path: str, files: Files) -> bool:
     """Tell whether a file that cannot be parsed was meant as a training configuration: then passing over it would be a guess."""
     try:
-        with open(path, "rb") as file:
-            head = file.read(64 * 1024)
+        head = files.read_bytes(path, 64 * 1024)
     except OSError:
         return True  # nobody can tell what it is
     head = head.replace(b"\0", b"")  # UTF-16
@@ -162,13 +163,14 @@ def follow_references(
     documents: tuple[Document, ...],
     rules: RuleSet,
     environ: Mapping[str, str],
+    files: Files = LOCAL,
 ) -> tuple[Document, ...]:
     """Read the models and files that documents name; what cannot be read is said in the naming document.
 
     A model that a person gave wins: then references to models are not followed. A file that a named document names counts
     as named; a hub id that is not in the local cache does not, for it is no file.
     """
-    references = _ReferenceReader(documents, rules, environ)
+    references = _ReferenceReader(documents, rules, environ, files)
     pending = list(documents)
     result: list[Document] = []
     while pending:
@@ -213,10 +215,13 @@ def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document
 class _ReferenceReader:
     """What has been read already while references are followed."""
 
-    def __init__(self, documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, documents: tuple[Document, ...], rules: RuleSet, environ: Mapping[str, str], files: Files
+    ) -> None:
+        self.files = files
         self.rules = rules
         self.environ = environ
-        self.present = {os.path.realpath(document.source.path) for document in documents}
+        self.present = {files.resolve(document.source.path) for document in documents}
         self.models: dict[str | None, str | None] = {}
         if any(document.reader == "model" for document in documents):
             self.models[None] = None
@@ -232,14 +237,14 @@ class _ReferenceReader:
             return self._read_model(kind.partition(":")[2] or None, name, document, place)
         if kind == "deepspeed" and name == "auto":
             return ()
-        file = _beside(document.source.path, name)
-        if os.path.realpath(file) == os.path.realpath(document.source.path):
+        file = _beside(document.source.path, name, self.files)
+        if self.files.resolve(file) == self.files.resolve(document.source.path):
             msg = f"this very file is no {kind} file"
             raise InputError(msg, source=place, hint="name another file")
-        if os.path.realpath(file) in self.present or (kind == "program" and not os.path.isfile(file)):
+        if self.files.resolve(file) in self.present or (kind == "program" and not self.files.is_file(file)):
             return ()
-        self.present.add(os.path.realpath(file))
-        return _read_kind(kind, file)
+        self.present.add(self.files.resolve(file))
+        return _read_kind(kind, file, self.files)
 
     def _read_model(self, role: str | None, name: str, document: Document, place: Source) -> tuple[Document, ...]:
         if role in self.models or self.has_model:
@@ -247,22 +252,22 @@ class _ReferenceReader:
         if role is not None and self.models.get(None) == name:
             return ()
         self.models[role] = name
-        found = _read_named_model(name, document.source.path, self.rules, self.environ, place)
+        found = _read_named_model(name, document.source.path, self.rules, self.environ, place, self.files)
         if role is None:
             return (found,)
         return (found._replace(statements=tuple(entry._replace(role=role) for entry in found.statements)),)
 
 
-def _read_kind(kind: str, file: str) -> tuple[Document, ...]:
+def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
     if kind == "program":
         from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
-        return python_script.read(file, named=False)
+        return python_script.read(file, files, named=False)
     reader = find_configuration_reader(kind)
     if reader is None:
-        reading = read_configuration(file, named=True)
+        reading = read_configuration(file, files, named=True)
         return () if reading is None else reading.documents
-    text = read_text(file)
+    text = read_text(file, files)
     if not text.strip():
         raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
     return reader.read(
@@ -277,18 +282,20 @@ def _mark(document: Document, naming: Document) -> Document:
     return document._replace(named=True, skipped=tuple(skip._replace(named=True) for skip in document.skipped))
 
 
-def _read_named_model(name: str, base: str, rules: RuleSet, environ: Mapping[str, str], place: Source) -> Document:
+def _read_named_model(
+    name: str, base: str, rules: RuleSet, environ: Mapping[str, str], place: Source, files: Files
+) -> Document:
     from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only where a model is named)
 
-    local = _beside(base, name)
-    return find_model(local if os.path.exists(local) else name, rules, environ, place)
+    local = _beside(base, name, files)
+    return find_model(local if files.exists(local) else name, rules, environ, place, files)
 
 
 _MAX_ABOVE = 6
 """How many directories above a file are tried as the one its program is started in."""
 
 
-def _beside(base: str, name: str) -> str:
+def _beside(base: str, name: str, files: Files) -> str:
     """Resolve a path that a file names, from the directory its program is started in, which nobody can tell.
 
     The nearest directory that has it wins, from the naming file's own upwards to the working directory or a repository's root;
@@ -297,18 +304,18 @@ def _beside(base: str, name: str) -> str:
     """
     if os.path.isabs(name) or "://" in name:
         return name
-    directories = _starting_directories(os.path.dirname(os.path.abspath(base)), bare=not os.path.dirname(name))
+    directories = _starting_directories(os.path.dirname(os.path.abspath(base)), files, bare=not os.path.dirname(name))
     found = (os.path.normpath(os.path.join(directory, name)) for directory in directories)
-    file = next(filter(os.path.exists, found), os.path.normpath(os.path.join(directories[0], name)))
+    file = next(filter(files.exists, found), os.path.normpath(os.path.join(directories[0], name)))
     return file if os.path.isabs(base) else os.path.relpath(file)
 
 
-def _starting_directories(directory: str, *, bare: bool) -> list[str]:
+def _starting_directories(directory: str, files: Files, *, bare: bool) -> list[str]:
     """Return a directory and those above it that a program may be started in."""
     here, above = os.getcwd(), [directory]
     while len(above) <= _MAX_ABOVE:
         last = above[-1]
-        if last == here or os.path.exists(os.path.join(last, ".git")):
+        if last == here or files.exists(os.path.join(last, ".git")):
             return above
         above.append(os.path.dirname(last))
     return [directory] if bare else above

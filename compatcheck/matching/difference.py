@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.difference import ENTERED, STAYED, Difference, FactChange, FindingChange, PackageChange
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
+from compatcheck.core.facts import TRAITS
 from compatcheck.core.summary import worst_first
 
 if TYPE_CHECKING:
@@ -75,7 +76,12 @@ def compare_facts(before: Report, after: Report) -> tuple[FactChange, ...]:
 
 
 def _facts(report: Report) -> dict[tuple[str, str], Fact]:
-    return {(role, fact.name): fact for subject in report.subjects for role, fact in subject.facts}
+    return {
+        (role, fact.name): fact
+        for subject in report.subjects
+        for role, fact in subject.facts
+        if not fact.name.startswith(TRAITS)
+    }
 
 
 def judge(before: Report, after: Report, findings: Iterable[FindingChange]) -> int:

@@ -15,19 +15,7 @@ from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope, version_nee
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
-
-IMPLIED = {
-    "axolotl": ("axolotl", "transformers", "accelerate", "torch"),
-    "deepspeed": ("deepspeed",),
-    "hf_trainer": ("transformers", "accelerate", "torch"),
-    "trl": ("trl", "transformers", "accelerate", "torch"),
-    "llamafactory": ("llamafactory", "transformers", "accelerate", "torch"),
-    "ms_swift": ("ms-swift", "transformers", "accelerate", "torch"),
-    "open_instruct": ("transformers", "accelerate", "torch"),
-    "accelerate": ("accelerate", "torch"),
-    "model": (),
-}
-"""Packages that a configuration implies, by its reader."""
+from compatcheck.rules.programs import find_program
 
 
 class Outcome(NamedTuple):
@@ -168,11 +156,14 @@ def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> b
 
 
 def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
+    """Return the packages that the programs of a subject's configurations import, of which no input says anything."""
     if subject.environment is not None and subject.environment.complete:
         return ()
     implied: dict[str, None] = {}
+    engines = {facts["rollout.engine"].value for facts in subject.roles.values() if "rollout.engine" in facts}
     for document in subject.documents:
-        for package in IMPLIED.get(document.reader, ()):
+        program = find_program(document.reader)
+        for package in (*program.packages, *(engine for engine in program.engines if engine in engines)):
             if package not in known:
                 implied[package] = None
     return tuple(implied)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, nearest_release
-from compatcheck.resolution.defaults import READERS_BENEATH
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
+from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.rules.database import CompiledRule, Texts
+    from compatcheck.rules.programs import Program
 
 
 def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[FindingRemedy, ...]:
@@ -57,9 +58,9 @@ def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None]:
 def key_of(name: str, scope: FactScope) -> str | None:
     """Return how the program of this run spells a fact; None when it has no key for it or that is not known."""
     framework = scope.facts.get("training.framework")
-    program = None if framework is None else str(framework.value)
-    readers = [] if program is None else [program, *READERS_BENEATH.get(program, ())]
-    if "training.zero_stage" in scope.facts and program not in _WRITE_THEIR_DEEPSPEED_FILE:
+    line = () if framework is None else lineage(str(framework.value))
+    readers = [program.name for program in line]
+    if "training.zero_stage" in scope.facts and not (line and line[0].writes_deepspeed_file):
         readers.append("deepspeed")
     for reader in readers:
         rows = [row for row in scope.rules.section(f"defaults/{reader}") or () if row["fact"] == name]
@@ -67,9 +68,9 @@ def key_of(name: str, scope: FactScope) -> str | None:
         keys = _keys(here) or _keys(row for row in rows if "no" not in _verdicts(row, scope))
         if len(keys) > 1 and not _keys(here):
             return None  # releases that may be installed spell it differently
-        own = reader in {program, "deepspeed"}
+        own = not line or reader in {line[0].name, "deepspeed"}
         for key in keys:
-            if own or _accepts(program, key):
+            if own or _accepts(line[0], key):
                 return key
         if any(_is_fixed(row) for row in here):
             return None
@@ -85,22 +86,18 @@ def _keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(row["key"] for row in rows if row["key"] is not None))
 
 
-_WRITE_THEIR_DEEPSPEED_FILE = {"openrlhf"}
-"""Programs that make DeepSpeed's configuration out of arguments of their own."""
-
-
 def _is_fixed(row: Mapping[str, Any]) -> bool:
     """Tell whether a default says what the program does by itself, whatever its files say."""
     return row["key"] is None and row["when"] is None and not row["present"]
 
 
-def _accepts(program: str | None, key: str) -> bool:
-    """Tell whether a program takes a key of the program it is built on; axolotl passes on only names of its own."""
-    if program != "axolotl":
+def _accepts(program: Program, key: str) -> bool:
+    """Tell whether a program takes a key of the program it is built on; some pass on only names of their own."""
+    if not program.own_keys_only:
         return True
-    from compatcheck.frameworks.axolotl.configuration import NAMES  # noqa: PLC0415 (only for remedies of axolotl)
+    from importlib import import_module  # noqa: PLC0415 (only for remedies of such a program)
 
-    return key.partition(".")[0] in NAMES
+    return key.partition(".")[0] in import_module(f"compatcheck.frameworks.{program.name}.configuration").NAMES
 
 
 def _word(value: object) -> str:

@@ -30,6 +30,11 @@ class Given:
         fact = self._facts.get(name)
         return fact.value if isinstance(fact, Fact) else fact
 
+    def reason(self, name: str) -> str:
+        """Return why a value is what it is, as its fact notes it."""
+        fact = self._facts.get(name)
+        return fact.note or "" if isinstance(fact, Fact) else ""
+
     def knows(self, name: str) -> bool:
         """Tell whether somebody states a fact, be it as None."""
         return name in self._facts

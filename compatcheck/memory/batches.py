@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.memory.waiting_models import FORKS
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -87,8 +85,8 @@ def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: st
     if key is None or length is None:
         return None
     each, words, ranks_of_key, times = key, "", 1, 1
-    framework = facts["training.framework"].value if "training.framework" in facts else None
-    fork = framework in FORKS
+    prompts = facts.get("program.batches_count_prompts")
+    fork = prompts is not None and bool(prompts.value)
     flag = facts.get(is_global)
     if (bool(flag.value) if flag is not None else fork) and (ranks > 1 or fork):
         each, ranks_of_key = max(1, key // ranks), ranks

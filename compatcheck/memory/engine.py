@@ -30,10 +30,8 @@ WHOLE_DEVICE = ((0, 8), (0, 9, 1))
 determine_available_memory, adds what other processes and the trainer hold to its own peak. Before and after, what was there at
 the start does not count; from 0.9.1 on it must leave the share free, or the engine does not start
 (https://github.com/vllm-project/vllm/issues/20305). Changed by https://github.com/vllm-project/vllm/pull/18974 and 19312."""
-OWN_WORKERS = (0, 7)
-"""verl below 0.3 brings workers of its own for vLLM before this release."""
-LOWERED, _TOO_MUCH, LOWERED_BEFORE = 0.4, 0.9, (0, 6, 1)
-"""What OpenRLHF before 0.6.1 makes of a share of 0.9 or more when all models share devices (cli/train_ppo_ray.py)."""
+LOWERED, _TOO_MUCH = 0.4, 0.9
+"""What OpenRLHF makes of a share of 0.9 or more when all models share devices, in releases that do (cli/train_ppo_ray.py)."""
 SAMPLER_BYTES, MOST_SEQUENCES = 4 + 4 + 8, 1024
 """Bytes of a logit, its sorted value and its index in vLLM's sampler; the default of ``max_num_seqs``
 on large devices from 0.8 on."""
@@ -95,12 +93,10 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
     share = get("rollout.gpu_memory_utilization")
     fraction = float(share) if isinstance(share, float | int) else _DEFAULT_SHARE[kind]
     stated = "" if isinstance(share, float | int) else ", by default"
-    if _is_lowered(run, facts, fraction):
+    if get("program.lowers_engine_share") and get("rollout.colocated") and fraction >= _TOO_MUCH:
         fraction, stated = LOWERED, ", which OpenRLHF sets with colocate_all_models"
     release = run.release(kind)
-    own_worker = habit.share_of_free or (
-        run.framework == "verl" and _is_before(run.release("verl"), (0, 3)) and _is_before(release, OWN_WORKERS)
-    )
+    own_worker = habit.share_of_free
     work = _work(run, ranks) if own_worker else None
     needed = bytes_per_token(run.model, DTYPE_BYTES["bfloat16"], tensor_parallel=ranks) * run.sequence
     problem = None
@@ -134,17 +130,6 @@ def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habit
         *((graphs,) if graphs is not None else ()), *process,
     )  # fmt: skip
     return Engine((weights,), cache, left, sleeps=True, layered=layered, problem=problem)
-
-
-def _is_lowered(run: Run, facts: Mapping[str, Fact], fraction: float) -> bool:
-    release, shared = run.release("openrlhf"), facts.get("rollout.colocated")
-    return (
-        run.framework == "openrlhf"
-        and _is_before(release, LOWERED_BEFORE)
-        and shared is not None
-        and bool(shared.value)
-        and fraction >= _TOO_MUCH
-    )
 
 
 def _is_before(release: tuple[int, ...] | None, other: tuple[int, ...]) -> bool:

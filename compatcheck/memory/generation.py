@@ -9,7 +9,6 @@ from compatcheck.memory.closed_form.context import context
 from compatcheck.memory.closed_form.kv_cache import kv_cache
 from compatcheck.memory.closed_form.parallel import held
 from compatcheck.memory.closed_form.reserve import not_itemised, reserve
-from compatcheck.memory.waiting_models import VERL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,10 +34,10 @@ def generate(policy: Role, engine: Engine, habit: Habits, places: Mapping[str, s
     left = policy.states if policy.keeps_states else ()
     here = policy.keeps_parameters or habit.policy_at_rollout == "kept"
     around = context_of(policy)
-    handing = () if habit.policy_at_rollout == "off" and not policy.keeps_parameters else policy.parameters
+    handing = () if habit.policy_at_rollout == "before_weights" and not policy.keeps_parameters else policy.parameters
     if not handing:
         handing = tuple(part._replace(size=Size(0, 0, part.size.high)) for part in policy.parameters)
-    at_once = not engine.sleeps or (habit.policy_at_rollout == "synced" and not habit.share_of_free)
+    at_once = not engine.sleeps or (habit.policy_at_rollout == "after_sync" and not habit.share_of_free)
     cache = (
         engine.cache if at_once else tuple(part for part in engine.cache if part.kind not in {"kv_cache", "workspace"})
     )
@@ -58,7 +57,7 @@ def _gathered(run: Run, *, layered: bool) -> Parts:
     Source: verl/workers/sharding_manager/fsdp_vllm.py (``full_tensor``, ``FSDP.summon_full_params``).
     """
     model = run.model
-    if run.peft is not None and run.framework in VERL and not layered:
+    if run.peft is not None and run.code == "verl" and not layered:
         size = exactly(run.precision.frozen * model.parameters)
         words = f"{run.precision.frozen:g} B × {model.parameters:,}, all of the model for its adapters"
     else:

@@ -19,7 +19,7 @@ from compatcheck.memory.rank_layout import find_contradiction
 from compatcheck.memory.role import POLICY, SCORING, SCORING_PHASE, TRAINED, Role, read_role
 from compatcheck.memory.run import read_numbers
 from compatcheck.memory.suggest import overlay
-from compatcheck.memory.waiting_models import VERL, habits
+from compatcheck.memory.waiting_models import read_habits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,17 +68,17 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
         return missing[0]
     found = [role for role in read if isinstance(role, Role)]
     policy = found[0]
-    habit = habits(policy.run.framework, policy.run.release(policy.run.framework))
-    places = _places(roles, names, policy.run.framework)
+    habit = read_habits(main)
+    places = _places(roles, names)
     sharing = [role for role in found if places[role.name] == places["rollout"]]
     beside = total(part.size for role in sharing for part in _at_start(role, habit))
     engine = price_engine(policy.run, engine_facts, beside, habit)
-    if policy.run.framework == "trl" and places["rollout"] == "engine":
+    if _get(main, "program.engine_elsewhere_is_server") and places["rollout"] == "engine":
         engine = None  # a server that is started by itself, with settings of its own
     phases = tuple(_merge(found, engine, engine_facts, habit, places))
     assumptions = dict.fromkeys(_name_assumptions(found))
     unmodelled = dict.fromkeys(entry for role in found for entry in role.unmodelled)
-    unmodelled.update(dict.fromkeys((*_neighbours(main), *_not_read(policy.run, engine_facts, engine))))
+    unmodelled.update(dict.fromkeys((*_neighbours(main), *_not_read(main, policy.run, engine_facts, engine))))
     verdict = judge(phases, policy.run.limit)
     batches = {(role.name, name): batch for role in found for name, batch in role.batches.items()}
     verdict = explain(verdict, phases, batches, tuple(unmodelled), None if engine is None else engine.problem)
@@ -114,12 +114,11 @@ def _only_trains(facts: Facts) -> bool:
 
 
 def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
-    """Leave out verl's reference where the policy has adapters: it scores with them off (ray_trainer.py, ref_in_actor)."""
+    """Leave out the reference where the policy has adapters and scores with them off."""
     actor = roles.get("actor")
     if actor is None or "reference" not in roles:
         return roles
-    framework, peft = actor.get("training.framework"), actor.get("training.peft")
-    if framework is None or framework.value != "verl" or peft is None or peft.value is None:
+    if not _get(actor, "program.adapters_off_is_reference") or _get(actor, "training.peft") is None:
         return roles
     return {name: facts for name, facts in roles.items() if name != "reference"}
 
@@ -142,16 +141,16 @@ def _with_reference(roles: Mapping[str, Facts], copies: Size) -> Mapping[str, Fa
     if not copies.low:
         return roles
     changed: dict[str, Value] = {"training.offload_optimizer": None, "training.gradient_checkpointing": False}
-    framework, dtype = main.get("training.framework"), main.get("training.param_dtype")
-    if framework is not None and framework.value in VERL and dtype is not None and dtype.value == "float32":
-        changed["training.param_dtype"] = "bfloat16"  # fsdp_workers.py: float32 for the actor, bfloat16 for others
+    frozen = _get(main, "program.frozen_dtype")
+    if frozen is not None and _get(main, "training.param_dtype") == "float32":
+        changed["training.param_dtype"] = frozen
     for to, source in zip(UPDATE, SCORING_BATCH, strict=True):
         if source in main:
             changed[to] = main[source].value
     return {**roles, "reference": overlay(main, changed)}
 
 
-def _places(roles: Mapping[str, Facts], names: Iterable[str], framework: str) -> dict[str, str]:
+def _places(roles: Mapping[str, Facts], names: Iterable[str]) -> dict[str, str]:
     """Return which devices each role and the engine (``rollout``) are on, by any name.
 
     Where nobody says, they share them when one program runs them all in one group. Roles of a trainer that runs in one process
@@ -161,7 +160,7 @@ def _places(roles: Mapping[str, Facts], names: Iterable[str], framework: str) ->
     shared = _stated(roles, names, "rollout.colocated")
     if shared is None or shared:
         return dict.fromkeys((*names, "rollout"), "all")
-    if framework not in VERL and framework != "openrlhf":
+    if not _get(roles[names[0]], "program.separates_roles"):
         return {**dict.fromkeys(names, "trainer"), "rollout": "engine"}
     places = {name: name for name in names}
     for name in names:
@@ -206,7 +205,7 @@ def _merge(
 
     if engine is not None:
         yield from generate(policy, engine, habit, places, beside(places["rollout"], policy.name))
-    elif _engine_kind(engine_facts) == "hf":
+    elif _get(engine_facts, "rollout.engine") == "hf":
         yield generate_in_trainer(policy, beside(places[policy.name], policy.name))
     for role in roles:
         rest = beside(places[role.name], role.name)
@@ -217,23 +216,23 @@ def _merge(
             yield Phase(phase.name, role.name, (*phase.components, *own, *rest))
 
 
-def _engine_kind(facts: Facts) -> Value:
-    fact = facts.get("rollout.engine")
+def _get(facts: Facts, name: str) -> Value:
+    fact = facts.get(name)
     return None if fact is None else fact.value
 
 
-def _not_read(run: Run, engine_facts: Facts, engine: Engine | None) -> Iterable[Unmodelled]:
+def _not_read(main: Facts, run: Run, engine_facts: Facts, engine: Engine | None) -> Iterable[Unmodelled]:
     """Say what of the job nobody read."""
-    kind = _engine_kind(engine_facts)
-    if run.framework == "trl" and engine is None and kind == "vllm":
+    kind = _get(engine_facts, "rollout.engine")
+    if _get(main, "program.engine_elsewhere_is_server") and engine is None and kind == "vllm":
         yield Unmodelled("vLLM server", "either", "runs by itself on other devices, with settings of its own")
     elif engine is None and kind not in {None, "hf"}:
         yield Unmodelled("generation engine", "more", f"what {kind} holds is not modelled")
-    if run.framework in VERL and kind == "hf":
+    if run.code == "verl" and kind == "hf":
         yield Unmodelled(
             "cache of generation", "more", "verl generates a device's whole share at once, or in batches nobody states"
         )
-    if run.framework in VERL and run.parallel.sharding == "megatron":
+    if run.code == "verl" and run.parallel.sharding == "megatron":
         reason = "bytes per logit are those of verl's FSDP workers; Megatron's loss was not read"
         yield Unmodelled("log-probabilities under Megatron", "either", reason)
 
@@ -241,7 +240,6 @@ def _not_read(run: Run, engine_facts: Facts, engine: Engine | None) -> Iterable[
 def _neighbours(facts: Facts) -> Iterable[Unmodelled]:
     """Say what else may be on these devices whose size nobody states."""
     on, size = facts.get("run.retriever_on_gpu"), facts.get("run.other_resident_bytes")
-    framework = facts.get("training.framework")
     if size is not None and size.value:
         return
     if on is not None and on.value:
@@ -249,7 +247,7 @@ def _neighbours(facts: Facts) -> Iterable[Unmodelled]:
             "a retrieval index shares these devices and nobody says how large it is: --set run.other_resident_bytes=…"
         )
         yield Unmodelled("retrieval index", "more", reason)
-    elif on is None and framework is not None and framework.value == "search-r1":
+    elif on is None and _get(facts, "program.asks_retriever"):
         reason = (
             "the run asks a retriever; retrieval_launch.sh puts its index on every visible GPU (--faiss_gpu), "
             "retrieval_launch_ann.sh on none: --set run.retriever_on_gpu=false, or run.other_resident_bytes=…"
@@ -268,24 +266,24 @@ def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | 
     if first is None:
         return None
 
-    def get(name: str) -> Value:
-        fact = first.get(name) if first is not None else None
-        return None if fact is None else fact.value
-
-    parts = [str(model or get("model.name") or get("model.model_type") or "")]
-    batch, length = read_batch(first, UPDATE, "training.global_batch_size"), get("training.sequence_length")
+    parts = [str(model or _get(first, "model.name") or _get(first, "model.model_type") or "")]
+    batch, length = read_batch(first, UPDATE, "training.global_batch_size"), _get(first, "training.sequence_length")
     if batch is not None:
         parts.append(f"{batch.sequences} × {batch.length:,} tokens")
     elif isinstance(length, int):
         parts.append(f"{length:,} tokens")
-    sharding, stage = get("training.sharding"), get("training.zero_stage")
+    sharding, stage = _get(first, "training.sharding"), _get(first, "training.zero_stage")
     if sharding == "zero":
         parts.append(f"ZeRO-{stage}")
     elif isinstance(sharding, str) and sharding != "none":
         parts.append({"fsdp": "FSDP", "ddp": "DDP"}.get(sharding, sharding))
-    if isinstance(get("training.peft"), str):
-        parts.append(str(get("training.peft")))
-    gpu, world, memory = get("hardware.gpu"), get("hardware.world_size"), get("hardware.memory_bytes")
+    if isinstance(_get(first, "training.peft"), str):
+        parts.append(str(_get(first, "training.peft")))
+    gpu, world, memory = (
+        _get(first, "hardware.gpu"),
+        _get(first, "hardware.world_size"),
+        _get(first, "hardware.memory_bytes"),
+    )
     device = gpu if isinstance(gpu, str) else format_bytes(memory) if isinstance(memory, int) else None
     if device is not None:
         parts.append(f"{world} × {device}" if isinstance(world, int) else device)

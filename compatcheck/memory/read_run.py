@@ -56,7 +56,7 @@ def read_run(
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
     versions = _versions(environment)
-    precision = read_precision(source, parallel, model, peft, versions.get("trl"))
+    precision = read_precision(source, parallel, model, peft)
     count = source.positive if peft in LOW_RANK else source.integer  # peft refuses a rank of 0
     rank = count("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
     targets = source.get("training.lora_target_modules")
@@ -68,7 +68,7 @@ def read_run(
         )
     names = tuple(str(name) for name in targets) if isinstance(targets, tuple) else ()
     adapters, copied, trainable = _count_trainable(source, model, peft, rank, names)
-    width = adapter_bytes(source, model, precision, versions.get("peft"))
+    width = adapter_bytes(source, precision, versions.get("peft"))
     if parallel.sharding == "zero":
         width = precision.stored  # DeepSpeed casts the whole module
     optimizer = source.assume("training.optimizer", "adamw", "the usual optimizer") if trains else None
@@ -111,8 +111,11 @@ def read_run(
         padded=None if mask is None else mask == "padding",
         loss=_read_loss(source),
         trainer=str(source.get("training.trainer") or "causal_lm"),
+        reference_offloads=source.get("program.reference_offloads_with_policy") is not False,
         without_reference=source.get("training.loss_type") in WITHOUT,
         framework=str(source.get("training.framework") or ""),
+        code=str(source.get("program.code") or ""),
+        entropy_computed=str(source.get("program.computes_entropy") or "asked"),
         offload_optimizer=source.get("training.offload_optimizer") is not None
         or source.flag("training.fsdp_offload_params", False),
         offload_param=source.get("training.offload_param") is not None
@@ -144,13 +147,9 @@ def _splits_sequences(source: Given, parallel: Parallelism) -> bool:
     """Tell whether tensor-parallel ranks split norms and residual stream too, as Megatron and torchtitan can."""
     if parallel.tensor == 1:
         return False
-    usual = source.get("training.framework") == "torchtitan" or parallel.sharding == "megatron"
+    usual = bool(source.get("program.splits_sequences")) or parallel.sharding == "megatron"
     reason = "programs with tensor parallelism of this kind mostly split norms along the sequence" if usual else ""
     return source.flag("training.sequence_parallel", usual, reason)
-
-
-_NO_SYNC = frozenset({"accelerate", "hf_trainer", "trl", "axolotl", "llamafactory", "ms_swift"})
-"""Programs that run all but the last micro batch of a step under accelerate's ``no_sync``."""
 
 
 def _unsharded(
@@ -160,15 +159,14 @@ def _unsharded(
 
     Under ``no_sync`` nothing is scattered: FSDP1 keeps whole gradients in the compute dtype (torch 2.8.0
     distributed/fsdp/_runtime_utils.py, _post_backward_hook), FSDP2 in the reduce dtype, from accelerate 1.11.0 on
-    (accelerator.py, no_sync: ``set_requires_gradient_sync``). The HF Trainer ignores ``sync_each_batch`` from 4.46.2 to 5.1.
+    (accelerator.py, no_sync: ``set_requires_gradient_sync``).
     """
-    framework = source.get("training.framework")
-    if parallel.sharding != "fsdp" or parallel.stage < 2 or parallel.shard == 1 or framework not in _NO_SYNC:
+    waits = source.get("program.accumulates_without_sync")
+    if parallel.sharding != "fsdp" or parallel.stage < 2 or parallel.shard == 1 or not waits:
         return 0.0
-    transformers, accelerate = versions.get("transformers"), versions.get("accelerate")
-    deaf = framework != "accelerate" and transformers is not None and (4, 46, 2) <= transformers < (5, 2)
-    if source.get("training.sync_each_batch") and not deaf:
+    if source.get("training.sync_each_batch") and source.get("program.heeds_sync_each_batch") is not False:
         return 0.0
+    accelerate = versions.get("accelerate")
     if source.get("training.fsdp_version") == 2:
         return 0.0 if accelerate is not None and accelerate < (1, 11) else precision.reduce
     return precision.compute
@@ -216,10 +214,9 @@ def _read_model(source: Given) -> Model:
     else:
         blocks = source.integer("model.parameters_in_blocks", blocks, "" if source.needs else reason)
         total = source.integer("model.parameters", blocks + embedding + head + hidden, "" if source.needs else reason)
-    attention = source.assume(
-        "model.attn_implementation",
-        *_ATTENTION.get(str(source.get("training.framework")), ("sdpa", "the default of transformers since 4.36")),
-    )
+    own = source.get("program.attn_implementation")
+    reason = "the default of transformers since 4.36" if own is None else source.reason("program.attn_implementation")
+    attention = source.assume("model.attn_implementation", own or "sdpa", reason)
     quantization = source.get("model.quantization")
     return Model(
         model_type=str(source.get("model.model_type") or ""),
@@ -246,15 +243,6 @@ def _read_model(source: Given) -> Model:
         attention=str(attention),
         quantization=str(quantization) if isinstance(quantization, str) else None,
     )
-
-
-_ATTENTION = {
-    "openrlhf": ("flash_attention_2", "OpenRLHF's default since 0.8.10; before, eager without --flash_attn"),
-    "megatron": ("flash_attention_2", "Megatron's fused attention, which keeps no scores"),
-    "torchtune": ("sdpa", "torchtune calls torch's own attention"),
-    "torchtitan": ("sdpa", "torchtitan calls torch's own attention"),
-}
-"""What programs that do not take transformers' default compute attention with, and why that is thought."""
 
 
 def _read_parallelism(source: Given) -> Parallelism:
@@ -295,14 +283,15 @@ def _read_parallelism(source: Given) -> Parallelism:
 def _level_of_megatron(source: Given, stage: Value) -> int:
     """Return 1 where optimizer states are split.
 
-    Left out, Megatron-LM does not (``--use-distributed-optimizer``); what is built on it does: verl utils/megatron_utils.py
-    v0.2.0 to v0.7.0, ms-swift megatron/arguments/megatron_args.py, NeMo-RL examples/configs/grpo_math_1B.yaml.
+    Left out, Megatron-LM does not; what is built on it does, as far as it was read, and is taken to otherwise.
     """
     if isinstance(stage, int) and not source.knows("training.distributed_optimizer"):
         return stage
-    own = source.get("training.framework") in {None, "megatron"}
-    reason = "Megatron-LM's default" if own else "what programs built on Megatron turn on"
-    return int(source.assume("training.distributed_optimizer", not own, reason) is True)
+    splits = source.get("program.distributed_optimizer")
+    if splits is None:
+        splits = source.knows("training.framework")
+    reason = "what programs built on Megatron turn on" if splits else "Megatron-LM's default"
+    return int(source.assume("training.distributed_optimizer", splits, reason) is True)
 
 
 def _read_loss(source: Given) -> str:

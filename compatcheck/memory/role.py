@@ -16,9 +16,8 @@ from compatcheck.memory.closed_form.policy_logits import HEADLESS
 from compatcheck.memory.closed_form.reference import reference_parameters
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.read_run import read_run
-from compatcheck.memory.run import read_numbers
 from compatcheck.memory.suggest import overlay
-from compatcheck.memory.waiting_models import habits
+from compatcheck.memory.waiting_models import read_habits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,14 +86,12 @@ def read_role(name: str, facts: Facts, environment: Environment | None, referenc
     """
     trains = name in TRAINED
     values = {fact.name: fact.value for fact in facts.values()}
-    framework = str(values.get("training.framework") or "")
-    releases = environment.packages if environment is not None else {}
-    habit = habits(framework, _release(releases.get(framework)))
+    habit = read_habits(facts)
     batch = read_batch(facts, UPDATE, "training.global_batch_size" if trains else "rollout.global_batch_size", name)
     changed = _at_work(values, habit, trains=trains)
     if name in HEADLESS:
         changed.update(_without_head(values))
-    assumed = _newest(facts, framework) if trains else []
+    assumed = _assume_checkpointing(facts) if trains else []
     changed.update({entry.fact: entry.value for entry in assumed})
     for_update = {**changed, **(batch.as_facts() if batch is not None else {})}
     reading = read_run(overlay(facts, for_update), environment, role=name, trains=trains)
@@ -131,18 +128,13 @@ def read_role(name: str, facts: Facts, environment: Environment | None, referenc
     )
 
 
-def _release(package: object) -> tuple[int, ...] | None:
-    version = getattr(package, "version", None)
-    return read_numbers(version) or None if isinstance(version, str) else None
-
-
 def _at_work(values: Mapping[str, Value], habit: Habits, *, trains: bool) -> dict[str, Value]:
     """Return how a role's state lies while it works.
 
-    What moves is back on the device; frozen models of verl stay on the host; those of OpenRLHF are in an engine of DeepSpeed at
-    stage 0 too, which casts them (utils/deepspeed/deepspeed.py, _ds_init_eval_model).
+    What moves is back on the device; frozen models may stay on the host, or be in an engine of DeepSpeed at stage 0 too, which
+    casts them.
     """
-    if values.get("training.framework") == "openrlhf" and not trains:
+    if values.get("program.frozen_under_deepspeed") and not trains:
         return {"training.sharding": "zero"} if values.get("training.zero_stage") == 0 else {}
     if not habit.moves:
         return {}
@@ -152,11 +144,12 @@ def _at_work(values: Mapping[str, Value], habit: Habits, *, trains: bool) -> dic
     return changed
 
 
-def _newest(facts: Facts, framework: str) -> list[Assumption]:
-    """Return what verl does from 0.2 on where the release is not known: its table has one default for 0.1 and another since."""
-    if framework != "verl" or CHECKPOINTING in facts:
+def _assume_checkpointing(facts: Facts) -> list[Assumption]:
+    """Return what the program does where its release, which would decide, is not known."""
+    usual = facts.get("program.gradient_checkpointing")
+    if usual is None or CHECKPOINTING in facts:
         return []
-    return [Assumption(CHECKPOINTING, value=True, reason="verl's default from 0.2 on")]
+    return [Assumption(CHECKPOINTING, usual.value, usual.note or "")]
 
 
 def _without_head(values: Mapping[str, Value]) -> dict[str, Value]:

@@ -140,10 +140,16 @@ class Run(NamedTuple):
     loss: str
     """``cross_entropy``, ``chunked``, ``fused_linear``."""
     trainer: str
+    reference_offloads: bool
+    """A reference is sharded and offloaded by the same configuration as the policy."""
     without_reference: bool
     """The loss compares with no reference, as ORPO's and SimPO's."""
     framework: str
     """Program that trains, as ``training.framework`` names it; empty when not known."""
+    code: str
+    """Distribution whose trainers or workers run; empty when not known."""
+    entropy_computed: str
+    """Whether every forward of the policy computes its entropy: ``always``, ``asked`` or ``never``."""
     offload_optimizer: bool
     offload_param: bool
     reduce_bucket: int

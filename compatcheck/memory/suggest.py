@@ -9,7 +9,6 @@ from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.suggestions import CHANGES_TRAINING, EFFECTS, SAME_RESULT, SLOWER, Change, Suggestion
 from compatcheck.memory.suggest_roles import change_role
 from compatcheck.memory.suggest_roles import propose as propose_for_roles
-from compatcheck.memory.waiting_models import FORKS, VERL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -114,7 +113,7 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[Change]:
     values = {name: fact.value for name, fact in facts.items()}
     yield from propose_for_roles(facts)
     for propose in _PROPOSALS:
-        if values.get("training.framework") not in VERL or propose not in _NOT_IN_VERL:
+        if values.get("program.code") != "verl" or propose not in _NOT_IN_VERL:
             yield from propose(values)
 
 
@@ -189,11 +188,7 @@ def _optimizer(values: Mapping[str, Value]) -> Iterator[Change]:
 def _parallel(values: Mapping[str, Value]) -> Iterator[Change]:
     world, degree = values.get("hardware.world_size"), values.get("training.tensor_parallel") or 1
     heads = values.get("model.num_key_value_heads")
-    if (
-        isinstance(world, int)
-        and isinstance(degree, int)
-        and values.get("training.framework") in {"megatron", "torchtitan"}
-    ):
+    if isinstance(world, int) and isinstance(degree, int) and values.get("program.tensor_parallel"):
         wider = degree * 2
         split = wider
         for other in ("training.pipeline_parallel", "training.context_parallel"):
@@ -215,7 +210,7 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[Change]:
     for more in (nodes * 2, nodes * 4):
         changed: dict[str, Value] = {"hardware.nodes": more, "hardware.world_size": world // nodes * more}
         effect, note = CHANGES_TRAINING, "the global batch grows with the ranks"
-        if values.get("training.framework") in VERL:
+        if values.get("program.code") == "verl":
             effect, note = SAME_RESULT, "the same batch, spread over more ranks"
         elif isinstance(steps, int) and steps % (more // nodes) == 0:
             changed["training.gradient_accumulation_steps"] = steps // (more // nodes)
@@ -230,7 +225,7 @@ def _sequence(values: Mapping[str, Value]) -> Iterator[Change]:
 
 
 def _adapters(values: Mapping[str, Value]) -> Iterator[Change]:
-    if "training.peft" in values and values["training.peft"] is None and values.get("training.framework") not in FORKS:
+    if "training.peft" in values and values["training.peft"] is None and values.get("program.adapters") is not False:
         changed: dict[str, Value] = {"training.peft": "lora", "training.lora_rank": 16}
         yield Change("LoRA of rank 16", changed, CHANGES_TRAINING)
 

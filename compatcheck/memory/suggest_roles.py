@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.suggestions import CHANGES_TRAINING, SAME_RESULT, SLOWER, Change
 from compatcheck.memory.batches import SCORING, UPDATE, read_batch
-from compatcheck.memory.waiting_models import FORKS, VERL, habits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,7 +66,7 @@ def propose(facts: Facts) -> Iterator[Change]:
     if isinstance(response, int) and response >= 2 * _SHORTEST and start is None:
         changed: dict[str, Value] = {"training.max_response_length": response // 2}
         yield Change(f"completions of {response // 2:,} tokens", changed, CHANGES_TRAINING)
-    if values.get("training.framework") in VERL and values.get("training.use_remove_padding") is False:
+    if values.get("program.code") == "verl" and values.get("training.use_remove_padding") is False:
         note = "the model type must be one verl can unpad"
         yield Change("use_remove_padding", {"training.use_remove_padding": True}, SAME_RESULT, note)
 
@@ -77,7 +76,7 @@ def _batch(facts: Facts, names: tuple[str, str, str], whole: str) -> Iterator[Ch
     batch, key = read_batch(facts, names, whole), facts.get(names[0])
     if batch is None or batch.filled or key is None or not isinstance(key.value, int):
         return
-    fork = facts["training.framework"].value in FORKS if "training.framework" in facts else False
+    fork = "program.batches_count_prompts" in facts and bool(facts["program.batches_count_prompts"].value)
     n = facts.get("rollout.n")
     unit = n.value if fork and n is not None and isinstance(n.value, int) else 1
     flag = facts.get(names[1])
@@ -103,7 +102,7 @@ def _filled(facts: Facts, values: Mapping[str, Value]) -> Iterator[Change]:
     """Propose batches filled by tokens, of the longest sequence: the least that verl takes (rearrange_micro_batches)."""
     length = values.get("training.sequence_length")
     if (
-        values.get("training.framework") not in VERL - {"easy-r1"}
+        not values.get("program.batches_by_tokens")
         or not values.get("training.use_remove_padding")
         or UPDATE[2] in facts
         or not isinstance(length, int)
@@ -138,18 +137,17 @@ def _engine(values: Mapping[str, Value]) -> Iterator[Change]:
     if values.get("rollout.colocated") is not False and not (
         values.get("rollout.sleep_mode") or values.get("rollout.free_cache_engine")
     ):
-        fact = "rollout.free_cache_engine" if values.get("training.framework") in VERL else "rollout.sleep_mode"
+        fact = "rollout.free_cache_engine" if values.get("program.code") == "verl" else "rollout.sleep_mode"
         yield Change("the engine sleeps while training runs", {fact: True}, SLOWER, "loads its weights again each step")
 
 
 def _host(values: Mapping[str, Value]) -> Iterator[Change]:
-    framework = str(values.get("training.framework") or "")
-    if habits(framework, None).moves:
+    if values.get("program.moves_idle_state"):
         if values.get("training.offload_param") is None:
             yield Change("policy's param_offload", {"training.offload_param": "cpu"}, SLOWER)
         if values.get("training.offload_optimizer") is None:
             yield Change("policy's optimizer_offload", {"training.offload_optimizer": "cpu"}, SLOWER)
     asleep = values.get("training.sleeps_while_idle") or values.get("training.offload_optimizer") is not None
     stage, shared = values.get("training.zero_stage"), values.get("rollout.colocated")
-    if framework == "openrlhf" and shared and stage == 3 and not asleep:
+    if values.get("program.sleeps_while_idle") and shared and stage == 3 and not asleep:
         yield Change("deepspeed_enable_sleep", {"training.sleeps_while_idle": True}, SLOWER)

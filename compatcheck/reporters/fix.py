@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED
@@ -12,7 +13,7 @@ from compatcheck.reporters.markdown import escape
 from compatcheck.reporters.text import fill
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from compatcheck.core.fix import Change, Fix, Plan, Resolution
     from compatcheck.core.report import Finding
@@ -83,13 +84,14 @@ class _Writer:
         if not plan.changes:
             yield "  no safe change clears anything" if plan.unsafe else "  no change of a file clears anything"
         yield from self.resolution(plan.resolution)
-        for label, rules in (("brings in", plan.brings),):
-            if rules:
-                yield from self.labelled(label, f"{', '.join(rules)} (below --fail-on, or possible only)")
+        if plan.brings:
+            yield from self.labelled("brings in", f"{', '.join(plan.brings)} (below --fail-on, or possible only)")
         for note in plan.notes:
             yield from self.labelled("note", shorten(note))
         if plan.exhausted:
-            yield from self.labelled("note", "the search was stopped at its limits: a smaller set may exist")
+            yield from self.labelled(
+                "note", "a smaller set may exist: only pairs were looked at together, and within limits"
+            )
         for finding, why in plan.remaining:
             yield from self.remains(finding, why)
         if plan.unsafe:
@@ -97,13 +99,12 @@ class _Writer:
         yield ""
 
     def change(self, change: Change, *, applied: bool) -> Iterator[str]:
-        safety = "safe" if change.safe else "unsafe"
-        head = f"{self.paint(safety, '32' if change.safe else '33')} {change_text(change)}"
-        if len(safety) + len(change_text(change)) + 3 <= self.width:
-            yield f"  {head}"
+        safety, text = "safe" if change.safe else "unsafe", change_text(change)
+        head = f"  {self.paint(safety, '32' if change.safe else '33')}"
+        if len(safety) + len(text) + 3 <= self.width:
+            yield f"{head} {text}"
         else:
-            yield f"  {self.paint(safety, '32' if change.safe else '33')}"
-            yield from (f"    {line}" for line in fill(change_text(change), self.width - 4))
+            yield from (head, *(f"    {line}" for line in fill(text, self.width - 4)))
         yield from self.labelled("why", change.why + (f" ({change.note})" if change.note else ""))
         if change.places:
             yield from self.labelled("in", ", ".join(change.places))
@@ -125,8 +126,9 @@ class _Writer:
     def remains(self, finding: Finding, why: str) -> Iterator[str]:
         label = finding.severity if finding.status == "affected" else f"{finding.severity}, possible"
         text = f"{finding.rule_id} ({label}, {size_text(finding.impact)})"
-        for number, line in enumerate(fill(text, self.width - 9)):
-            yield f"  {self.paint('stays', _COLORS[finding.severity])}  {line}" if not number else f"         {line}"
+        first, *more = fill(text, self.width - 9)
+        yield f"  {self.paint('stays', _COLORS[finding.severity])}  {first}"
+        yield from (f"         {line}" for line in more)
         yield from self.labelled("", shorten(why))
 
     def unsafe(self, plan: Plan) -> Iterator[str]:
@@ -140,9 +142,10 @@ class _Writer:
 
     def labelled(self, label: str, text: str) -> Iterator[str]:
         room = max(10, len(label) + 1)
-        lines = fill(text, self.width - 4 - room)
-        for number, line in enumerate(lines):
-            yield f"    {self.paint(label, '2') if not number else ''}{' ' * (room - (0 if number else len(label)))}{line}"
+        head = f"    {self.paint(label, '2')}{' ' * (room - len(label))}"
+        for line in fill(text, self.width - 4 - room):
+            yield f"{head if label else ' ' * (room + 4)}{line}"
+            label = ""
 
 
 def change_text(change: Change) -> str:
@@ -187,20 +190,19 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
     yield escape(closing_line(fix))
     yield ""
     if diff:
-        fence = "`" * max(3, _longest_run(diff) + 1)
+        fence = "`" * (1 + max([2, *map(len, re.findall("`+", diff))]))
         yield from (f"{fence}diff", diff.rstrip("\n"), fence, "")
     for plan in fix.plans:
         yield f"### {escape(plan.subjects[0])}"
         yield ""
         if plan.changes:
-            rows = [(change, "safe" if change.safe else "**unsafe**") for change in plan.changes]
-            yield from _rows(
-                ("change", "safety", "clears", "where"),
-                (
-                    (change_text(change), safety, ", ".join(change.clears), change.command or ", ".join(change.places))
-                    for change, safety in rows
-                ),
-            )
+            yield from ("| change | safety | clears | where |", "| --- | --- | --- | --- |")
+        for change in plan.changes:
+            safety = "safe" if change.safe else "**unsafe**"
+            where = escape(change.command or ", ".join(change.places))
+            yield f"| {escape(change_text(change))} | {safety} | {escape(', '.join(change.clears))} | {where} |"
+        if plan.changes:
+            yield ""
         if plan.resolution.verdict != NOT_NEEDED:
             yield from (f"Resolver: {escape(resolution_text(plan.resolution))}.", "")
         for finding, why in plan.remaining:
@@ -210,22 +212,6 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
             yield f"- with `--unsafe`: {escape(changes)} would clear {escape(', '.join(plan.unsafe_clears))}"
         if plan.remaining or plan.unsafe:
             yield ""
-
-
-def _longest_run(text: str) -> int:
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return longest
-
-
-def _rows(columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(columns) + " |"
-    yield "|" + " --- |" * len(columns)
-    for row in rows:
-        yield "| " + " | ".join(cell if cell == "**unsafe**" else escape(cell) for cell in row) + " |"
-    yield ""
 
 
 def format_json(fix: Fix, diff: str) -> str:
@@ -280,16 +266,15 @@ def _describe_plan(plan: Plan) -> dict[str, object]:
     }
 
 
+_OF_A_CHANGE = ("kind", "name", "before", "after", "move", "safe", "why", "places", "clears", "command", "note")
+
+
 def _describe_change(change: Change) -> dict[str, object]:
-    return {**change._asdict(), "places": list(change.places), "clears": list(change.clears)}
+    return {name: getattr(change, name) for name in _OF_A_CHANGE}
 
 
 def _describe_resolution(resolution: Resolution | None) -> dict[str, object] | None:
     if resolution is None:
         return None
-    return {
-        "verdict": resolution.verdict,
-        "detail": resolution.detail,
-        "moved": [{"name": name, "before": before, "after": after} for name, before, after in resolution.moved],
-        "unbuilt": list(resolution.unbuilt),
-    }
+    moved = [dict(zip(("name", "before", "after"), item, strict=True)) for item in resolution.moved]
+    return {**resolution._asdict(), "moved": moved}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import AUTO
 from compatcheck.core.facts import Fact
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
     from compatcheck.core.facts import Value
     from compatcheck.core.source import Source
-
-OWNERS = {"hf_trainer", "trl", "accelerate", "llamafactory", "ms_swift", "axolotl"}
-"""Readers that resolve ``auto``; LLaMA-Factory, ms-swift and axolotl run the HF Trainer."""
 
 _TRAINER_FACTS = {
     "training.micro_batch_size",
@@ -72,9 +70,9 @@ def fill_in(
     """
     resolved: dict[str, Fact] = {}
     reasons: dict[str, str] = {}
-    owners = sorted(readers & OWNERS)
+    owned = any(find_program(reader).reconciles_deepspeed for reader in readers)
     for name, source in automatic.items():
-        if not owners:
+        if not owned:
             reasons[name] = (
                 "`auto` is filled in by the HF Trainer or accelerate, and no configuration of theirs was given"
             )
@@ -105,7 +103,7 @@ def fill_in(
 def drop_unowned(documents: Sequence[Document], facts: Mapping[str, Fact]) -> Sequence[Document]:
     """Leave out the ``auto`` values that DeepSpeed drops where a run is known to hand its file to DeepSpeed itself."""
     framework = facts.get("training.framework")
-    if framework is None or framework.value != "deepspeed":
+    if framework is None or not find_program(str(framework.value)).drops_auto:
         return documents
     return [
         document._replace(

@@ -1,10 +1,10 @@
 """Defaults of keys that were left out: they belong to the program that reads the configuration, at its release.
 
 A default applies only where a document of that reader is present, or a facts file names the program. Rows are data
-(``rules/_defaults/<reader>.yaml``): a row applies when ``key`` and every key of ``absent`` are left out of the reader's
+(``rules/_programs/<name>.yaml``): a row applies when ``key`` and every key of ``absent`` are left out of the reader's
 documents, every key of ``present`` stands there, the releases fit ``affected`` and ``when`` is true; ``key: null`` stands
 for what the program fixes by itself. A ``forced`` row replaces even a stated value. A row with a ``role`` is about that
-model alone.
+model alone. Traits are rows about what a program's code does whatever the keys.
 """
 
 from __future__ import annotations
@@ -14,55 +14,14 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.rules.expression import Unknown, evaluate
+from compatcheck.rules.programs import find_program, lineage, programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
-
-READERS_BENEATH = {
-    "trl": ("hf_trainer",),
-    "llamafactory": ("hf_trainer",),
-    "ms_swift": ("hf_trainer",),
-    "axolotl": ("hf_trainer",),
-}
-"""Programs built on another one: keys they leave alone keep that program's default."""
-
-NAMES_BENEATH = {
-    "axolotl": {
-        "bfloat16": "bf16",
-        "eval_batch_size": "per_device_eval_batch_size",
-        "float16": "fp16",
-        "micro_batch_size": "per_device_train_batch_size",
-        "optimizer": "optim",
-    },
-}
-"""Keys of a program that become a key of the program beneath under another name: stating one leaves no room for its default."""
-
-LIBRARIES = ("accelerate_deepspeed", "deepspeed", "accelerate", "transformers", "transformers_model")
-"""Libraries beneath the programs, whose defaults come last."""
-
-LEAVE_THE_MODEL_ALONE = {"hf_trainer", "trl", "accelerate", "deepspeed"}
-"""Programs that load a model as transformers does by default, unless their configuration says how."""
-
-PROGRAM_NAMES = {
-    "accelerate_deepspeed": "accelerate",
-    "axolotl": "axolotl",
-    "deepspeed": "DeepSpeed",
-    "hf_trainer": "the HF Trainer",
-    "hf_trainer_fsdp": "the HF Trainer",
-    "llamafactory": "LLaMA-Factory",
-    "ms_swift": "ms-swift",
-    "logic-rl": "Logic-RL",
-    "open_instruct": "open-instruct",
-    "openrlhf": "OpenRLHF",
-    "search-r1": "Search-R1",
-    "tinyzero": "TinyZero",
-    "trl": "TRL",
-    "transformers_model": "transformers",
-    "trl_model": "TRL's ModelConfig",
-}
+    from compatcheck.rules.programs import Program
 
 SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "fsdp_config": ("training.sharding", ("fsdp",)),
@@ -76,23 +35,21 @@ _CERTAIN, _MAYBE, _NO = "certain", "maybe", "no"
 
 
 def reader_chain(readers: Iterable[str], documents: Sequence[Document]) -> list[str]:
-    """Order the readers whose defaults apply: programs first, what they are built on next, libraries last."""
-    chain: list[str] = []
-    for reader in readers:
-        for name in (reader, *READERS_BENEATH.get(reader, ())):
-            if name not in chain:
-                chain.append(name)
+    """Order the tables that apply: a part before its program, what a program is built on after it, libraries last."""
+    chain = {program.name: program for reader in readers for program in lineage(reader)}
     keys = {key for document in documents for key in keys_of(document)}
-    if "hf_trainer" in chain and ("fsdp" in keys or ("axolotl" in chain and "fsdp_config" in keys)):
-        chain.insert(chain.index("hf_trainer"), "hf_trainer_fsdp")
-    if "trl" in chain and "model_name_or_path" in keys:
-        chain.insert(chain.index("trl"), "trl_model")
-    if "accelerate" in chain and "deepspeed_config" in keys:
-        chain.append("accelerate_deepspeed")
-    if "hf_trainer" in chain:
-        chain.append("transformers")
-    programs = [reader for reader in chain if reader not in LIBRARIES]
-    return [*programs, *(library for library in LIBRARIES if library in chain)]
+    for program in chain.values():
+        keys.update(_renamed(keys, program))
+    tables: list[str] = []
+    for program in sorted(chain.values(), key=lambda program: program.order):
+        tables += [part.name for part in program.parts if keys.intersection(part.keys)]
+        tables.append(program.name)
+    return tables
+
+
+def _renamed(keys: Iterable[str], program: Program) -> set[str]:
+    """Return what keys of a program are called in the program it is built on."""
+    return {program.renames[key] for key in keys if key in program.renames}
 
 
 _ANYTHING = "*"
@@ -137,14 +94,35 @@ def apply_defaults(
     """
     readers = tuple(readers)
     chain = reader_chain(readers, documents)
-    if LEAVE_THE_MODEL_ALONE.issuperset(readers):
-        chain.append("transformers_model")
-    undecided = _left_to_trl(chain, documents, scope) | open_facts
-    for reader in chain:
-        rows = [row for row in scope.rules.section(f"defaults/{reader}") or () if _concerns(row, role)]
+    owners = {part.name: (program, part) for program in programs().values() for part in program.parts}
+    if all(find_program(reader).leaves_model_alone for reader in readers):
+        chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
+    undecided = _left_to_others(chain, documents, scope) | open_facts
+    for name in chain:
+        rows = [row for row in scope.rules.section(f"defaults/{name}") or () if _concerns(row, role)]
         if rows:
-            keys = _keys_for(reader, documents)
-            undecided |= _Table(reader, rows, keys, scope, facts).apply(undecided)
+            program, part = owners.get(name) or (find_program(name), None)
+            label = f"default of {program.label if part is None else part.label}"
+            about_all = part is not None and part.model_left_alone  # whoever says it says it in words of transformers
+            keys = set().union(*map(keys_of, documents)) if about_all else _keys_for(program, documents)
+            origin = "library-default" if program.order else "reader-default"
+            undecided |= _Table(rows, keys, scope, facts, label, origin).apply(undecided)
+
+
+def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
+    """Add what the code of the program that trains does by itself, as far as somebody has read it.
+
+    Args:
+        scope: a scope over ``facts``.
+        facts: grown in place.
+    """
+    framework = facts.get("training.framework")
+    undecided: set[str] = set()
+    for program in lineage(str(framework.value)) if framework is not None else ():
+        rows = scope.rules.section(f"traits/{program.name}")
+        if rows:
+            label = f"code of {program.label}"
+            undecided |= _Table(rows, None, scope, facts, label, "reader-default").apply(undecided)
 
 
 def _concerns(row: Mapping[str, Any], role: str) -> bool:
@@ -154,47 +132,54 @@ def _concerns(row: Mapping[str, Any], role: str) -> bool:
     )
 
 
-_SCRIPT_MARKS = {"model_name_or_path", "dataset_name"}
+def _left_to_others(chain: Sequence[str], documents: Sequence[Document], scope: FactScope) -> set[str]:
+    """Return the facts whose default depends on which of two programs reads a file.
 
-
-def _left_to_trl(chain: Sequence[str], documents: Sequence[Document], scope: FactScope) -> set[str]:
-    """Return the facts whose default depends on whether TRL or a script on the plain Trainer reads the file.
-
-    The shortest files of both hold the same keys. Where the environment has TRL, nothing tells which of them it is, so the
-    defaults that TRL changes stay unknown.
+    The shortest files of TRL and of a script on the plain Trainer hold the same keys. Where the environment has the one that
+    resembles the other, nothing tells which of them it is, so the defaults that it changes stay unknown.
     """
-    if "hf_trainer" not in chain or "trl" in chain or scope.package("trl") is None:
-        return set()
-    keys = set().union(*(keys_of(document) for document in documents if document.reader == "hf_trainer"))
-    rows = scope.rules.section("defaults/trl") or () if keys >= _SCRIPT_MARKS else ()
-    return {row["fact"] for row in rows}
+    left: set[str] = set()
+    for program in programs().values():
+        other = program.resembles
+        if other is None or other.reader not in chain or program.name in chain or scope.package(other.package) is None:
+            continue
+        keys = set().union(*(keys_of(document) for document in documents if document.reader == other.reader))
+        if keys.issuperset(other.keys):
+            left.update(row["fact"] for row in scope.rules.section(f"defaults/{program.name}") or ())
+    return left
 
 
-def _keys_for(reader: str, documents: Sequence[Document]) -> set[str] | None:
-    """Return the keys of the documents a reader's rows are about: its own, or those of the programs built on it."""
-    if reader == "transformers_model":  # whoever says how the model is loaded says it in words of transformers
-        return set().union(*map(keys_of, documents))
-    base = {"hf_trainer_fsdp": "hf_trainer", "accelerate_deepspeed": "accelerate", "trl_model": "trl"}.get(
-        reader, reader
-    )
-    about = {base, *(above for above, beneath in READERS_BENEATH.items() if base in beneath)}
-    found = [keys_of(document) for document in documents if document.reader in about]
-    for names in (NAMES_BENEATH[above] for above in about if above != base and above in NAMES_BENEATH):
-        found += [{names[key] for key in keys if key in names} for keys in found]
+def _keys_for(program: Program, documents: Sequence[Document]) -> set[str] | None:
+    """Return the keys of the documents a program's rows are about: its own, or those of the programs built on it."""
+    found = []
+    for document in documents:
+        line = lineage(document.reader)
+        if program in line:
+            keys = keys_of(document)
+            for above in line[: line.index(program)]:
+                keys.update(_renamed(keys, above))
+            found.append(keys)
     return set().union(*found) if found else None
 
 
 class _Table:
-    """The rows of one reader, over one run."""
+    """The rows of one program, or of one of its parts, over one run."""
 
     def __init__(
-        self, reader: str, rows: list[dict[str, Any]], keys: set[str] | None, scope: FactScope, facts: dict[str, Fact]
+        self,
+        rows: list[dict[str, Any]],
+        keys: set[str] | None,
+        scope: FactScope,
+        facts: dict[str, Fact],
+        label: str,
+        origin: str,
     ) -> None:
-        self.reader = reader
         self.rows = rows
         self.keys = keys
         self.scope = scope
         self.facts = facts
+        self.label = label
+        self.origin = origin
 
     def apply(self, undecided: set[str]) -> set[str]:
         """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart or evaluated."""
@@ -229,7 +214,7 @@ class _Table:
         value = self.value(row)
         if isinstance(value, Unknown) or (known is not None and known.value == value):
             return False
-        self.state(row["fact"], value, None, known if row["forced"] else None)
+        self.state(row["fact"], value, row.get("note"), known if row["forced"] else None)
         return True
 
     def fits_keys(self, row: Mapping[str, Any]) -> bool:
@@ -271,9 +256,8 @@ class _Table:
 
     def state(self, name: str, value: Any, note: str | None, replaced: Fact | None = None) -> None:  # noqa: ANN401 (see value)
         """Add a fact; a replaced value stays visible as an alternative."""
-        origin = "library-default" if self.reader in LIBRARIES else "reader-default"
         alternatives = () if replaced is None else tuple((replaced.value, source) for source in replaced.sources)
-        self.facts[name] = Fact(name, value, origin, (Source(self.describe(name)),), note, alternatives)
+        self.facts[name] = Fact(name, value, self.origin, (Source(self.describe(name)),), note, alternatives)
 
     def describe(self, name: str) -> str:
         """Describe whose default it is: ``default of the HF Trainer (transformers 4.48.0)``."""
@@ -284,5 +268,4 @@ class _Table:
             for label, package in found
             if package is not None
         ]
-        program = PROGRAM_NAMES.get(self.reader, self.reader)
-        return f"default of {program} ({', '.join(versions)})" if versions else f"default of {program}"
+        return f"{self.label} ({', '.join(versions)})" if versions else self.label

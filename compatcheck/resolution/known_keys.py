@@ -1,6 +1,6 @@
 """Keys that a release of their program does not know: what they say counts for nothing there.
 
-Which releases have a key is data (``keys`` of ``rules/_defaults/<reader>.yaml``). A key is left out only where no release that
+Which releases have a key is data (``keys`` of ``rules/_programs/<name>.yaml``). A key is left out only where no release that
 the environment allows has it.
 """
 

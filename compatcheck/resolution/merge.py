@@ -7,6 +7,7 @@ from compatcheck.core.document import AUTO, MISSING, Document
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Conflict
+from compatcheck.rules.programs import find_program
 
 SETTING, DECLARED, SCRIPT, FRAMEWORK, LIBRARY, MODEL, INSTALLED, REPORTED, MEASURED, LOOKED_UP = range(10)
 """Ranks of precedence, strongest first: ``--set``, an option such as ``--gpu``, a launch script, the framework's
@@ -27,15 +28,12 @@ ORIGIN_BY_RANK = (
     "derived",
 )
 
-RANK_BY_READER = {"script": SCRIPT, MISSING: LIBRARY, "deepspeed": LIBRARY, "accelerate": LIBRARY, "model": MODEL}
-"""Readers that are not a framework's own configuration."""
+_RANK_BY_KIND = {"script": SCRIPT, "library": LIBRARY, "model": MODEL}
+"""Records that are not of a framework's own configuration, by their kind."""
 
 DECIDED_BY_DEEPSPEED = {"training.optimizer"}
 """An ``optimizer`` section replaces what the trainer's own arguments ask for, without a comparison
 (``transformers/integrations/deepspeed.py``, ``deepspeed_optim_sched``)."""
-
-PROGRAMS_THAT_COMPARE = {"hf_trainer", "trl", "accelerate", "axolotl", "llamafactory", "ms_swift"}
-"""Programs that refuse to start when their own arguments and the DeepSpeed file differ."""
 
 
 class Claim(NamedTuple):
@@ -101,7 +99,11 @@ def withdraw(claims: dict[str, list[Claim]], documents: Iterable[Document], role
 
 
 def _rank(document: Document) -> int:
-    return SCRIPT if document.is_command else RANK_BY_READER.get(document.reader, FRAMEWORK)
+    if document.is_command:
+        return SCRIPT
+    if document.reader == MISSING:
+        return LIBRARY
+    return _RANK_BY_KIND.get(find_program(document.reader).kind, FRAMEWORK)
 
 
 def merge(claims: Mapping[str, list[Claim]]) -> Merged:
@@ -142,4 +144,4 @@ def _must_agree(best: Claim, other: Claim) -> bool:
     """Tell whether two differing claims are a mistake and not an override."""
     if best.rank == other.rank:
         return best.rank in {FRAMEWORK, LIBRARY} and best.source.path != other.source.path
-    return best.reader in PROGRAMS_THAT_COMPARE and other.reader == "deepspeed"
+    return find_program(best.reader).reconciles_deepspeed and other.reader == "deepspeed"

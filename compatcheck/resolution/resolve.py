@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import MISSING, ROLES
+from compatcheck.core.document import ROLES
 from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import find_misfits
-from compatcheck.resolution.defaults import apply_defaults
+from compatcheck.resolution.defaults import apply_defaults, apply_traits
 from compatcheck.resolution.derive import derive
 from compatcheck.resolution.known_keys import drop_unknown_keys
 from compatcheck.resolution.merge import (
@@ -27,6 +27,7 @@ from compatcheck.resolution.merge import (
 )
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
+from compatcheck.rules.programs import READ_KEYS, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,26 +39,6 @@ if TYPE_CHECKING:
 
 TRAIN = "train"
 """The only role outside reinforcement learning."""
-
-_FRAMEWORKS = {
-    "axolotl",
-    "easy-r1",
-    "hf_trainer",
-    "llamafactory",
-    "logic-rl",
-    "megatron",
-    "ms_swift",
-    "openrlhf",
-    "search-r1",
-    "tinyzero",
-    "torchtune",
-    "trl",
-    "verl",
-}
-"""Readers of a framework's own configuration; a DeepSpeed or accelerate file does not tell which program reads it."""
-
-_NO_PROGRAMS = {"native", "model", "script", "shell", "launcher", "deepspeed_chat", MISSING}
-"""Readers whose documents leave no key to a default."""
 
 _ROUNDS = 3
 """Derived facts open defaults and defaults open derived facts; longer chains than this do not exist."""
@@ -108,6 +89,8 @@ def resolve(
             *(skipped for document in documents for skipped in document.skipped),
             *(skipped for device, _ in hardware for skipped in device.skipped),
         ),
+        hardware=tuple(hardware),
+        settings=settings or {},
     )
 
 
@@ -177,6 +160,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
             apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
         if len(facts) == before:
             break
+    apply_traits(scope, facts)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *open_facts}:
@@ -234,14 +218,17 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
 
 
 def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]:
-    """List the programs that read this run's configuration and state the framework they imply."""
+    """List the programs that read this run's configuration and state the framework they imply.
+
+    A DeepSpeed or accelerate file does not tell which program reads it.
+    """
     readers = list(dict.fromkeys(document.reader for document in documents))
-    frameworks = [(document.reader, document.source) for document in documents if document.reader in _FRAMEWORKS]
-    if frameworks and "training.framework" not in facts:
-        reader, source = frameworks[0]
+    own = [document for document in documents if find_program(document.reader).kind == "program"]
+    if own and "training.framework" not in facts:
+        source = own[0].source
         facts["training.framework"] = Fact(
             "training.framework",
-            reader,
+            find_program(own[0].reader).runs_as or own[0].reader,
             "derived",
             (source,),
             "the program this file is for",
@@ -252,7 +239,7 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     stage = facts.get("training.zero_stage")
     if stage is not None and stage.value and "deepspeed" not in readers:
         readers.append("deepspeed")
-    return [reader for reader in readers if reader not in _NO_PROGRAMS]
+    return [reader for reader in readers if find_program(reader).kind in READ_KEYS]
 
 
 def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment
 from compatcheck.core.facts import Facts, Value
+from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
 
 
@@ -31,5 +32,9 @@ class Subject(NamedTuple):
     unread: tuple[tuple[Source, str | None], ...] = ()
     """Keys that no reader understood, each with the nearest known key."""
     skipped: tuple[Skipped, ...] = ()
+    hardware: tuple[tuple[Hardware, bool], ...] = ()
+    """Devices it was resolved with, each with whether it was declared and not measured."""
+    settings: Mapping[str, tuple[Value, Source]] = {}
+    """``--set`` values it was resolved with, by fact."""
     target: str | None = None
     """Machine of the policy it is checked for, where there are several; it stands in ``id`` as well."""

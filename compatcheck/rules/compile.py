@@ -14,6 +14,7 @@ from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, 
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
 from compatcheck.rules.pairs import SECTION, compile_pairs
+from compatcheck.rules.program_files import read_program_files
 from compatcheck.rules.strict_yaml import Lines, load_strict
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.vocabulary import nearest, vocabulary
@@ -30,7 +31,7 @@ _PROVENANCE_OF_DEVICES = frozenset({"source", "unverified"})
 
 
 def compile_directory(directory: Path) -> bytes:
-    """Compile a rule directory: its rules and, where present, tables, defaults, releases, pins, models, devices and instances.
+    """Compile a rule directory: its rules and, where present, tables, programs, releases, pins, models, devices and instances.
 
     Raises:
         RuleError: a file is malformed; naming file, line and key.
@@ -198,12 +199,7 @@ def _date(directory: Path) -> str:
 def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
     for path in sorted((directory / "_tables").glob("*.yaml")):
         yield f"tables/{path.stem}", _compile_table(path)
-    for path in sorted((directory / "_defaults").glob("*.yaml")):
-        data = _data(path, "rows")[0]
-        rows = enumerate(_rows(data, "rows", path))
-        yield f"defaults/{path.stem}", [_compile_default(row, path, index) for index, row in rows]
-        if "keys" in data:
-            yield f"keys/{path.stem}", _compile_keys(data["keys"], path)
+    yield from read_program_files(directory / "_programs")
     for path in sorted((directory / "_releases").glob("*.yaml")):
         yield f"releases/{path.stem}", _compile_releases(path)
         yield (
@@ -266,38 +262,6 @@ def _compile_table(path: Path) -> dict[str, Any]:
             raise RuleError(msg, source=Source(str(path), None, lines.get(("rows", index))))
         level[cell_key(row[width - 1])] = row[width]
     return table
-
-
-def _compile_keys(rows: Any, path: Path) -> dict[str, dict[str, Any]]:  # noqa: ANN401 (YAML)
-    """Compile which releases have a key: specifier and bounds by package; see `compatcheck.resolution.known_keys`."""
-    try:
-        return {
-            key: {package: [specifier, compile_specifier(specifier)] for package, specifier in ranges.items()}
-            for key, ranges in rows.items()
-        }
-    except (TypeError, AttributeError, InvalidSpecifierError) as error:
-        message = f"malformed releases of a key: {error}"
-        raise RuleError(message, source=Source(str(path), "keys")) from None
-
-
-def _compile_default(row: Mapping[str, Any], path: Path, index: int) -> dict[str, Any]:
-    """Compile one row of a default table; see `compatcheck.resolution.defaults` for what the columns mean."""
-    try:
-        return {
-            "fact": row["fact"],
-            "key": row["key"],
-            "absent": row.get("absent", []),
-            "present": row.get("present", []),
-            "ranges": {name: compile_specifier(text) for name, text in (row.get("affected") or {}).items()},
-            "when": None if row.get("when") is None else parse(row["when"]),
-            "value": row.get("value"),
-            "expression": None if row.get("value_expression") is None else parse(row["value_expression"]),
-            "forced": bool(row.get("forced")),
-            "role": row.get("role"),
-        }
-    except (KeyError, TypeError, AttributeError, InvalidSpecifierError, RuleError) as error:
-        message = f"malformed default: {error}"
-        raise RuleError(message, source=Source(str(path), f"rows.{index}")) from None
 
 
 def _compile_releases(path: Path) -> list[str]:

@@ -1,8 +1,8 @@
 """The compiled database: one file, indexed by package, of which only what a run needs is read.
 
 Layout: a first line of JSON (id, date, counts and offsets), then chunks of JSON. A chunk holds the matching part of all
-rules about one package; texts stand apart and are read only for findings; tables, defaults, releases, pins and models are
-sections read by name. A rule about a package that is not there costs nothing.
+rules about one package; texts stand apart and are read only for findings; tables, programs with their defaults, releases, pins
+and models are sections read by name. A rule about a package that is not there costs nothing.
 """
 
 import json

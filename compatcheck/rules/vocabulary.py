@@ -1,6 +1,6 @@
 """The typed names that rules, configurations, ``--set`` and facts files share.
 
-One row per name: ``name | type | unit or allowed values | meaning``. Types are ``bool``, ``int``, ``float``, ``str``,
+One row per name: ``name | type | unit or allowed values | meaning``; values of the unit ``program`` are those of ``rules/_programs``. Types are ``bool``, ``int``, ``float``, ``str``,
 ``bytes`` (a non-negative integer), ``dtype``, ``version``, ``set`` (of strings). ``int`` and ``bytes`` are not negative; ``int>=1``
 has another minimum. A type that ends in ``?`` also allows an
 explicit ``None`` ("there is none"), which differs from unknown. To add a name, add a row; ``compatcheck rules lint`` checks
@@ -90,7 +90,44 @@ model.output_attentions | bool | | attention weights are returned
 model.output_hidden_states | bool | | all hidden states are returned
 model.trust_remote_code | bool | | the model class comes from the hub repository
 model.device_map | str? | | device_map given to from_pretrained
-training.framework | str | hf_trainer, trl, accelerate, deepspeed, openrlhf, verl, llamafactory, ms_swift, axolotl, torchtune, torchtitan, search-r1, logic-rl, tinyzero, easy-r1, megatron, nemo-rl, lightning, custom | the program that runs the training loop
+program.code | str | distribution | whose trainers or workers run: verl for its forks
+program.computes_loss | str | model, program | the model from labels it is given, or the program from logits
+program.passes_labels | bool | | labels are handed to the model
+program.computes_entropy | str | always, asked, never | whether every forward of the policy computes its entropy
+program.use_cache | bool | | KV cache that the trainer asks the model for
+program.converts_outputs | bool | | 16-bit outputs of the model are cast to float32 under mixed precision
+program.accumulates_without_sync | bool | | all micro batches of a step but the last run under no_sync
+program.heeds_sync_each_batch | bool | | sync_each_batch has an effect
+program.load_dtype | dtype | | dtype a model is loaded in where nobody states one
+program.upcasts_unquantised | bool | | what is not quantised becomes float32 beside a quantised base
+program.adapter_dtype | dtype | | dtype it casts adapters to
+program.frozen_dtype | dtype | | dtype models are loaded in that only run forward
+program.attn_implementation | str | | attention where neither the configuration nor a release tells
+program.gradient_checkpointing | bool | | checkpointing where neither the configuration nor a release tells
+program.distributed_optimizer | bool | | Megatron's optimizer states are split where nobody says
+program.tensor_parallel | bool | | it can split matrices over ranks
+program.splits_sequences | bool | | ranks that split matrices split norms along the sequence where nobody says
+program.adapters | bool | | it can train adapters
+program.runs_trl_trainers | bool | | preference and policy trainers are TRL's, or keep a reference as those do
+program.adapters_off_is_reference | bool | | with adapters the policy without them is its own reference
+program.reference_offloads_with_policy | bool | | a reference is sharded and offloaded as the policy is
+program.reference_by_script | bool | | one of its scripts keeps a reference and another has computed its log-probabilities
+program.moves_idle_state | bool | | offloaded state leaves the device only while another role works, and is there at work
+program.sleeps_while_idle | bool | | optimizer states can be taken off the device while another role works
+program.roles_share_process | bool | | all roles of a device share a process, and with it CUDA context and allocator
+program.separates_roles | bool | | roles can have devices of their own
+program.frozen_on_host | bool | | models that only run forward are on the host between forwards, whatever their keys say
+program.frozen_under_deepspeed | bool | | models that only run forward are in an engine of DeepSpeed, at stage 0 too
+program.engine_shares_process | bool | | the engine runs in the trainer's process
+program.engine_elsewhere_is_server | bool | | an engine on other devices is a server started by itself
+program.engine_share_of_free | bool | | the engine's share is one of what is free once weights are loaded, and for KV alone
+program.engine_always_sleeps | bool | | the engine sleeps between rollouts, whatever free_cache_engine says
+program.lowers_engine_share | bool | | a large share of the device is lowered when all models share devices
+program.policy_at_rollout | str | kept, after_sync, before_cache, before_weights | when an offloaded policy leaves the device: never, with its weights handed over, before the KV pool is made, before the engine's weights are
+program.batches_count_prompts | bool | | micro batches count prompts over all ranks
+program.batches_by_tokens | bool | | batches can be filled by tokens
+program.asks_retriever | bool | | every run asks a retriever
+training.framework | str | program | the program that runs the training loop
 training.trainer | str | causal_lm, sft, dpo, grpo, ppo, rloo, kto, orpo, cpo, reward, prm, gkd, online_dpo, xpo, nash_md, bco, alignprop, ddpo, seq2seq, pretrain, reinforce | the training algorithm
 training.sharding | str | none, ddp, zero, fsdp, megatron | how state is spread over ranks
 training.fsdp_version | int? | 1, 2 | FSDP generation; None when FSDP does not shard the state
@@ -252,6 +289,10 @@ QUESTIONS = {
 """The question a person can answer for a fact that no configuration tells."""
 
 
+_PROGRAM = "program"
+"""Unit of a name that has a record in ``rules/_programs``."""
+
+
 class Term(NamedTuple):
     """One name of the vocabulary."""
 
@@ -261,11 +302,20 @@ class Term(NamedTuple):
     nullable: bool
     """Whether an explicit None ("there is none") is a value."""
     unit: str | None
-    allowed: tuple[str, ...]
-    """Allowed values as text; empty when free."""
+    words: tuple[str, ...]
+    """Allowed values as the table lists them."""
     meaning: str
     minimum: int = 0
     """Smallest value of an ``int`` or ``bytes``."""
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """Allowed values as text; empty when free. Names of programs are those that have a record."""
+        if self.unit != _PROGRAM:
+            return self.words
+        from compatcheck.rules.programs import trainers  # noqa: PLC0415 (opens the database, whose compilation asks for names)
+
+        return trainers()
 
 
 @lru_cache(maxsize=1)

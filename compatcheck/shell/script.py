@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.command import Command, Word
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.text import read_text
+from compatcheck.core.textfile import read_text
 from compatcheck.shell.evaluate import Evaluator
 from compatcheck.shell.grammar import Unit
 from compatcheck.shell.limits import LimitError

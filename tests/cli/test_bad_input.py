@@ -53,11 +53,15 @@ def write(path: str, content: str | bytes) -> None:
 
 
 JSON_FILES = {
-    "cut off": ('{"zero_optimization": {"stage": 3}, "bf16": {"ena', "ds.json:1", "Unterminated"),
+    "cut off": ('{"zero_optimization": {"stage": 3}, "bf16": {"ena', "ds.json:1", "unterminated"),
     "empty": ("", "ds.json:1", "not valid JSON"),
     "a list": ("[1]", "ds.json", "is no configuration"),
-    "duplicate key": ('{\n "zero_optimization": {\n"stage": 3,\n"stage": 2}}', "ds.json:4", "duplicate key 'stage'"),
-    "duplicate in Hjson": ("{\n// why\nzero_optimization: {\nstage: 3\nstage: 2\n}\n}", "ds.json:5", "duplicate key"),
+    "duplicate key": ('{\n "zero_optimization": {\n"stage": 3,\n"stage": 2}}', "ds.json:4", "the key 'stage' twice"),
+    "duplicate in Hjson": (
+        "{\n// why\nzero_optimization: {\nstage: 3\nstage: 2\n}\n}",
+        "ds.json:5",
+        "the key 'stage' twice",
+    ),
     "text for a number": ('{"zero_optimization": {\n"stage": "three"}}', "ds.json:2", "'three'"),
     "list for a section": ('{\n"zero_optimization": [3]}', "ds.json:2", "zero_optimization"),
     "mapping for a value": ('{"zero_optimization": {"stage": {"a": 1}}}', "ds.json:1", "zero_optimization.stage"),
@@ -89,8 +93,8 @@ YAML_FILES = {
         f"{chr(98 + i)}: &{chr(98 + i)} [{','.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(9)), "aliases"),
     "alias to itself": ("a: &a {b: *a}\n", "refers to the value it stands in"),
     "nested": ("x: " + "[" * 5000 + "]" * 5000 + "\n", "levels deep"),
-    "duplicate key": ("output_dir: b\n", "duplicate key 'output_dir'"),
-    "code": ("x: !!python/object/apply:os.system ['true']\n", "constructor"),
+    "duplicate key": ("output_dir: b\n", "the key 'output_dir' twice"),
+    "code": ("x: !!python/object/apply:os.system ['true']\n", "has the tag"),
     "day that does not exist": ("x: 2025-99-99\n", "month"),
     "infinity": ("per_device_eval_batch_size: .inf\n", "inf"),
     "several documents": ("---\na: 1\n", "several documents"),

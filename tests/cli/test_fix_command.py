@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.fixing import find as fixing
-from compatcheck.fixing.find import Ways
+from compatcheck.fixing import plan as fixing
+from compatcheck.fixing.plan import Ways
 from compatcheck.fixing.resolver import UvResolver
 from tests import ROOT
 from tests.cli.run_cli import Ran, run

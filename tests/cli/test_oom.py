@@ -108,12 +108,8 @@ class _Input(NamedTuple):
 
 
 def test_standard_input_is_read(monkeypatch) -> None:
-    from compatcheck.core import textfile
-
-    textfile._drain.cache_clear()
     monkeypatch.setattr(sys, "stdin", _Input(io.BytesIO(MESSAGE.format(asked="9.28 GiB").encode())))
     report = answer("-")
-    textfile._drain.cache_clear()
     assert (report["log"], report["summary"]["messages"]) == ("<stdin>", 1)
 
 

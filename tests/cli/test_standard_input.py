@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from compatcheck.frameworks import lines
 from tests.cli.run_cli import Ran, run
 
 DEEPSPEED = '{\n  "zero_optimization": {"stage": 3},\n  "bf16": {"enabled": true}\n}\n'
@@ -48,12 +47,6 @@ FACTS = 'compatcheck: 1\npackages:\n  deepspeed: "0.16.4"\n'
 MODEL = (
     '{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 32, "vocab_size": 99}'
 )
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> None:
-    """Forget the lines of the test before: a process has but one standard input."""
-    lines._lines.cache_clear()
 
 
 def give(monkeypatch: pytest.MonkeyPatch, content: str, *arguments: str) -> Ran:

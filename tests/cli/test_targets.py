@@ -127,9 +127,9 @@ def test_what_is_read_is_read_once_for_all_targets(project: Path, monkeypatch: p
     (project / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     read, counted = requirements.read_requirements, []
 
-    def count(path: str, **options: Any) -> Any:
+    def count(path: str, *files: Any, **options: Any) -> Any:
         counted.append(path)
-        return read(path, **options)
+        return read(path, *files, **options)
 
     monkeypatch.setattr(requirements, "read_requirements", count)
     data = _report("check", "requirements.txt", "ds.json")

@@ -1,7 +1,7 @@
 """Print the defaults that the real classes of a release have, as JSON.
 
 Runs inside the interpreter that holds the release and imports nothing of compatcheck: ``python dump_defaults.py trl``.
-Only fields that a row of ``rules/_defaults`` maps to a fact are printed. ``fields`` are the declared defaults, ``built`` the
+Only fields that a row of ``rules/_programs`` maps to a fact are printed. ``fields`` are the declared defaults, ``built`` the
 values of an object built with no argument beyond the output directory, where they differ.
 """
 

@@ -29,7 +29,7 @@ READERS = {
     "ms-swift": "ms_swift",
     "verl": "verl",
 }
-"""Package → file of its rows in ``rules/_defaults``."""
+"""Package → file of its rows in ``rules/_programs``."""
 FILES = {
     "llamafactory": r"llamafactory/hparams/\w+\.py",
     "axolotl": r"axolotl/utils/(schemas|config/models/input/v0_4_1)/\w+\.py",
@@ -119,7 +119,7 @@ def read_defaults(package: str, files: Mapping[str, str]) -> dict[str, dict[str,
 
 def row_keys(package: str) -> set[str]:
     """Return the keys that rows of a framework name."""
-    path = ROOT / f"rules/_defaults/{READERS[package]}.yaml"
+    path = ROOT / f"rules/_programs/{READERS[package]}.yaml"
     rows = yaml.safe_load(path.read_text(encoding="utf-8"))["rows"]
     return {row["key"] for row in rows if row["key"] is not None} | set(ALIASES.get(package, {}).values())
 

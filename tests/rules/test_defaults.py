@@ -1,4 +1,4 @@
-"""Every row of ``rules/_defaults`` agrees with what the classes of real releases said, and leaves nothing of it out."""
+"""Every row of ``rules/_programs`` agrees with what the classes of real releases said, and leaves nothing of it out."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from compatcheck.rules.expression import fact_names
+from compatcheck.rules.programs import find_program
 from compatcheck.rules.vocabulary import vocabulary
 from tests import ROOT
 
 DUMPS = sorted((ROOT / "fixtures/measurements/defaults").glob("*-[0-9]*.json"))
 DUMPS = [path for path in DUMPS if not path.stem.startswith("transformers-auto")]
-FILES = sorted((ROOT / "rules/_defaults").glob("*.yaml"))
+FILES = sorted((ROOT / "rules/_programs").glob("*.yaml"))
 COLUMNS = {
     "fact",
     "key",
@@ -39,6 +40,7 @@ COLUMNS = {
     "role",
     "forced",
     "source",
+    "note",
 }
 TRAINERS = {
     "SFTConfig": "sft",
@@ -101,7 +103,15 @@ def load(path: Path) -> dict[str, Any]:
 @cache
 def rows_of(reader: str) -> list[dict[str, Any]]:
     """Return the rows of a reader that are plain defaults."""
-    return [row for row in load(ROOT / f"rules/_defaults/{reader}.yaml")["rows"] if not row.get("forced")]
+    return [row for row in tables()[reader] if not row.get("forced")]
+
+
+@cache
+def tables() -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of every program and of every part of one."""
+    records = {path.stem: load(path) for path in FILES}
+    parts = {part["name"]: part["rows"] for record in records.values() for part in record.get("parts", ())}
+    return {name: record.get("rows", []) for name, record in records.items()} | parts
 
 
 def fits(row: Mapping[str, Any], versions: Mapping[str, str], facts: Mapping[str, Any]) -> bool:
@@ -276,11 +286,10 @@ def all_statements() -> list[Stated]:
 
 def chosen(stated: Stated) -> list[dict[str, Any]]:
     """Return the rows that give the stated key its default, those of the reader before the inherited ones."""
-    path = ROOT / f"rules/_defaults/{stated.reader}.yaml"
     rows = [
         row for row in rows_of(stated.reader) if row["key"] == stated.key and fits(row, stated.versions, stated.facts)
     ]
-    inherited = load(path).get("inherits")
+    inherited = find_program(stated.reader).inherits
     if not rows and inherited:
         rows = [
             row for row in rows_of(inherited) if row["key"] == stated.key and fits(row, stated.versions, stated.facts)
@@ -338,18 +347,18 @@ def test_rows_name_only_keys_that_the_release_has(path: Path) -> None:
 def test_rows_are_well_formed(path: Path) -> None:
     document = load(path)
     terms = vocabulary()
-    assert {"reader", "package", "rows"} <= set(document) <= {"reader", "package", "rows", "inherits", "keys"}
     for ranges in document.get("keys", {}).values():
         for specifier in ranges.values():
             SpecifierSet(specifier)
-    for row in document["rows"]:
+    rows = [*document.get("rows", ()), *(row for part in document.get("parts", ()) for row in part["rows"])]
+    for row in (*rows, *document.get("traits", ())):
         assert set(row) <= COLUMNS, row
-        assert {"fact", "key", "affected", "source"} <= set(row), row
+        assert {"fact", "source"} | ({"key", "affected"} if row in rows else set()) <= set(row), row
         assert ("value" in row) != ("value_expression" in row), row
         for expression in filter(None, (row.get("when"), row.get("value_expression"))):
             assert fact_names(expression) <= set(terms), row
         term = terms[row["fact"]]
-        for specifier in row["affected"].values():
+        for specifier in row.get("affected", {}).values():
             SpecifierSet(specifier)
         if "value" not in row:
             continue

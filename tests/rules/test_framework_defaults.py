@@ -53,7 +53,7 @@ COMPUTED = {"bf16", "rlhf_type"}
 @cache
 def every_row(package: str) -> list[dict[str, Any]]:
     """Return the rows about a key that a person can write."""
-    path = ROOT / f"rules/_defaults/{READERS[package]}.yaml"
+    path = ROOT / f"rules/_programs/{READERS[package]}.yaml"
     rows = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["rows"]  # noqa: S506
     return [row for row in rows if row["key"] is not None]
 

@@ -13,6 +13,7 @@ from compatcheck.collectors.conda.spec import InvalidSpecError, MatchSpec, parse
 from compatcheck.collectors.machine.variables import attach, collect_variables
 from compatcheck.collectors.requirements.lines import read_requirement_lines, with_index
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import combine
@@ -47,19 +48,19 @@ class CondaEnvironment(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_conda_environment(path: str) -> Environment:
+def read_conda_environment(path: str, files: Files = LOCAL) -> Environment:
     """Read an environment file with its pip requirements and the files they include.
 
     Raises:
         InputError: it cannot be read or states no dependencies.
     """
-    file = read_file(path)
+    file = read_file(path, files)
     records = []
     for spec, source in file.specs:
         condition = None if spec.exact is not None else spec.version
         records.append(Record(spec.name, source, spec.exact, spec.build, spec.channel, condition))
     python = next((record for record in records if record.name == "python"), None)
-    lines = read_requirement_lines(file.pip, path)
+    lines = read_requirement_lines(file.pip, path, files)
     combined = combine(lines.requirements, _describe(python), constraints=lines.constraints)
     pinned = all(package.version is not None for package in combined.packages.values())
     lost = (*file.skipped, *lines.skipped)
@@ -87,13 +88,13 @@ def _describe(python: Record | None) -> MarkerEnvironment:
     return describe_machine({"python_full_version" if full else "python_version": match[1]})
 
 
-def read_file(path: str) -> CondaEnvironment:
+def read_file(path: str, files: Files = LOCAL) -> CondaEnvironment:
     """Read the parts of an environment file.
 
     Raises:
         InputError: it cannot be read or states no dependencies.
     """
-    file = read_yaml(path)
+    file = read_yaml(path, files)
     root = file.root
     dependencies = root.get("dependencies") if isinstance(root, YamlMap) else None
     if not isinstance(root, YamlMap) or not isinstance(dependencies, YamlList):

@@ -14,6 +14,7 @@ from compatcheck.collectors.conda.spec import read_archive_name, read_channel
 from compatcheck.collectors.requirements.lines import decode
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import read_json
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.redaction import redact
@@ -49,13 +50,13 @@ class CondaList(NamedTuple):
     """Whether a package of pip would have been listed."""
 
 
-def read_conda_list(path: str) -> Environment:
+def read_conda_list(path: str, files: Files = LOCAL) -> Environment:
     """Read a list in any of its forms.
 
     Raises:
         InputError: it cannot be read, or lists nothing.
     """
-    listed = read_list(path)
+    listed = read_list(path, files)
     names = {record.name for record in listed.records}
     notes = list(listed.notes)
     whole = listed.form == "explicit" or names >= _WHOLE
@@ -69,16 +70,16 @@ def read_conda_list(path: str) -> Environment:
     )
 
 
-def read_list(path: str) -> CondaList:
+def read_list(path: str, files: Files = LOCAL) -> CondaList:
     """Read the packages of a list.
 
     Raises:
         InputError: it cannot be read, or lists nothing.
     """
-    data = read_bytes(path)
+    data = read_bytes(path, files)
     text, note = decode(data, path)
     if text.lstrip("\ufeff \t\r\n").startswith(("[", "{")):
-        listed = _read_json(path)
+        listed = _read_json(path, files)
     else:
         listed = parse_list(text.removeprefix("\ufeff"), path)
     if not listed.records and not listed.pip:
@@ -158,8 +159,8 @@ def _add_commented(text: str, source: Source, pip: dict[str, Package], skipped: 
     pip[requirement.name] = Package(requirement.name, requirement.version, source, specifier, requirement.details)
 
 
-def _read_json(path: str) -> CondaList:
-    data = read_json(path).data
+def _read_json(path: str, files: Files = LOCAL) -> CondaList:
+    data = read_json(path, files).data
     if not isinstance(data, list):
         message = "is JSON, but not the list that conda list --json prints"
         raise InputError(message, source=Source(path), hint=_REMEDY)

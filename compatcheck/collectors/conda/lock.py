@@ -12,6 +12,7 @@ from compatcheck.collectors.conda.spec import read_archive_name, read_channel
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.expected_shapes import as_text
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import read_url
 from compatcheck.core.source import Skipped, Source
@@ -42,13 +43,13 @@ class LockedPackage(NamedTuple):
     source: Source
 
 
-def read_conda_lock(path: str) -> tuple[Environment, ...]:
+def read_conda_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a lock: one environment for each Linux platform it locks.
 
     Raises:
         InputError: it cannot be read, is of a version that is not understood, or locks no Linux.
     """
-    return read_locked(read_yaml(path))
+    return read_locked(read_yaml(path, files))
 
 
 def read_locked(file: YamlFile) -> tuple[Environment, ...]:

@@ -12,6 +12,7 @@ from compatcheck.collectors.machine.variables import attach, collect_variables
 from compatcheck.collectors.requirements.pyproject import read_pyproject
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
@@ -29,13 +30,13 @@ _FORM = 'write it as name = ">=1.2,<2" or name = {version = ">=1.2"}'
 _MAX_ENVIRONMENTS = 100
 
 
-def read_pixi(path: str) -> tuple[Environment, ...]:
+def read_pixi(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a manifest: one environment for each that it defines, as it is on linux-64.
 
     Raises:
         InputError: it cannot be read, is not TOML or holds no workspace of pixi.
     """
-    file = read_toml(path)
+    file = read_toml(path, files)
     inside = file.path.endswith("pyproject.toml") or "tool" in file.data
     pixi = as_table(as_table(file.data.get("tool")).get("pixi")) if inside else file.data
     if not ({"workspace", "project", "dependencies", "pypi-dependencies", "feature", "package"} & set(pixi)):
@@ -47,7 +48,7 @@ def read_pixi(path: str) -> tuple[Environment, ...]:
         message = f"defines {len(defined)} environments; at most {_MAX_ENVIRONMENTS} are read"
         raise InputError(message, source=Source(path, "environments"), hint="check that this is the file you mean")
     environments = {"default": ["default"], **{name: _features(value) for name, value in defined.items()}}
-    project = read_pyproject(path) if inside and "project" in file.data else None
+    project = read_pyproject(path, files) if inside and "project" in file.data else None
     return tuple(
         manifest.environment(name, features, project, several=len(environments) > 1)
         for name, features in environments.items()

@@ -13,11 +13,12 @@ from compatcheck.collectors.conda.lock import no_linux, read_locked, read_pip_pa
 from compatcheck.collectors.conda.packages import LINUX, Record, build_environment
 from compatcheck.collectors.conda.spec import read_archive_name, read_channel
 from compatcheck.core.errors import InputError
-from compatcheck.core.expected_shapes import as_text
+from compatcheck.core.expected_shapes import as_table, as_text
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
-from compatcheck.core.yaml import YamlList, YamlMap, YamlValue, read_yaml, table
+from compatcheck.core.yaml import YamlList, YamlMap, YamlValue, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,13 +62,13 @@ class LockedEnvironment(NamedTuple):
     skipped: tuple[Skipped, ...]
 
 
-def read_pixi_lock(path: str) -> tuple[Environment, ...]:
+def read_pixi_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a lock: one environment for each name and Linux platform.
 
     Raises:
         InputError: it cannot be read, is of a version that is not understood, or locks no Linux.
     """
-    file = read_yaml(path)
+    file = read_yaml(path, files)
     if isinstance(file.root, YamlMap) and str(file.root.get("version")) in _OLD and "package" in file.root:
         return read_locked(file)
     found = list(list_environments(file))
@@ -102,7 +103,7 @@ def list_environments(file: YamlFile) -> Iterator[LockedEnvironment]:
     known = _by_location(entries)
     subdirs = _subdirs(root.get("platforms"))
     for name, environment in environments.items():
-        for platform, packages in table(table(environment).get("packages")).items():
+        for platform, packages in as_table(as_table(environment).get("packages")).items():
             found: list[LockedPackage] = []
             skipped: list[Skipped] = []
             listed = packages if isinstance(packages, YamlList) else YamlList(environments.lines[name])
@@ -119,7 +120,7 @@ def list_environments(file: YamlFile) -> Iterator[LockedEnvironment]:
 def _subdirs(platforms: YamlValue) -> dict[str, str]:
     found = {}
     for entry in platforms if isinstance(platforms, YamlList) else ():
-        name, subdir = table(entry).get("name"), table(entry).get("subdir")
+        name, subdir = as_table(entry).get("name"), as_table(entry).get("subdir")
         if isinstance(name, str) and isinstance(subdir, str):
             found[name] = subdir
     return found

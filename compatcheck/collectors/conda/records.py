@@ -7,15 +7,15 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.conda.names import find_distribution
-from compatcheck.collectors.files import LOCAL
 from compatcheck.collectors.python.distributions import canonical_name, read_installer, same_version
 from compatcheck.core.environment import Damage, Package
+from compatcheck.core.files import LOCAL
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from compatcheck.collectors.files import Files
+    from compatcheck.core.files import Files
 
 _METADATA_DIRECTORY = r'site-packages/([^/"]+?)-(\d[^/"-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info'
 _RECORD_CHARACTERS = 64 << 20

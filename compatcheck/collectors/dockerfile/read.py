@@ -27,10 +27,11 @@ from compatcheck.collectors.dockerfile.text import (
 )
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, decode_utf8, echo, read_bytes
+from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_text
 
 if TYPE_CHECKING:
     from compatcheck.collectors.dockerfile.install_commands import Word
@@ -55,18 +56,19 @@ _PARENTS = 3
 """How many directories above the Dockerfile are tried as the build context."""
 
 
-def read_dockerfile(path: str, *, stage: str | None = None) -> Environment:
+def read_dockerfile(path: str, files: Files = LOCAL, *, stage: str | None = None) -> Environment:
     """Read a Dockerfile.
 
     Args:
         path: the file; its directory and those above it are looked in for the requirement files it installs.
+        files: the tree it lies in.
         stage: name of the stage the image is built from; the last one by default.
 
     Raises:
         InputError: it cannot be read, or holds no ``FROM``.
     """
-    text = decode_utf8(read_bytes(path, limit=LIMIT_BYTES), path)
-    reader = _Reader(path)
+    text = read_text(path, files, limit=LIMIT_BYTES)
+    reader = _Reader(path, files)
     for instruction in read_instructions(text):
         if len(reader.stages) >= MAX_STAGES and instruction.name == "FROM":
             message = f"has more than {MAX_STAGES} stages"
@@ -97,8 +99,9 @@ def read_dockerfile(path: str, *, stage: str | None = None) -> Environment:
 
 
 class _Reader:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, files: Files) -> None:
         self.path = path
+        self.files = files
         self.directory = os.path.dirname(path) if path != STANDARD_INPUT else ""
         self.globals: dict[str, str | None] = {**_PREDEFINED}
         self.stages: list[Stage] = []
@@ -224,7 +227,7 @@ class _Reader:
         stage.notes.append(f"packages of the stage {origin} are taken to come along with {', '.join(sources)}")
 
     def is_directory(self, entry: str) -> bool:
-        return any(os.path.isdir(os.path.join(context, entry)) for context in self.contexts())
+        return any(self.files.is_directory(os.path.join(context, entry)) for context in self.contexts())
 
     def contexts(self) -> list[str]:
         """List the directories that may be the build context: the Dockerfile's own, and those above it."""
@@ -232,7 +235,7 @@ class _Reader:
             return []
         found = [self.directory or os.curdir]
         for _ in range(_PARENTS):
-            if os.path.exists(os.path.join(found[-1], ".git")):
+            if self.files.exists(os.path.join(found[-1], ".git")):
                 break
             found.append(os.path.join(found[-1], os.pardir))
         return found
@@ -335,7 +338,7 @@ class _Reader:
         from compatcheck.collectors.requirements.lines import read_requirements  # noqa: PLC0415 (only with such a file)
 
         try:
-            environment = read_requirements(found)
+            environment = read_requirements(found, self.files)
         except InputError as error:
             stage.skipped.append(Skipped(error.source or source, error.message, error.hint))
             return []
@@ -360,7 +363,7 @@ class _Reader:
         for context in self.contexts():
             for candidate in candidates:
                 path = os.path.normpath(os.path.join(context, candidate.lstrip("/")))
-                if os.path.isfile(path):
+                if self.files.is_file(path):
                     return path
         return None
 

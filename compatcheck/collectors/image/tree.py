@@ -56,7 +56,7 @@ Node = File | Link | Directory
 
 
 class ImageTree:
-    """The kept files of one image; implements `compatcheck.collectors.files.Files`.
+    """The kept files of one image; implements `compatcheck.core.files.Files`.
 
     Paths are absolute inside the image (``/usr/lib/python3.11``). A path that was not kept does not exist here: only
     what `interest` names is there, and the directories above it. Links never lead out of the image: ``..`` of the root

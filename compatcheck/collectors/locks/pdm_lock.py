@@ -15,6 +15,7 @@ from compatcheck.collectors.requirements.pyproject import read_stated
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_texts
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
@@ -34,6 +35,7 @@ _NEWEST = (4, 5)
 
 def read_pdm_lock(
     path: str,
+    files: Files = LOCAL,
     *,
     marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
@@ -43,6 +45,7 @@ def read_pdm_lock(
 
     Args:
         path: the file.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
             differ between Pythons are joined with ``||``.
         extras: selected extras of the project.
@@ -51,7 +54,7 @@ def read_pdm_lock(
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 4.
     """
-    file = read_toml(path)
+    file = read_toml(path, files)
     metadata = as_table(file.data.get("metadata"))
     notes = _check_version(path, metadata.get("lock_version"))
     tables = file.data.get("package", [])
@@ -76,7 +79,7 @@ def read_pdm_lock(
         offered |= {group for named in stated for group in named}
     else:
         lock = Lock(_fold_extras(read), environment, _REMEDY)
-        offered |= _walk(lock, path, chosen, notes)
+        offered |= _walk(lock, path, chosen, notes, files)
     packages = lock.packages()
     lock.say_absent()
     notes += say_unselected("groups", offered - chosen)
@@ -145,12 +148,12 @@ def _fold_extras(read: list[tuple[Entry, Mapping[str, Any]]]) -> list[Entry]:
     return list(plain.values())
 
 
-def _walk(lock: Lock, path: str, chosen: frozenset[str], notes: list[str]) -> set[str]:
+def _walk(lock: Lock, path: str, chosen: frozenset[str], notes: list[str], files: Files) -> set[str]:
     """Follow the requirements of the project, whose groups are returned; without them every entry counts."""
     manifest = os.path.join(os.path.dirname(path), "pyproject.toml")
-    if path != STANDARD_INPUT and os.path.isfile(manifest):
+    if path != STANDARD_INPUT and files.is_file(manifest):
         try:
-            stated = read_stated(manifest)
+            stated = read_stated(manifest, files)
         except InputError as error:
             notes.append(f"{error}; the groups of the lock are not told apart")
         else:

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import Requirement, combine, read_url
@@ -35,19 +36,20 @@ _MARKERS = (
 
 
 def read_pipfile(
-    path: str, *, marker_environment: Mapping[str, str] | None = None, groups: Iterable[str] = ()
+    path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None, groups: Iterable[str] = ()
 ) -> Environment:
     """Read the requirements of a project.
 
     Args:
         path: the file.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``.
         groups: sections selected beside ``packages``: ``dev-packages`` or package categories.
 
     Raises:
         InputError: it cannot be read or is not TOML.
     """
-    file = read_toml(path)
+    file = read_toml(path, files)
     chosen = {"packages", *groups}
     required: list[Requirement] = []
     skipped: list[Skipped] = []

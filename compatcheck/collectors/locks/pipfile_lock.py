@@ -11,6 +11,7 @@ from compatcheck.collectors.locks.graph import Entry, Lock, say_unselected
 from compatcheck.collectors.locks.pipfile import describe_origin, join_markers, read_machine, read_sources
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import locate_members, read_json
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.source import Skipped, Source
@@ -26,19 +27,20 @@ _SPEC = 6
 
 
 def read_pipfile_lock(
-    path: str, *, marker_environment: Mapping[str, str] | None = None, groups: Iterable[str] = ()
+    path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None, groups: Iterable[str] = ()
 ) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
     Args:
         path: the file.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``.
         groups: sections selected beside ``default``: ``develop`` or package categories.
 
     Raises:
         InputError: it cannot be read, is not JSON or not a lock of pipfile-spec 6.
     """
-    file = read_json(path)
+    file = read_json(path, files)
     data = file.data if isinstance(file.data, dict) else {}
     meta = data.get("_meta")
     if not isinstance(meta, dict):

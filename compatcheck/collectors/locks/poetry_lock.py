@@ -16,6 +16,7 @@ from compatcheck.collectors.requirements.pyproject import convert_poetry_range, 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_texts
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
@@ -37,6 +38,7 @@ _LISTED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[([^\]]*)\])?")
 
 def read_poetry_lock(
     path: str,
+    files: Files = LOCAL,
     *,
     marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
@@ -46,6 +48,7 @@ def read_poetry_lock(
 
     Args:
         path: the file.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
             differ between Pythons are joined with ``||``.
         extras: selected extras of the project.
@@ -54,7 +57,7 @@ def read_poetry_lock(
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1 or 2.
     """
-    file = read_toml(path)
+    file = read_toml(path, files)
     metadata = file.data.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     version = _check_version(path, metadata.get("lock-version", "1.0"))
@@ -83,7 +86,7 @@ def read_poetry_lock(
         named = {group for _, table in read for group in _groups(table)}
         lock.select(_mark(read, lock, chosen))
     else:
-        named = _walk(lock, read, wanted, chosen, notes)
+        named = _walk(lock, read, wanted, chosen, notes, files)
     packages = lock.packages()
     lock.say_absent()
     notes += say_unselected("groups", named - chosen) + say_unselected("extras", offered - wanted)
@@ -143,14 +146,15 @@ def _walk(
     extras: frozenset[str],
     chosen: frozenset[str],
     notes: list[str],
+    files: Files,
 ) -> set[str]:
     """Follow the requirements of the project, whose groups are returned; without them every entry of ``main`` counts."""
     path = lock.entries[0].source.path if lock.entries else STANDARD_INPUT
     manifest = os.path.join(os.path.dirname(path), "pyproject.toml")
     categories = {canonical_name(group) for _, table in read if isinstance(group := table.get("category"), str)}
-    if path != STANDARD_INPUT and os.path.isfile(manifest):
+    if path != STANDARD_INPUT and files.is_file(manifest):
         try:
-            stated = read_stated(manifest)
+            stated = read_stated(manifest, files)
         except InputError as error:
             notes.append(f"{error}; the groups of the lock are not told apart")
         else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_texts
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import (
     InvalidMarkerError,
     MarkerEnvironment,
@@ -32,6 +33,7 @@ _REMEDY = "make the lock anew with the tool that wrote it"
 
 def read_pylock(
     path: str,
+    files: Files = LOCAL,
     *,
     marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
@@ -41,6 +43,7 @@ def read_pylock(
 
     Args:
         path: the file.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
             differ between Pythons are joined with ``||``.
         extras: selected extras.
@@ -49,7 +52,7 @@ def read_pylock(
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1.
     """
-    file = read_toml(path)
+    file = read_toml(path, files)
     notes = _check_version(path, file.data)
     packages = file.data.get("packages")
     if not isinstance(packages, list):

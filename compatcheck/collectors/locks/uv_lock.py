@@ -13,6 +13,7 @@ from compatcheck.collectors.locks.graph import MOST_ENTRIES, say_absent, say_uns
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_tables, as_texts
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import (
     InvalidMarkerError,
     MarkerEnvironment,
@@ -36,6 +37,7 @@ _LOCAL = ("editable", "virtual", "directory")
 
 def read_uv_lock(
     path: str,
+    files: Files = LOCAL,
     *,
     marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
@@ -45,6 +47,7 @@ def read_uv_lock(
 
     Args:
         path: the file.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``. Without a Python, versions that
             differ between Pythons are joined with ``||``.
         extras: selected extras of the workspace members.
@@ -53,7 +56,7 @@ def read_uv_lock(
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1.
     """
-    file = read_toml(path)
+    file = read_toml(path, files)
     version = file.data.get("version")
     if version != _VERSION or isinstance(version, bool):
         message = f"is of version {version!r}; version {_VERSION} is understood"

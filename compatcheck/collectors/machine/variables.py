@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.redaction import redact_variable
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import decode_utf8, read_bytes
+from compatcheck.core.textfile import read_text
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """The allocator's variable under its names, the one with precedence first (c10/core/AllocatorConfig.h)."""
@@ -268,7 +269,7 @@ def _is_power(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
 
 
-def read_env_file(path: str) -> dict[str, str]:
+def read_env_file(path: str, files: Files = LOCAL) -> dict[str, str]:
     """Read ``NAME=VALUE`` lines, as ``docker --env-file``, dotenv and ``export`` statements write them.
 
     Comments, blank lines, ``export`` and one pair of quotes are understood; nothing is expanded.
@@ -276,7 +277,7 @@ def read_env_file(path: str) -> dict[str, str]:
     Raises:
         InputError: the file cannot be read, or a line has another form.
     """
-    text = decode_utf8(read_bytes(path), path)
+    text = read_text(path, files)
     variables = {}
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
         content = line.strip()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from compatcheck.collectors.files import LOCAL, Files
+from compatcheck.core.files import LOCAL, Files
 
 _EGG_TAIL = r"-py\d+(?:\.\d+)*(?:-.+)?$"
 _HEADER = r"(?im)^(name|version):[ \t]*(\S.*?)[ \t]*$"

@@ -10,7 +10,6 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.files import LOCAL, Files
 from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
 from compatcheck.collectors.python.distributions import (
     canonical_name,
@@ -22,6 +21,7 @@ from compatcheck.collectors.python.distributions import (
 )
 from compatcheck.collectors.python.version_files import VERSION_FILES, VersionFile, read_cxx11_abi, read_version_file
 from compatcheck.core.environment import Damage, Environment, Package
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from compatcheck.collectors.files import LOCAL, Files
 from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 
 # Patterns are compiled where they are used: most runs need none of them.

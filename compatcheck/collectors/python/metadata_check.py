@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.files import LOCAL
 from compatcheck.collectors.python.distributions import canonical_name, read_name_and_version, same_version
 from compatcheck.core.environment import Damage, Environment
+from compatcheck.core.files import LOCAL
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from compatcheck.collectors.files import Files
     from compatcheck.core.environment import Package
+    from compatcheck.core.files import Files
 
 _HEAD_CHARACTERS = 512
 """The first three headers are Metadata-Version, Name and Version in what every build back end writes."""

@@ -7,6 +7,7 @@ release that is pinned without any of these is the public wheel of that release.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
@@ -101,6 +102,7 @@ def read_index(address: str) -> tuple[str, str | None] | None:
     return ("rocm" if match[1].startswith("rocm") else match[1]), None
 
 
+@lru_cache(maxsize=256)  # `fix` asks for one release after the other, many times
 def public_cuda(release: str) -> str | None:
     """Return the CUDA that the public wheel of a release is built for; None of a labelled release and where it is not known."""
     version = parse_version(release)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.files import LOCAL
+from compatcheck.core.files import LOCAL
 
 if TYPE_CHECKING:
-    from compatcheck.collectors.files import Files
     from compatcheck.core.environment import Package
+    from compatcheck.core.files import Files
 
 VERSION_FILES = {
     "torch": ("torch/version.py", "__version__"),

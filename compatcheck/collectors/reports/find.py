@@ -16,6 +16,7 @@ from compatcheck.collectors.reports.report import is_prefix, is_same
 from compatcheck.collectors.reports.text import Part, split_parts
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_bytes
 
@@ -77,22 +78,22 @@ def looks_like_list(head: bytes) -> bool:
 _LOOKED_AT = 200
 
 
-def read_reports(path: str) -> tuple[Environment, ...]:
+def read_reports(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read the environments that the reports of a text file state.
 
     Raises:
         InputError: it cannot be read, or holds no report.
     """
-    return tuple(found.environment for found in read_found(path))
+    return tuple(found.environment for found in read_found(path, files))
 
 
-def read_found(path: str) -> tuple[Found, ...]:
+def read_found(path: str, files: Files = LOCAL) -> tuple[Found, ...]:
     """Read the environments of a text file with what was pasted beside them.
 
     Raises:
         InputError: as `read_reports`.
     """
-    found = find_reports(decode(read_bytes(path), path), path)
+    found = find_reports(decode(read_bytes(path, files), path), path)
     if not found:
         message = "holds no report of an environment that is known here"
         hint = (

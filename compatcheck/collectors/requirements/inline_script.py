@@ -5,17 +5,17 @@ https://packaging.python.org/en/latest/specifications/inline-script-metadata/
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, decode_utf8, echo_value, read_bytes
+from compatcheck.core.textfile import STANDARD_INPUT, echo_value, read_text
 from compatcheck.core.toml import parse_toml
 from compatcheck.core.units import MIB
 
@@ -29,17 +29,18 @@ _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
 _MAX_BYTES = 4 * MIB
 
 
-def read_script(path: str, *, marker_environment: Mapping[str, str] | None = None) -> Environment:
+def read_script(path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None) -> Environment:
     """Read the requirements of a script; they are ranges, because running it resolves them anew.
 
     Args:
         path: the script.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``.
 
     Raises:
         InputError: it cannot be read, has no block ``script`` or two, or its block is not TOML.
     """
-    lines = decode_utf8(read_bytes(path, limit=_MAX_BYTES), path).replace("\r\n", "\n").split("\n")
+    lines = read_text(path, files, limit=_MAX_BYTES).replace("\r\n", "\n").split("\n")
     blocks = [(first, last) for kind, first, last in find_blocks(lines) if kind == "script"]
     if len(blocks) != 1:
         message = f"has {len(blocks) or 'no'} block{'s' if blocks else ''} '# /// script' of inline metadata (PEP 723)"
@@ -74,7 +75,7 @@ def read_script(path: str, *, marker_environment: Mapping[str, str] | None = Non
     environment = describe_machine(marker_environment, requires_python=requires if isinstance(requires, str) else None)
     combined = combine(required, environment, constraints=constraints, overrides=overrides)
     notes = []
-    if path != STANDARD_INPUT and os.path.isfile(path + ".lock"):
+    if path != STANDARD_INPUT and files.is_file(path + ".lock"):
         notes.append(f"{path}.lock pins what these ranges allow: check it too")
     return Environment(
         path,

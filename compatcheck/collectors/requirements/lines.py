@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
@@ -91,7 +92,8 @@ _HEADER_LINES = 10
 class _Reading:
     """The state of one read: what was collected, which files were read and which are being read."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files) -> None:
+        self.files = files
         self.requirements: list[Requirement] = []
         self.constraints: list[Requirement] = []
         self.skipped: list[Skipped] = []
@@ -115,12 +117,13 @@ class _Line(NamedTuple):
 
 
 def read_requirements(
-    path: str, *, marker_environment: Mapping[str, str] | None = None, constraints: bool = False
+    path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None, constraints: bool = False
 ) -> Environment:
     """Read a requirement file and everything it includes.
 
     Args:
         path: the file, as the person named it; included files are found relative to the file that names them.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``; a marker that they do not decide
         keeps
             its requirement, with a note.
@@ -129,7 +132,7 @@ def read_requirements(
     Raises:
         InputError: the file itself cannot be read; an included file that cannot is ``skipped``.
     """
-    reading = _Reading()
+    reading = _Reading(files)
     _read_file(reading, path, as_constraints=constraints)
     environment = describe_machine(marker_environment)
     if constraints:
@@ -158,13 +161,15 @@ def read_requirements(
     )
 
 
-def read_statements(path: str, *, constraints: bool = False) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
+def read_statements(
+    path: str, files: Files = LOCAL, *, constraints: bool = False
+) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
     """Return every line of a requirement file and of what it includes, one by one: what is required, and the constraints.
 
     Raises:
         InputError: the file itself cannot be read.
     """
-    reading = _Reading()
+    reading = _Reading(files)
     _read_file(reading, path, as_constraints=constraints)
     return tuple(reading.requirements), tuple(reading.constraints)
 
@@ -180,15 +185,16 @@ class RequirementLines(NamedTuple):
     """Package indexes that options name."""
 
 
-def read_requirement_lines(lines: Iterable[tuple[int, str]], path: str) -> RequirementLines:
+def read_requirement_lines(lines: Iterable[tuple[int, str]], path: str, files: Files = LOCAL) -> RequirementLines:
     """Read lines as pip would, such as the ``pip:`` list of an ``environment.yml``; files they include are read too.
 
     Args:
         lines: number and text of each.
         path: the file they stand in.
+        files: the tree it lies in.
     """
-    reading = _Reading()
-    reading.chain.append((os.path.realpath(path), path))
+    reading = _Reading(files)
+    reading.chain.append((files.resolve(path), path))
     for number, text in lines:
         if content := _COMMENT.sub("", text).strip():
             _read_line(reading, _Line(number, content), Source(path, "pip", number), as_constraints=False)
@@ -202,11 +208,11 @@ def read_requirement_lines(lines: Iterable[tuple[int, str]], path: str) -> Requi
 
 
 def _read_file(reading: _Reading, path: str, *, as_constraints: bool) -> None:
-    data = read_bytes(path)
+    data = read_bytes(path, reading.files)
     text, note = decode(data, path)
     if note:
         reading.notes.append(note)
-    real = os.path.realpath(path)
+    real = reading.files.resolve(path)
     reading.chain.append((real, path))
     _read_comments(reading, text, path)
     for line in logical_lines(text):
@@ -378,7 +384,7 @@ def _include(reading: _Reading, value: str, source: Source, *, as_constraints: b
         reading.skip(source, f"includes {echo(value)}, which is not fetched", "download it and include the copy")
         return
     path = os.path.normpath(os.path.join(os.path.dirname(source.path), value.removeprefix("file://")))
-    real = os.path.realpath(path)
+    real = reading.files.resolve(path)
     chain = [shown for _, shown in reading.chain]
     if real in [known for known, _ in reading.chain]:
         cycle = " → ".join([*chain[[known for known, _ in reading.chain].index(real) :], path])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.collectors.requirements.lines import decode
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import read_json
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.redaction import redact
@@ -38,28 +39,28 @@ class _Listed(NamedTuple):
     details: Mapping[str, str] = {}
 
 
-def read_pip_list(path: str) -> Environment:
+def read_pip_list(path: str, files: Files = LOCAL) -> Environment:
     """Read what ``pip list`` or ``uv pip list`` printed.
 
     Raises:
         InputError: it cannot be read, or is not such a list.
     """
-    text, note = decode(read_bytes(path), path)
+    text, note = decode(read_bytes(path, files), path)
     if text.lstrip()[:1] == "[":
-        return _collect(path, _read_json_list(path))
+        return _collect(path, _read_json_list(path, files))
     notes = [note] if note else []
     interpreter = _INTERPRETER.search(text)
     environment = _collect(path, _read_lines(text, path, notes))
     return environment._replace(python=interpreter[1] if interpreter else None, notes=(*notes, *environment.notes))
 
 
-def read_pip_inspect(path: str) -> Environment:
+def read_pip_inspect(path: str, files: Files = LOCAL) -> Environment:
     """Read the report of ``pip inspect``.
 
     Raises:
         InputError: it cannot be read, is not JSON or not such a report of version 1.
     """
-    file = read_json(path)
+    file = read_json(path, files)
     data = file.data if isinstance(file.data, dict) else {}
     version, installed = data.get("version"), data.get("installed")
     if version != "1" or not isinstance(installed, list):
@@ -133,8 +134,8 @@ def _describe(header: str, more: str | None) -> dict[str, str]:
     return {"editable": "true", "direct_url": redact(more.strip())} if not header else {}
 
 
-def _read_json_list(path: str) -> Iterator[_Listed | Skipped]:
-    data = read_json(path).data
+def _read_json_list(path: str, files: Files = LOCAL) -> Iterator[_Listed | Skipped]:
+    data = read_json(path, files).data
     for index, entry in enumerate(data if isinstance(data, list) else []):
         name, version = (entry.get("name"), entry.get("version")) if isinstance(entry, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(version, str):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.collectors.requirements.project_indexes import torch_index
 from compatcheck.core.environment import Environment
 from compatcheck.core.expected_shapes import as_table
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import (
     InvalidRequirementError,
@@ -37,6 +38,7 @@ _POETRY_CLAUSE = re.compile(r"(\^|~(?!=))\s*v?([^\s,|]+)|(===?|=|~=|!=|<>|<=|>=|
 
 def read_pyproject(
     path: str,
+    files: Files = LOCAL,
     *,
     marker_environment: Mapping[str, str] | None = None,
     extras: Iterable[str] = (),
@@ -49,6 +51,7 @@ def read_pyproject(
 
     Args:
         path: the file.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``.
         extras: selected extras.
         groups: selected dependency groups (PEP 735, or those of poetry).
@@ -56,7 +59,7 @@ def read_pyproject(
     Raises:
         InputError: it cannot be read or is not TOML.
     """
-    reading = _Reading(read_toml(path))
+    reading = _Reading(read_toml(path, files))
     stated = _read_stated(reading)
     tool = as_table(reading.file.data.get("tool"))
     uv = as_table(tool.get("uv"))
@@ -112,22 +115,22 @@ class Stated(NamedTuple):
     requires_python: str | None
 
 
-def read_stated(path: str) -> Stated:
+def read_stated(path: str, files: Files = LOCAL) -> Stated:
     """Read what a project requires, without selecting or combining; what cannot be read is left out.
 
     Raises:
         InputError: it cannot be read or is not TOML.
     """
-    return _read_stated(_Reading(read_toml(path)))
+    return _read_stated(_Reading(read_toml(path, files)))
 
 
-def read_limits(path: str) -> tuple[Requirement, ...]:
+def read_limits(path: str, files: Files = LOCAL) -> tuple[Requirement, ...]:
     """Return the constraints and overrides of uv that a project states.
 
     Raises:
         InputError: it cannot be read or is not TOML.
     """
-    reading = _Reading(read_toml(path))
+    reading = _Reading(read_toml(path, files))
     uv = as_table(as_table(reading.file.data.get("tool")).get("uv"))
     keys = ("constraint-dependencies", "override-dependencies")
     return tuple(item for key in keys for item in reading.read_strings(uv.get(key), "tool.uv", key))

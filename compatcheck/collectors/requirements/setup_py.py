@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import (
     InvalidRequirementError,
@@ -34,7 +35,9 @@ _MAX_NAMES = 20
 """How many names are followed, one standing for another."""
 
 
-def read_setup_py(path: str, *, marker_environment: Mapping[str, str] | None = None) -> Environment:
+def read_setup_py(
+    path: str, files: Files = LOCAL, *, marker_environment: Mapping[str, str] | None = None
+) -> Environment:
     """Read ``install_requires`` and ``extras_require`` of the calls of ``setup()``.
 
     Lists and names that are bound once, at the top of the file, to a list count; packages that only an extra requires are
@@ -42,12 +45,13 @@ def read_setup_py(path: str, *, marker_environment: Mapping[str, str] | None = N
 
     Args:
         path: the file.
+        files: the tree it lies in.
         marker_environment: known marker variables, such as ``python_full_version``.
 
     Raises:
         InputError: it cannot be read or is not Python.
     """
-    reading = _Reading(path, _parse(path))
+    reading = _Reading(path, _parse(path, files))
     calls = [node for node in ast.walk(reading.tree) if isinstance(node, ast.Call) and _name(node.func) == "setup"]
     required: list[Requirement] = []
     optional: dict[str, list[Requirement]] = {}
@@ -81,8 +85,8 @@ def read_setup_py(path: str, *, marker_environment: Mapping[str, str] | None = N
     )
 
 
-def _parse(path: str) -> ast.Module:
-    data = read_bytes(path, limit=MAX_BYTES)
+def _parse(path: str, files: Files = LOCAL) -> ast.Module:
+    data = read_bytes(path, files, limit=MAX_BYTES)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the file's own escapes and comparisons

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.sbom.components import MAX_COMPONENTS, Component, build_environments, make_component
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.xml import Element, read_xml
@@ -29,23 +30,23 @@ _NAMESPACE = "http://cyclonedx.org/schema/bom/"
 _REMEDY = "make the SBOM anew with the tool that wrote it"
 
 
-def read_cyclonedx_json(path: str) -> tuple[Environment, ...]:
+def read_cyclonedx_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a CycloneDX file in JSON.
 
     Raises:
         InputError: it cannot be read, is no such file, or lists no Python package.
     """
-    components, skipped, complete = list_json(path)
+    components, skipped, complete = list_json(path, files)
     return build_environments(path, components, skipped=skipped, complete=complete)
 
 
-def list_json(path: str) -> tuple[list[Component], list[Skipped], bool]:
+def list_json(path: str, files: Files = LOCAL) -> tuple[list[Component], list[Skipped], bool]:
     """List all components of a file in JSON, what cannot be read of them, and whether it says that it is complete.
 
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    file = read_json(path)
+    file = read_json(path, files)
     data = file.data
     if not isinstance(data, dict) or data.get("bomFormat") != "CycloneDX":
         message = "has no bomFormat: CycloneDX"
@@ -154,23 +155,23 @@ def _is_complete(data: Mapping[str, Any], root: object) -> bool:
     return False
 
 
-def read_cyclonedx_xml(path: str) -> tuple[Environment, ...]:
+def read_cyclonedx_xml(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a CycloneDX file in XML.
 
     Raises:
         InputError: it cannot be read, is no such file, declares a document type, or lists no Python package.
     """
-    components, complete = list_xml(path)
+    components, complete = list_xml(path, files)
     return build_environments(path, components, complete=complete)
 
 
-def list_xml(path: str) -> tuple[list[Component], bool]:
+def list_xml(path: str, files: Files = LOCAL) -> tuple[list[Component], bool]:
     """List all components of a file in XML, and whether it says that it is complete.
 
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    file = read_xml(path)
+    file = read_xml(path, files)
     if file.root.name != "bom" or not file.namespace.startswith(_NAMESPACE):
         message = f"is no CycloneDX file: its root is <{file.root.name}>"
         raise InputError(message, source=Source(path, line=file.root.line), hint=_REMEDY)

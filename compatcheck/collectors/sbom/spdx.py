@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.collectors.sbom.components import MAX_COMPONENTS, Component, build_environments, make_component
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_tables
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import decode_text, read_bytes
+from compatcheck.core.textfile import read_bytes, read_text
 from compatcheck.core.yaml import YamlMap, read_yaml
 
 if TYPE_CHECKING:
@@ -35,52 +36,52 @@ class Listing(NamedTuple):
     skipped: list[Skipped]
 
 
-def read_spdx_json(path: str) -> tuple[Environment, ...]:
+def read_spdx_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read an SPDX file in JSON, of version 2 or 3.
 
     Raises:
         InputError: it cannot be read, is no such file, or lists no Python package.
     """
-    listing = list_json(path)
+    listing = list_json(path, files)
     return build_environments(path, listing.components, skipped=listing.skipped)
 
 
-def read_spdx(path: str) -> tuple[Environment, ...]:
+def read_spdx(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read an SPDX file whose name does not tell its form: JSON, YAML or tag-value.
 
     Raises:
         InputError: it cannot be read, is none of them, or lists no Python package.
     """
-    listing = list_any(path)
+    listing = list_any(path, files)
     return build_environments(path, listing.components, skipped=listing.skipped)
 
 
-def list_any(path: str) -> Listing:
+def list_any(path: str, files: Files = LOCAL) -> Listing:
     """List the packages of a file in any of the forms.
 
     Raises:
         InputError: it cannot be read or is none of them.
     """
-    head = read_bytes(path)[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    head = read_bytes(path, files)[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         head = head.replace(b"\0", b"")[2:]
     if head.startswith(b"{"):
-        return list_json(path)
+        return list_json(path, files)
     if head.startswith(b"<"):
         message = "is XML; of SPDX, JSON, YAML and tag-value are read"
         raise InputError(message, source=Source(path), hint=_OTHER_FORMS)
     if re.search(rb"^SPDXVersion:", head, re.MULTILINE):
-        return list_tag_value(path)
-    return list_yaml(path)
+        return list_tag_value(path, files)
+    return list_yaml(path, files)
 
 
-def list_json(path: str) -> Listing:
+def list_json(path: str, files: Files = LOCAL) -> Listing:
     """List the packages of a file in JSON.
 
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    file = read_json(path)
+    file = read_json(path, files)
     data = file.data
     if not isinstance(data, dict):
         message = "is JSON, but no SPDX document"
@@ -102,13 +103,13 @@ def list_json(path: str) -> Listing:
     return _list_version_2(path, data, line_of)
 
 
-def list_yaml(path: str) -> Listing:
+def list_yaml(path: str, files: Files = LOCAL) -> Listing:
     """List the packages of a file in YAML.
 
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    root = read_yaml(path).root
+    root = read_yaml(path, files).root
     if not isinstance(root, YamlMap) or not isinstance(root.get("spdxVersion"), str):
         message = "has no spdxVersion: it is no SPDX document"
         raise InputError(message, source=Source(path, "spdxVersion"), hint=_OTHER_FORMS)
@@ -217,15 +218,15 @@ def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing
     return Listing(found, skipped)
 
 
-def list_tag_value(path: str) -> Listing:
+def list_tag_value(path: str, files: Files = LOCAL) -> Listing:
     """List the packages of a file in the tag-value form.
 
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    text = decode_text(read_bytes(path), path)
+    text = read_text(path, files)
     packages: list[tuple[int, dict[str, list[str]]]] = []
-    files: dict[str, str] = {}
+    names: dict[str, str] = {}
     relationships: list[tuple[object, object, object]] = []
     current: dict[str, list[str]] | None = None
     file_name: str | None = None
@@ -242,7 +243,7 @@ def list_tag_value(path: str) -> Listing:
         elif tag in {"FileName", "SnippetSPDXID", "LicenseID"}:
             current, file_name = None, value if tag == "FileName" else None
         elif tag == "SPDXID" and file_name is not None:
-            files[value] = file_name
+            names[value] = file_name
         elif tag == "Relationship":
             words = value.split()
             if len(words) >= 3:
@@ -252,7 +253,7 @@ def list_tag_value(path: str) -> Listing:
     if not version:
         message = "has no SPDXVersion: it is no SPDX document"
         raise InputError(message, source=Source(path), hint=_OTHER_FORMS)
-    contained = _contained(relationships, files)
+    contained = _contained(relationships, names)
     found = []
     for number, fields in packages:
         references = [reference.split() for reference in fields.get("ExternalRef", ())]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.sbom.components import Component, build_environments, make_component
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.source import Skipped, Source
 
@@ -15,23 +16,23 @@ if TYPE_CHECKING:
 _REMEDY = "make it anew with syft"
 
 
-def read_syft_json(path: str) -> tuple[Environment, ...]:
+def read_syft_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a file of syft's own format.
 
     Raises:
         InputError: it cannot be read, is no such file, or lists no Python package.
     """
-    components, skipped = list_artifacts(path)
+    components, skipped = list_artifacts(path, files)
     return build_environments(path, components, skipped=skipped)
 
 
-def list_artifacts(path: str) -> tuple[list[Component], list[Skipped]]:
+def list_artifacts(path: str, files: Files = LOCAL) -> tuple[list[Component], list[Skipped]]:
     """List all artifacts, and those that cannot be read.
 
     Raises:
         InputError: it cannot be read or is no such file.
     """
-    file = read_json(path)
+    file = read_json(path, files)
     artifacts = file.data.get("artifacts") if isinstance(file.data, dict) else None
     if not isinstance(artifacts, list):
         message = "has no artifacts: it is no output of syft"

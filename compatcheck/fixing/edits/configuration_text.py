@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.hjson import locate_values
-from compatcheck.core.source import Source
-from compatcheck.fixing.edits.text import TextEdit
+from compatcheck.core.fix import TextEdit
+from compatcheck.frameworks.lines import locate_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.core.facts import Value
+    from compatcheck.core.textfile import Place
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 _JSON_SUFFIXES = (".json", ".jsonc", ".hjson")
@@ -36,11 +38,10 @@ def change_value(path: str, text: str, key: str, value: Value, line: int | None 
     if path.endswith(_SCRIPT_SUFFIXES):
         return _change_argument(path, text, key, value, line or 1)
     skip = text.startswith(_MARK)
-    spans = _spans(path, text[skip:])
-    span = spans.get(key)
-    if span is None or text[span[1] + skip : span[1] + skip + 1] in {"{", "[", "&", "*", "|", ">"}:
+    place = _locate(path, text[skip:]).get(key)
+    if place is None or text[place.start + skip : place.start + skip + 1] in {"{", "[", "&", "*", "|", ">"}:
         return None
-    start, end = span[1] + skip, span[2] + skip
+    start, end = place.start + skip, place.end + skip
     return TextEdit(path, start, end, _write(value, path, text[start:end]))
 
 
@@ -53,15 +54,15 @@ def add_value(path: str, text: str, key: str, value: Value) -> TextEdit | None:
     if not path.endswith((*_YAML_SUFFIXES, *_JSON_SUFFIXES)):
         return None
     skip = int(text.startswith(_MARK))
-    spans = _spans(path, text[skip:])
+    places = _locate(path, text[skip:])
     outer, _, name = key.rpartition(".")
     inside = [
-        other for other in spans if other.rpartition(".")[0] == outer and "." not in other[len(outer) + bool(outer) :]
+        other for other in places if other.rpartition(".")[0] == outer and "." not in other[len(outer) + bool(outer) :]
     ]
-    if key in spans or not inside or (outer and outer not in spans):
+    if key in places or not inside or (outer and outer not in places):
         return None
-    last = max(inside, key=lambda other: spans[other][0])
-    at, start, end = (place + skip for place in spans[last])
+    last = max((places[other] for other in inside), key=lambda place: place.key)
+    at, start, end = last.key + skip, last.start + skip, last.end + skip
     newline = "\r\n" if "\r\n" in text else "\n"
     indent = text[text.rfind("\n", 0, at) + 1 : at].removeprefix(_MARK)
     if indent.strip():
@@ -82,38 +83,11 @@ def _add_to_yaml(path: str, text: str, end: int, indent: str, line: str, newline
     return TextEdit(path, stop + 1, stop + 1, f"{indent}{line}{newline}")
 
 
-def _spans(path: str, text: str) -> dict[str, tuple[int, int, int]]:
-    if path.endswith(_YAML_SUFFIXES):
-        return _yaml_spans(text)
-    if path.endswith(_JSON_SUFFIXES):
-        try:
-            return locate_values(text, path)
-        except InputError:
-            return {}
-    return {}
-
-
-def _yaml_spans(text: str) -> dict[str, tuple[int, int, int]]:
-    import yaml  # noqa: PLC0415 (30 ms; only for YAML files)
-
-    spans: dict[str, tuple[int, int, int]] = {}
+def _locate(path: str, text: str) -> Mapping[str, Place]:
     try:
-        # The C loader counts bytes of its own encoding; this one counts characters.
-        node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError):
-        return spans
-    pending: list[tuple[str, Any, int]] = [("", node, 0)]
-    while pending:
-        prefix, node, depth = pending.pop()
-        if node is None or node.id != "mapping" or depth > 64:
-            continue
-        for key, value in node.value:
-            if key.id != "scalar":
-                continue
-            dotted = f"{prefix}{key.value}"
-            spans.setdefault(dotted, (key.start_mark.index, value.start_mark.index, value.end_mark.index))
-            pending.append((f"{dotted}.", value, depth + 1))
-    return spans
+        return locate_keys(text, path) if path.endswith((*_YAML_SUFFIXES, *_JSON_SUFFIXES)) else {}
+    except InputError:
+        return {}
 
 
 def _write(value: Value, path: str, written: str) -> str:
@@ -158,8 +132,3 @@ def _change_argument(path: str, text: str, key: str, value: Value, line: int) ->
     if isinstance(value, bool) and bare in {"true", "false"}:
         new = new.lower()
     return TextEdit(path, *found.span("value"), f"{quote}{new}{quote}")
-
-
-def place_of(path: str, key: str, line: int | None) -> str:
-    """Return where a setting is, as ``path:line (key)``."""
-    return str(Source(path, key, line))

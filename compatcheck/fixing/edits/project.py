@@ -172,25 +172,21 @@ def _index_options(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def write_requirements(
-    statements: Iterable[Requirement], wanted: Mapping[str, Sequence[str]], releases: Mapping[str, Sequence[str]]
-) -> tuple[str, ...]:
+def write_requirements(statements: Iterable[Requirement], wanted: Mapping[str, str]) -> tuple[str, ...]:
     """Write requirements for a resolver, some with other versions.
 
     What stands for a path or URL is left out: it is not on an index.
 
     Args:
         statements: the requirements.
-        wanted: package → versions, or ranges, of which any may be taken.
-        releases: package → its known releases, to rule out what is not wanted.
+        wanted: package → the specifier it gets.
     """
     lines = []
     for item in statements:
         if item.details.get("direct_url") or item.details.get("editable") or item.details.get("vcs"):
             continue
         extras = f"[{item.details['extras']}]" if item.details.get("extras") else ""
-        values = wanted.get(item.name)
-        specifiers = item.specifier.split("||") if values is None else [any_of(values, releases.get(item.name, ()))]
+        specifiers = [wanted[item.name]] if item.name in wanted else item.specifier.split("||")
         if len(specifiers) > 1:
             continue
         marker = f" ; {item.marker}" if item.marker else ""

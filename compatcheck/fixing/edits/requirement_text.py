@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.fix import TextEdit
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
-from compatcheck.fixing.edits.text import TextEdit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

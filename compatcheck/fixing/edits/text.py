@@ -6,7 +6,7 @@ import difflib
 import os
 import stat
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
@@ -15,19 +15,9 @@ from compatcheck.core.textfile import read_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from compatcheck.core.fix import FileChange
+    from compatcheck.core.fix import FileChange, TextEdit
 
 _AGAIN = "run compatcheck fix again"
-
-
-class TextEdit(NamedTuple):
-    """One replaced stretch of a file."""
-
-    path: str
-    start: int
-    """First character, counted in the text as `read_exact` gives it."""
-    end: int
-    new: str
 
 
 def read_exact(path: str) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.hjson import parse_hjson
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.textfile import STANDARD_INPUT
-from compatcheck.frameworks.text import parse_json, parse_json_or_yaml
+from compatcheck.frameworks.text import parse_json_or_yaml
 
 TELLING_WORDS = ("zero_optimization", "train_micro_batch_size_per_gpu")
 """Keys by which a file that cannot be parsed is known to be meant for DeepSpeed."""
@@ -37,7 +38,7 @@ def parse_leniently(text: str, path: str, strict: InputError) -> Any:  # noqa: A
         InputError: of the parser that got further: it is about what is wrong, not about a comment.
     """
     try:
-        return parse_hjson(text, path)[0]
+        return parse_hjson(text, path)
     except InputError as lenient:
         lines = [error.source.line or 0 if error.source is not None else 0 for error in (strict, lenient)]
         raise (lenient if lines[1] > lines[0] else strict) from None
@@ -49,4 +50,4 @@ def parse_here_document(text: str, place: str) -> Any:  # noqa: ANN401 (JSON or 
     Raises:
         InputError: it is broken.
     """
-    return parse_hjson(text, place)[0] if text.lstrip().startswith("{") else parse_json_or_yaml(text, place)
+    return parse_hjson(text, place) if text.lstrip().startswith("{") else parse_json_or_yaml(text, place)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.conversions import constant
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
-from compatcheck.frameworks.text import expect_mapping, parse_json
+from compatcheck.frameworks.text import expect_mapping
 from compatcheck.frameworks.translation import flatten, make_document, not_understood, translate
 from compatcheck.rules.vocabulary import nearest
 

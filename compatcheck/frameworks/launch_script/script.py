@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
 from compatcheck.frameworks.registry import PROGRAMS
-from compatcheck.frameworks.text import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,24 +21,26 @@ _MARKS = re.compile(rf"\b({'|'.join(map(re.escape, (*_LAUNCHERS, *_TOOLS)))})\b"
 """Words without which a script starts no training."""
 
 
-def read_launch_script(path: str, *, named: bool) -> Iterator[tuple[str, TrainingCommand]]:
+def read_launch_script(path: str, files: Files = LOCAL, *, named: bool) -> Iterator[tuple[str, TrainingCommand]]:
     """Yield the training commands of a script, each with the name its run has in reports.
 
     Args:
         path: the script, or ``script:12`` for the command in line 12 alone.
+        files: the tree it lies in.
         named: whether the person named it; a walked-into script without a word of training is not parsed.
 
     Raises:
         InputError: not readable, or no shell script.
     """
-    file, line = _split_line(path)
-    if not named and _MARKS.search(read_text(file)) is None:
+    file, line = _split_line(path, files)
+    text = read_text(file, files)
+    if not named and _MARKS.search(text) is None:
         return
     from compatcheck.shell import read_script  # noqa: PLC0415 (needs a parser; only for launch scripts)
 
-    script = read_script(file, variables=_of_scheduler(file))
-    files = {name: word.text for name, word in script.files.items() if word.text is not None}
-    runs = read_commands(script.commands, files)
+    script = read_script(file, text, variables=_of_scheduler(text))
+    written = {name: word.text for name, word in script.files.items() if word.text is not None}
+    runs = read_commands(script.commands, written)
     about = Document("shell", Source(file), (), skipped=script.skipped)
     for run in runs:
         if line is None or run.line == line:
@@ -46,9 +48,9 @@ def read_launch_script(path: str, *, named: bool) -> Iterator[tuple[str, Trainin
             yield (file if len(runs) == 1 else f"{file}:{run.line}"), run._replace(documents=documents)
 
 
-def _split_line(path: str) -> tuple[str, int | None]:
+def _split_line(path: str, files: Files) -> tuple[str, int | None]:
     match = re.fullmatch(r"(.+):(\d+)", path)
-    if match is None or os.path.exists(path):
+    if match is None or files.exists(path):
         return path, None
     return match[1], int(match[2])
 
@@ -56,7 +58,7 @@ def _split_line(path: str) -> tuple[str, int | None]:
 _DIRECTIVE = re.compile(r"^#SBATCH\s+(?:--nodes[= ]|-N\s*)(\d+)\s*(?:#.*)?$", re.MULTILINE)
 
 
-def _of_scheduler(path: str) -> dict[str, str]:
+def _of_scheduler(text: str) -> dict[str, str]:
     """Return the variables Slurm sets from the script's own header: the number of nodes."""
-    nodes = _DIRECTIVE.search(read_text(path))
+    nodes = _DIRECTIVE.search(text)
     return {} if nodes is None else dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes[1])

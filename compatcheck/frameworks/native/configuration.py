@@ -23,7 +23,18 @@ DECIDES: tuple[str, ...] = ()
 TABLE: Mapping[str, tuple[Key, ...]] = {}
 """Its keys are the vocabulary's own names."""
 VERSION = 1
-SECTIONS = ("runtime", "model", "training", "rollout", "run", "hardware", "allocator", "configuration", "environment")
+SECTIONS = (
+    "runtime",
+    "model",
+    "training",
+    "rollout",
+    "run",
+    "hardware",
+    "allocator",
+    "configuration",
+    "environment",
+    "program",
+)
 COMPONENTS = {"cuda", "cudnn", "nccl", "cublas", "driver"}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Statement, Unresolved
 from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
@@ -26,18 +27,19 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.keys import Key
 
 
-def read(path: str, *, named: bool = True) -> tuple[Document, ...]:
+def read(path: str, files: Files = LOCAL, *, named: bool = True) -> tuple[Document, ...]:
     """Read a training script.
 
     Args:
         path: the script.
+        files: the tree it lies in.
         named: whether the person named it; one that a launch command starts may say nothing.
 
     Raises:
         InputError: not readable, no Python, or (when named) a script that trains nothing this release knows.
     """
     source = Source(path)
-    script = Script(parse_script(read_text(path), path))
+    script = Script(parse_script(read_text(path, files), path))
     found = Findings(source)
     for call in script.calls():
         take_call(call, found)

@@ -20,8 +20,6 @@ MOST_TOKENS = 2**24
 """Of one micro batch: decisions about its mask are taken on real tokens."""
 _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _ABSENT = object()
-_CONVERTS = ("hf_trainer", "trl", "accelerate", "llamafactory", "axolotl", "ms_swift", "open_instruct")
-"""Programs that prepare a model with accelerate, whose outputs under autocast are float32."""
 
 
 class Untraceable(NamedTuple):
@@ -185,7 +183,7 @@ def _mask(read: _Reader) -> str:
 
 
 def _converts(read: _Reader) -> bool:
-    if read.get("training.framework") not in _CONVERTS and "training.keep_fp32_outputs" not in read.facts:
+    if not read.get("program.converts_outputs") and "training.keep_fp32_outputs" not in read.facts:
         return False
     return bool(read.assume("training.keep_fp32_outputs", value=True, reason="accelerate converts outputs unless told"))
 
@@ -195,10 +193,11 @@ def _use_cache(read: _Reader) -> bool | str | None:
     stated = read.get("model.use_cache")
     if stated is not None:
         return bool(stated)
-    framework = read.get("training.framework")
-    if framework == "trl":
-        return bool(read.assume("model.use_cache", value=False, reason="TRL's trainers turn it off"))
-    return "hf_trainer" if framework is None or framework in _CONVERTS else None
+    asked = read.facts.get("program.use_cache")
+    if isinstance(asked, Fact):
+        return bool(read.assume("model.use_cache", asked.value, asked.note or ""))
+    unknown = read.get("training.framework") is None
+    return "hf_trainer" if unknown or read.get("program.converts_outputs") else None
 
 
 def _capability(read: _Reader) -> list[int]:

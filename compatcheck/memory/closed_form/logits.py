@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.estimate import Component, Size, exactly
 from compatcheck.memory.closed_form.layers import DECODER, RECIPES
 from compatcheck.memory.closed_form.policy_logits import HEADLESS, POLICY_TRAINERS, casts, per_policy_logit
-from compatcheck.memory.waiting_models import VERL
 
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
@@ -74,7 +73,7 @@ def per_logit(run: Run) -> PerLogit:
         base = base._replace(
             forward=base.forward - copy
         )  # all but the last token of one sequence are contiguous as they are
-    if run.trainer == "dpo" and run.framework == "llamafactory":
+    if run.trainer == "dpo" and run.code == "llamafactory":
         return FACTORY_DPO._replace(forward=12) if run.without_reference else FACTORY_DPO
     if run.trainer == "dpo":
         base = _dpo(run.release("trl"))
@@ -113,7 +112,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
     if run.loss == "fused_linear":
         return _fused(run, tokens, facts)
     count = tokens * vocab
-    if run.trainer in POLICY_TRAINERS or (run.framework == "openrlhf" and run.trainer in _SAME_LOGITS):
+    if run.trainer in POLICY_TRAINERS or (run.code == "openrlhf" and run.trainer in _SAME_LOGITS):
         found = per_policy_logit(run, backward=backward)
         if found is not None:
             (low, expected, high), source = found
@@ -132,7 +131,7 @@ def logits(run: Run, *, backward: bool) -> tuple[Component, ...]:
         bytes_each = run.precision.compute
     name = "logits and loss" if run.loss == "cross_entropy" else "logits, loss in chunks"
     size = exactly(bytes_each * count)
-    known = run.release("transformers") is not None or (run.trainer, run.framework) == ("dpo", "llamafactory")
+    known = run.release("transformers") is not None or (run.trainer, run.code) == ("dpo", "llamafactory")
     if run.loss == "cross_entropy" and not known and run.optimizer is not None:
         size = Size(int(min(bytes_each, 10) * count), size.expected, int(max(bytes_each, 14) * count))
     elif run.loss == "chunked" and run.compiled:
@@ -150,7 +149,7 @@ def hole(run: Run) -> int:
     """
     if run.loss != "cross_entropy" or run.optimizer is None or run.precision.compute >= 4:
         return 0
-    if run.trainer in POLICY_TRAINERS and run.framework in VERL and not casts(run):
+    if run.trainer in POLICY_TRAINERS and run.code == "verl" and not casts(run):
         return 0  # logits and gradients are all of one size
     if per_logit(run).backward == SIXTEEN_BIT.backward and run.micro_batch * sequences(run) == 1:
         return 0
@@ -164,7 +163,7 @@ def _chunked(run: Run, tokens: int, *, backward: bool) -> float:
     compiled and computed again, and then 16-bit gradients of the chunk at work instead of two float32 tensors of it. Others:
     float32 work on one chunk only.
     """
-    if run.framework == "torchtune":
+    if run.code == "torchtune":
         kept = 0 if run.compiled else 4
         return run.precision.compute + kept + (run.precision.compute if run.compiled else 8) / _CHUNKS
     return (12 if backward else 10) * min(_TOKENS, tokens) / tokens

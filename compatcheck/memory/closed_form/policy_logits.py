@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.memory.waiting_models import FORKS, VERL
-
 if TYPE_CHECKING:
     from compatcheck.memory.run import Run
 
@@ -29,11 +27,11 @@ class PerLogit(NamedTuple):
 
 def per_policy_logit(run: Run, *, backward: bool) -> tuple[PerLogit, str] | None:
     """Return bytes per logit and their source; None for programs nobody read."""
-    if run.framework in VERL:
+    if run.code == "verl":
         return _verl(run, backward=backward)
-    if run.framework == "openrlhf":
+    if run.code == "openrlhf":
         return _openrlhf(run, backward=backward)
-    if run.framework == "trl" and run.trainer == "grpo":
+    if run.code == "trl" and run.trainer == "grpo":
         return _trl(run)
     return None
 
@@ -58,12 +56,9 @@ def _verl(run: Run, *, backward: bool) -> tuple[PerLogit, str]:
     of the logits where no entropy needs them (``inplace_backward``, from 0.4). The high bound adds one tensor, which autograd
     makes where it cannot add gradients in place.
     """
-    release = run.release("verl")
     trains = run.optimizer is not None
-    always = run.framework in FORKS or (run.framework == "verl" and release is not None and release < (0, 4))
-    entropy = always or (bool(run.entropy) if trains else run.role != "reference")
-    if run.framework == "easy-r1":
-        entropy = False
+    asked = bool(run.entropy) if trains else run.role != "reference"
+    entropy = run.entropy_computed == "always" or (asked and run.entropy_computed != "never")
     cast = casts(run)
     each = 4.0 if cast else 2.0
     if run.unpadded is False:

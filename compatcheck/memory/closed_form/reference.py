@@ -34,8 +34,7 @@ SOURCE = "TRL dpo_trainer.py, models/utils.py prepare_deepspeed; OpenRLHF cli/tr
 def count_references(facts: Mapping[str, Fact | Value], trl: tuple[int, ...] | None = None) -> Size:
     """Return how many reference models a trainer keeps beside the policy: 0 or 1 as bounds, 0 to 1 where nobody can tell.
 
-    With adapters the policy without them is its own reference (TRL, LLaMA-Factory and ms-swift: ``is_peft_model``); OpenRLHF
-    loads a second one all the same (cli/train_dpo.py v0.5.9).
+    With adapters the policy without them is its own reference, unless the program is known to load a second one all the same.
 
     Args:
         facts: of the only role.
@@ -46,23 +45,23 @@ def count_references(facts: Mapping[str, Fact | Value], trl: tuple[int, ...] | N
         fact = facts.get(name)
         return fact.value if isinstance(fact, Fact) else fact
 
-    stated, trainer, framework = get("training.reference_model"), get("training.trainer"), get("training.framework")
+    stated, trainer = get("training.reference_model"), get("training.trainer")
     if isinstance(stated, bool):
         return SURE if stated else NONE
     if get("training.loss_type") in WITHOUT or (
-        framework != "openrlhf" and get("training.peft") not in {None, "freeze"}
+        get("program.adapters_off_is_reference") is not False and get("training.peft") not in {None, "freeze"}
     ):
         return NONE
     if trainer in PREFERENCE:
-        if framework == "open_instruct":
-            return MAYBE  # dpo_tune_cache.py computes log-probabilities before training, dpo_tune.py keeps a model
+        if get("program.reference_by_script"):
+            return MAYBE
         if not get("training.precompute_ref_log_probs"):
             return SURE
         first, last = _KEPT_THOUGH_PRECOMPUTED
-        if trainer != "dpo" or framework != "trl":
+        if trainer != "dpo" or get("program.code") != "trl":
             return NONE
         return MAYBE if trl is None else SURE if first <= trl < last else NONE
-    if framework in {None, "trl", "llamafactory", "ms_swift", "axolotl"}:
+    if get("training.framework") is None or get("program.runs_trl_trainers"):
         if trainer in ALWAYS:
             return SURE
         coefficient = get("training.kl_coefficient")
@@ -97,7 +96,7 @@ def reference_parameters(run: Run) -> tuple[Component, ...]:
             words = f" / {parallel.shard} ranks"
         elif release is None:
             least = part
-    if parallel.sharding == "zero" and parallel.stage == 3 and run.offload_param and run.framework != "openrlhf":
+    if parallel.sharding == "zero" and parallel.stage == 3 and run.offload_param and run.reference_offloads:
         least = usual = 0.0  # the same configuration of DeepSpeed is used for it
         words += ", offloaded"
     low, expected, high = run.references

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.hjson import parse_hjson
+from compatcheck.core.hjson import locate_keys, parse_hjson
 
 KEYS = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 WORDS = st.from_regex(r"[a-zA-Z_./-]{1,12}", fullmatch=True)
@@ -25,13 +25,13 @@ DOCUMENTS = st.dictionaries(KEYS, TREES, min_size=1, max_size=5)
 @given(DOCUMENTS)
 def test_json_means_the_same_as_to_json(data: dict[str, Any]) -> None:
     text = json.dumps(data, indent=1)
-    assert parse_hjson(text, "x")[0] == json.loads(text)
+    assert parse_hjson(text, "x") == json.loads(text)
 
 
 @given(DOCUMENTS)
 def test_what_the_hjson_package_writes_reads_back(data: dict[str, Any]) -> None:
     text = hjson.dumps(data)
-    assert parse_hjson(text, "x")[0] == hjson.loads(text, object_pairs_hook=dict)
+    assert parse_hjson(text, "x") == hjson.loads(text, object_pairs_hook=dict)
 
 
 COMMENTS = st.sampled_from(["", "# word", "// word: 1", "/* a\nb */"])
@@ -51,7 +51,7 @@ def test_comments_and_bare_keys_as_the_hjson_package_reads_them(data: dict[str, 
         "}",
     ]
     text = "\n".join(lines)
-    assert parse_hjson(text, "x")[0] == hjson.loads(text, object_pairs_hook=dict) == data
+    assert parse_hjson(text, "x") == hjson.loads(text, object_pairs_hook=dict) == data
 
 
 @pytest.mark.parametrize(
@@ -66,5 +66,5 @@ def test_broken_text_is_an_input_error_with_a_line(text: str) -> None:
 
 
 def test_lines_of_nested_keys() -> None:
-    _, lines = parse_hjson('{\n  "a": {\n    "b": 1,\n    c: [2]\n  }\n}', "x")
-    assert lines == {"a": 2, "a.b": 3, "a.c": 4}
+    places = locate_keys('{\n  "a": {\n    "b": 1,\n    c: [2]\n  }\n}', "x")
+    assert {key: place.line for key, place in places.items()} == {"a": 2, "a.b": 3, "a.c": 4}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.json_file import MAX_DEPTH, Lines, locate_members, parse_json, read_json
+from compatcheck.core.json_file import Lines, locate_members, parse_json, read_json
+from compatcheck.core.textfile import MAX_DEPTH
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.textfile import MAX_BYTES, advise_mending, decode_text, decode_utf8, echo, read_bytes
+from compatcheck.core.textfile import MAX_BYTES, advise_mending, decode_text, echo, read_bytes
 
 
 def test_unreadable_inputs(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_limit_is_inclusive(tmp_path: Path) -> None:
 
 
 def test_byte_order_mark_is_dropped() -> None:
-    assert decode_utf8(b"\xef\xbb\xbfa", "x") == "a"
+    assert decode_text(b"\xef\xbb\xbfa", "x") == "a"
 
 
 def test_echo_is_short_and_printable() -> None:

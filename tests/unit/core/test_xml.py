@@ -7,7 +7,8 @@ import time
 import pytest
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.xml import MAX_DEPTH, parse_xml
+from compatcheck.core.textfile import MAX_DEPTH
+from compatcheck.core.xml import parse_xml
 
 
 def test_elements_have_text_children_and_lines() -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import string
 import time
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.yaml import MAX_DEPTH, YamlList, YamlMap, parse_yaml
+from compatcheck.core.textfile import MAX_DEPTH
+from compatcheck.core.yaml import YAML_1_1, YamlList, YamlMap, locate_keys, parse_yaml
+from tests import ROOT
+
+FILES = [path for folder in ("fixtures", "rules") for path in sorted((ROOT / folder).rglob("*.y*ml"))]
 
 
 def test_scalars_stay_as_they_are_written() -> None:
@@ -69,3 +78,98 @@ def test_aliases_that_expand_are_refused_at_once() -> None:
     with pytest.raises(InputError, match="values"):
         parse_yaml(text, "bomb.yml")
     assert time.process_time() - before < 1
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Compare as text, so that 1, 1.0 and True differ and nan equals itself; the order of keys counts."""
+    return repr(_plain(ours)) == repr(theirs)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, YamlMap):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, YamlList) else value
+
+
+@pytest.mark.parametrize("loader", ["read", "words"])
+def test_yaml_1_1_is_what_the_programs_read(loader: str) -> None:
+    texts = [path.read_text() for path in FILES[::3]] if loader == "read" else WORDS
+    for text in texts:
+        try:
+            theirs = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError):
+            with pytest.raises(InputError):
+                parse_yaml(text, "x", YAML_1_1)
+        else:
+            assert same(parse_yaml(text, "x", YAML_1_1), theirs), text
+
+
+PLAIN = (
+    "yes No on y ~ null Null 010 0o10 0x1F 0b11 0b_ 1_000 1:30 1e5 "
+    "1.e5 1.0e+5 .5 .inf -.INF .nan + - = 2.10 1. '1' 2024-01-02 é 𝒳"
+)
+TAGGED = (
+    "!!str 5",
+    "!!int '5'",
+    "!!int ''",
+    "!!float x",
+    "!!bool x",
+    "!!timestamp x",
+    "!!binary aGk=",
+    "! 5",
+    "!!python/none x",
+)
+WORDS = [f"k: {word}\n{word}: v\n" for word in (*PLAIN.split(), *TAGGED, "2024-13-02", "2024-01-02T03:04:05Z")]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(string.digits + "eE+-._:xobTZ~=<yYnNfFtrualse", min_size=1, max_size=8))
+def test_plain_scalars_of_yaml_1_1(word: str) -> None:
+    text = f"k: {word}\n"
+    try:
+        theirs = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, LookupError):
+        return
+    assert same(parse_yaml(text, "x", YAML_1_1), theirs)
+
+
+def test_what_merge_keys_bring_comes_first_and_loses() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {w: 5, <<: [*a, *b], x: 6}\nd: {<<: *a, <<: *b}\n"
+    assert same(parse_yaml(text, "x", YAML_1_1), yaml.safe_load(text))
+    assert parse_yaml(text, "x")["c"].lines == {"y": 3, "z": 3, "x": 3, "w": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a:\n  b: 1\n  b: 2\n", "x:3 (a.b)"),
+        ("a:\n  - b: 2024-99-99\n", "x:2 (a.0.b)"),
+        ("a: {b: !env HOME}\n", "x:1 (a.b)"),
+        ("a: !!set {b}\n", "x:1 (a)"),
+    ],
+)
+def test_errors_name_the_key(text: str, place: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text, "x", YAML_1_1)
+    assert str(caught.value.source) == place
+
+
+@pytest.mark.parametrize("path", FILES[::7], ids=lambda path: path.stem)
+def test_keys_stand_where_the_plain_parser_finds_them(path: Any) -> None:
+    text = path.read_text()
+    wanted: dict[str, tuple[int, int, int, int]] = {}
+    pending: list[tuple[str, Any]] = [("", yaml.compose(text, Loader=yaml.SafeLoader))]  # counts characters in Python
+    while pending:
+        prefix, node = pending.pop()
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+            mark, start, end = key.start_mark, value.start_mark, value.end_mark
+            wanted.setdefault(f"{prefix}{key.value}", (mark.line + 1, mark.index, start.index, end.index))
+            pending.append((f"{prefix}{key.value}.", value))
+    assert {key: tuple(place) for key, place in locate_keys(text, "x").items()} == wanted
+
+
+def test_places_count_characters() -> None:
+    text = "é: '𝒳'\r\nb: 𝒳𝒳 # c\r\nc: [é]\r\n"
+    places = locate_keys(text, "x")
+    assert [text[place.start : place.end] for place in places.values()] == ["'𝒳'", "𝒳𝒳", "[é]"]
+    assert [text[place.key] for place in places.values()] == ["é", "b", "c"]

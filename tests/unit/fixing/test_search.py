@@ -1,95 +1,67 @@
-"""The search finds what trying everything finds."""
+"""The search on made-up problems: what it promises, held against trying everything."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compatcheck.fixing.search import Choice, Score, key_of, search
+from compatcheck.core.fix import VERSION, Change
+from compatcheck.fixing.search import Search, State
 
 NAMES = ("a", "b", "c", "d")
 VALUES = 4
 
 
 class Finding(NamedTuple):
-    """A made-up finding: it fails where one of its alternatives holds; an alternative is a set of values for each of its axes."""
+    """A made-up finding: it fails where one of its alternatives holds, which is a set of values for each of some levers."""
 
     alternatives: tuple[tuple[tuple[str, frozenset[int]], ...], ...]
-    target: bool
+    target: bool = True
 
-    def fails(self, versions: Mapping[str, int]) -> bool:
-        return any(all(versions[name] in bad for name, bad in parts) for parts in self.alternatives)
+    def reasons(self, versions: Mapping[str, int]) -> list[str]:
+        """Return the levers of the first alternative that holds, as the engine names those of the first clause."""
+        return next(([n for n, _ in parts] for parts in self.alternatives if holds(parts, versions)), [])
+
+
+def holds(parts: tuple[tuple[str, frozenset[int]], ...], versions: Mapping[str, int]) -> bool:
+    return all(versions[name] in bad for name, bad in parts)
 
 
 class MadeUp:
-    """A problem whose bound is exact and whose resolver refuses what it is told to."""
+    """A problem whose findings are given."""
 
-    def __init__(self, findings: Sequence[Finding], refused: Sequence[Mapping[str, int]]) -> None:
+    def __init__(self, findings: Sequence[Finding]) -> None:
         start = dict.fromkeys(NAMES, 0)
-        self.findings = [one for one in findings if one.fails(start) == one.target]
-        self.refused = refused
+        self.findings = [one for one in findings if bool(one.reasons(start)) == one.target]
+        self.count = 0
 
-    def versions(self, choices: Sequence[Choice]) -> dict[str, int]:
-        return {**dict.fromkeys(NAMES, 0), **{choice.axis: int(choice.value) for choice in choices}}
-
-    def score(self, choices: Sequence[Choice]) -> Score:
-        versions = self.versions(choices)
-        remaining = sum(one.target and one.fails(versions) for one in self.findings)
-        return Score(remaining, not any(not one.target and one.fails(versions) for one in self.findings))
-
-    def bound(self, axes: Sequence[str]) -> int:
-        everything = [
-            {**dict.fromkeys(NAMES, 0), **dict(zip(axes, values, strict=True))}
-            for values in itertools.product(range(VALUES), repeat=len(axes))
-        ]
-        return sum(one.target and all(one.fails(versions) for versions in everything) for one in self.findings)
-
-    def lowest(self) -> int:
-        return self.bound(NAMES)
-
-    def is_spent(self) -> bool:
-        return False
-
-    def resolves(self, choices: Sequence[Choice]) -> bool:
-        versions = self.versions(choices)
-        return not any(all(versions[name] == value for name, value in part.items()) for part in self.refused)
-
-    def core(self, axes: Sequence[str], limit: int) -> frozenset[str] | None:
-        del limit
-        for part in self.refused:
-            if not set(part) & set(axes) and all(value == 0 for value in part.values()):
-                return frozenset(part)
-        return None
-
-    def accept(self, choices: Sequence[Choice], limit: int) -> bool:
-        del limit
-        return self.resolves(choices)
+    def __call__(self, changes: Sequence[Change]) -> dict[Hashable, frozenset[str]]:
+        self.count += 1
+        versions = {**dict.fromkeys(NAMES, 0), **{one.name: int(str(one.release)[2:]) for one in changes}}
+        reasons = {place: one.reasons(versions) for place, one in enumerate(self.findings)}
+        return {place: frozenset(names) for place, names in reasons.items() if names}
 
 
-def axes_of(costs: Sequence[int], unsafe: set[tuple[str, int]]) -> dict[str, list[Choice]]:
-    return {
-        name: [
-            Choice(name, str(value), (costs[place * VALUES + value],), value, (name, value) not in unsafe)
-            for value in range(1, VALUES)
-        ]
-        for place, name in enumerate(NAMES)
-    }
+def change(name: str, value: int, distance: int = 1, *, safe: bool = True) -> Change:
+    release = f"{value}.{value}"  # each in a series of its own
+    return Change(VERSION, name, "0.0", release, frozenset({"s"}), (distance,), safe, "", release, "minor")
 
 
-def try_everything(problem: MadeUp, axes: Mapping[str, Sequence[Choice]], most: int) -> tuple[int, int, int, object]:
-    best = (problem.score(()).remaining, 0, 0, ())
-    for size in range(1, most + 1):
-        for names in itertools.combinations(sorted(axes), size):
-            for choices in itertools.product(*(axes[name] for name in names)):
-                score = problem.score(choices)
-                if score.allowed and problem.resolves(choices):
-                    remaining, unsafe, costs, _ = key_of(score.remaining, choices)
-                    best = min(best, (remaining, unsafe, size, costs))
-    return best
+def levers(unsafe: frozenset[tuple[str, int]] = frozenset()) -> dict[str, list[Change]]:
+    every = {name: [change(name, v, v, safe=(name, v) not in unsafe) for v in range(1, VALUES)] for name in NAMES}
+    return {name: sorted(found, key=lambda one: (not one.safe, one.distance)) for name, found in every.items()}
+
+
+def bad(*parts: tuple[str, set[int]]) -> tuple[tuple[str, frozenset[int]], ...]:
+    return tuple((name, frozenset(values)) for name, values in parts)
+
+
+def after(state: State) -> dict[str, str | None]:
+    return {one.name: one.release for one in state.changes}
 
 
 PARTS = st.lists(
@@ -99,43 +71,103 @@ PARTS = st.lists(
     unique_by=lambda part: part[0],
 ).map(tuple)
 FINDINGS = st.builds(Finding, st.lists(PARTS, min_size=1, max_size=2).map(tuple), st.booleans())
-REFUSED = st.dictionaries(st.sampled_from(NAMES), st.integers(0, VALUES - 1), min_size=1, max_size=2)
 
 
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(FINDINGS, min_size=1, max_size=5),
-    st.lists(REFUSED, max_size=3),
-    st.lists(st.integers(0, 5), min_size=16, max_size=16),
-    st.sets(st.tuples(st.sampled_from(NAMES), st.integers(1, VALUES - 1)), max_size=6),
+    st.frozensets(st.tuples(st.sampled_from(NAMES), st.integers(1, VALUES - 1)), max_size=6),
 )
-def test_it_finds_what_trying_everything_finds(
-    findings: list[Finding], refused: list[dict[str, int]], costs: list[int], unsafe: set[tuple[str, int]]
+def test_it_is_as_good_as_any_change_brings_in_nothing_and_has_none_too_many(
+    findings: list[Finding], unsafe: frozenset[tuple[str, int]]
 ) -> None:
-    problem, axes = MadeUp(findings, refused), axes_of(costs, unsafe)
-    best = search(problem, axes, most_changes=3)
-    _, _, found, _ = key_of(best.remaining, best.choices)
-    expected = try_everything(problem, axes, 3)
-    assert (best.remaining, best.unsafe, len(best.choices), found) == expected
-    assert not best.exhausted
+    problem, every = MadeUp(findings), levers(unsafe)
+    state = Search(every, problem).run()
+    before = problem(())
+    assert state.failing <= before.keys()
+    for single in itertools.chain.from_iterable(every.values()):
+        left = problem((single,)).keys()
+        assert not left <= before.keys() or len(state.blamed) <= len(left)
+    for taken in state.changes:
+        assert not problem([one for one in state.changes if one is not taken]).keys() <= state.failing
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.builds(Finding, st.tuples(PARTS)), min_size=1, max_size=4))
+def test_all_is_cleared_that_can_be(findings: list[Finding]) -> None:
+    problem = MadeUp(findings)
+    state = Search(levers(), problem).run()
+    versions = (dict(zip(NAMES, values, strict=True)) for values in itertools.product(range(VALUES), repeat=len(NAMES)))
+    possible = any(not any(one.reasons(v) for one in problem.findings) for v in versions)
+    assert possible == (not state.blamed)
+
+
+def test_the_nearest_release_that_clears_is_taken() -> None:
+    state = Search(levers(), MadeUp([Finding((bad(("a", {0, 1})),))])).run()
+    assert after(state) == {"a": "2.2"}
 
 
 def test_two_changes_that_clear_only_together_are_found() -> None:
-    either = Finding(((("a", frozenset({0})),), (("b", frozenset({0})),)), target=True)
-    best = search(MadeUp([either], []), axes_of([1] * 16, set()))
-    assert {choice.axis for choice in best.choices} == {"a", "b"}
-    assert best.remaining == 0
+    either = Finding((bad(("a", {0})), bad(("b", {0, 1}))))
+    search = Search(levers(), MadeUp([either]))
+    state = search.run()
+    assert after(state) == {"a": "1.1", "b": "2.2"}
+    assert search.is_smallest(state)
 
 
-def test_a_change_that_brings_in_another_finding_is_not_made() -> None:
-    old = Finding(((("a", frozenset({0})),),), target=True)
-    new = Finding(((("a", frozenset({1, 2})),),), target=False)
-    best = search(MadeUp([old, new], []), axes_of([1] * 16, set()))
-    assert [choice.value for choice in best.choices] == ["3"]
+def test_a_change_that_brings_in_another_finding_is_not_made_where_another_is_there() -> None:
+    new = Finding((bad(("a", {1, 2})),), target=False)
+    state = Search(levers(), MadeUp([Finding((bad(("a", {0})),)), new])).run()
+    assert after(state) == {"a": "3.3"}
 
 
-def test_the_limit_on_evaluations_is_said() -> None:
-    never = Finding(((("a", frozenset({0})), ("b", frozenset({0}))),), target=True)
-    stubborn = Finding(((("c", frozenset({0})), ("d", frozenset(range(VALUES)))),), target=True)
-    best = search(MadeUp([never, stubborn], []), axes_of([1] * 16, set()), most_evaluations=2)
-    assert best.exhausted
+def test_what_a_change_brings_in_is_cleared_by_those_that_have_to_move_with_it() -> None:
+    """torch with torchvision and torchaudio: each alone stops at import."""
+    vision = Finding(
+        (bad(("a", {1, 2, 3}), ("b", {0, 1, 3})), bad(("a", {0}), ("b", {1, 2, 3}))),
+        target=False,
+    )
+    audio = Finding((bad(("a", {1, 2, 3}), ("c", {0, 1, 2})), bad(("a", {0}), ("c", {1, 2, 3}))), target=False)
+    search = Search(levers(), MadeUp([Finding((bad(("a", {0})),)), vision, audio]))
+    state = search.run()
+    assert after(state) == {"a": "1.1", "b": "2.2", "c": "3.3"}
+    assert not search.is_smallest(state)
+
+
+def test_safe_changes_are_kept_where_unsafe_ones_clear_the_rest() -> None:
+    unsafe = frozenset({("b", value) for value in range(1, VALUES)})
+    problem = MadeUp([Finding((bad(("a", {0})),)), Finding((bad(("b", {0})),))])
+    every = levers(unsafe)
+    safe = Search({name: [one for one in found if one.safe] for name, found in every.items()}, problem).run()
+    assert after(safe) == {"a": "1.1"}
+    assert after(Search(every, problem).run(safe.changes)) == {"a": "1.1", "b": "1.1"}
+
+
+def test_a_series_whose_newest_release_changes_nothing_is_passed_over() -> None:
+    far = [change("a", 1)._replace(value=f"1.1.{n}", release=f"1.1.{n}") for n in range(9, -1, -1)]
+    stays = MadeUp([])
+    stays.findings = [Finding((bad(("a", {0, 1})),))]
+
+    def evaluate(changes: Sequence[Change]) -> dict[Hashable, frozenset[str]]:
+        stays.count += 1
+        return {} if after(State(tuple(changes), {})) == {"a": "2.2"} else {0: frozenset({"a"})}
+
+    problem = type("Problem", (), {"__call__": lambda _, changes: evaluate(changes), "count": 0})()
+    state = Search({"a": [*far, change("a", 2)]}, problem).run()
+    assert after(state) == {"a": "2.2"}
+    assert stays.count < len(far)
+
+
+def test_independent_changes_are_the_smallest_set() -> None:
+    problem = MadeUp([Finding((bad((name, {0})),)) for name in NAMES])
+    search = Search(levers(), problem)
+    state = search.run()
+    assert len(state.changes) == len(NAMES)
+    assert search.is_smallest(state)
+
+
+def test_a_search_that_ran_out_of_evaluations_says_so() -> None:
+    search = Search(levers(), MadeUp([Finding((bad(("a", {0, 1})),))]), most_evaluations=2)
+    state = search.run()
+    assert state.blamed
+    assert not search.is_smallest(state)

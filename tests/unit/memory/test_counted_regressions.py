@@ -9,6 +9,7 @@ from compatcheck.core.facts import Value
 from compatcheck.core.source import Source
 from compatcheck.memory.closed_form.estimate import estimate
 from compatcheck.memory.regressions import COUNTED
+from tests.unit.memory.traits import with_traits
 
 RUN: dict[str, Value] = {
     "model.model_type": "llama", "model.hidden_size": 4096, "model.intermediate_size": 14336,
@@ -50,7 +51,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Value]]] = {
 
 def need(releases: dict[str, str], changes: dict[str, Value]) -> list[int]:
     packages = {name: Package(name, release, Source("test")) for name, release in releases.items()}
-    found = estimate({**RUN, **changes}, Environment("test", packages, complete=False))
+    found = estimate(with_traits({**RUN, **changes}, packages), Environment("test", packages, complete=False))
     return [phase.needed.expected for phase in found.phases]
 
 

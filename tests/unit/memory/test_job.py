@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pytest
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.estimate import Estimate, Phase
-from compatcheck.core.facts import Fact, Facts, Value
+from compatcheck.core.facts import Facts, Value
 from compatcheck.core.source import Source
 from compatcheck.memory.closed_form.context import CONTEXT
 from compatcheck.memory.job import describe_job, estimate_job
+from tests.unit.memory.traits import with_traits
 
 GIB = 2**30
 MODEL: dict[str, Value] = {
@@ -56,8 +58,8 @@ REFERENCE = {
 }
 
 
-def make_facts(values: dict[str, Value]) -> Facts:
-    return Facts({name: Fact(name, value, "set") for name, value in values.items()})
+def make_facts(values: dict[str, Value], packages: Mapping[str, Package] | None = None) -> Facts:
+    return Facts(with_traits(values, packages))
 
 
 def find_phase(estimate: Estimate, role: str, name: str) -> Phase:
@@ -77,7 +79,7 @@ def price_with(packages: dict[str, str], actor: dict[str, Value]) -> Estimate:
     source = Source("requirements.txt")
     found = {name: Package(name, release, source) for name, release in packages.items()}
     installed = Environment("requirements.txt", found, complete=True)
-    return estimate_job({"actor": make_facts(actor)}, installed)
+    return estimate_job({"actor": make_facts(actor, found)}, installed)
 
 
 def test_roles_take_turns_and_never_add_up_to_one_instant() -> None:

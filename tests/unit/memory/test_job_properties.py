@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compatcheck.core.environment import Environment, Package
-from compatcheck.core.facts import Fact, Facts, Value
+from compatcheck.core.facts import Facts, Value
 from compatcheck.core.source import Source
 from compatcheck.memory.job import estimate_job
+from tests.unit.memory.traits import with_traits
 
 PROGRAMS = st.sampled_from(["verl", "search-r1", "logic-rl", "openrlhf", "trl"])
 RELEASES = st.sampled_from([None, "0.2.0", "0.3.0", "0.4.1", "0.6.0", "0.9.0"])
@@ -64,8 +65,8 @@ def need(values: dict[str, Value], release: str | None) -> tuple[int, int]:
     assert isinstance(prompt, int)
     assert isinstance(response, int)
     values = {**values, "training.sequence_length": prompt + response}
-    facts = Facts({name: Fact(name, value, "set") for name, value in values.items()})
     packages = {} if release is None else {"verl": Package("verl", release, Source("test"))}
+    facts = Facts(with_traits(values, packages))
     found = estimate_job({"actor": facts}, Environment("test", packages, complete=False))
     assert found.phases
     for phase in found.phases:

@@ -7,6 +7,7 @@ from compatcheck.core.errors import UsageError
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.memory.read_run import read_run
+from tests.unit.memory.traits import with_traits
 
 LLAMA = {
     "model.model_type": "llama",
@@ -157,7 +158,7 @@ def test_which_programs_cast_what_is_not_quantised(framework, quantization, trl,
     facts = {**LLAMA, "training.peft": "lora", "model.quantization": quantization, "training.mixed_precision": "bf16"}
     packages = {"trl": Package("trl", trl, Source("lock"))} if trl else {}
     environment = Environment("lock", packages, complete=True)
-    precision = read_run({**facts, "training.framework": framework}, environment).run.precision
+    precision = read_run(with_traits({**facts, "training.framework": framework}, packages), environment).run.precision
     assert (precision.unquantised, precision.residual) == (expected, expected)
 
 
@@ -208,19 +209,22 @@ def test_adapters_of_rank_zero_are_refused():
 
 
 def test_attention_is_assumed_as_the_program_does_it():
-    assert (
-        assumed(read_run({**LLAMA, "training.framework": "openrlhf"}))["model.attn_implementation"]
-        == "flash_attention_2"
-    )
-    assert assumed(read_run({**LLAMA, "training.framework": "trl"}))["model.attn_implementation"] == "sdpa"
+    own, usual = (read_run(with_traits({**LLAMA, "training.framework": name})) for name in ("openrlhf", "trl"))
+    assert assumed(own)["model.attn_implementation"] == "flash_attention_2"
+    assert assumed(usual)["model.attn_implementation"] == "sdpa"
 
 
 def test_trl_is_taken_to_load_in_float32_where_nobody_says_a_dtype():
     facts = {name: value for name, value in LLAMA.items() if name != "training.param_dtype"}
     adapted = {**facts, "training.framework": "trl", "training.peft": "lora", "training.mixed_precision": "bf16"}
-    assert assumed(read_run(adapted))["training.param_dtype"] == "float32"
-    assert assumed(read_run({**adapted, "model.quantization": "nf4"}))["training.param_dtype"] == "bfloat16"
-    assert assumed(read_run({**adapted, "training.framework": "hf_trainer"}))["training.param_dtype"] == "bfloat16"
+    assert assumed(read_run(with_traits(adapted)))["training.param_dtype"] == "float32"
+    assert (
+        assumed(read_run(with_traits({**adapted, "model.quantization": "nf4"})))["training.param_dtype"] == "bfloat16"
+    )
+    assert (
+        assumed(read_run(with_traits({**adapted, "training.framework": "hf_trainer"})))["training.param_dtype"]
+        == "bfloat16"
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,6 +243,7 @@ def test_trainers_of_trl_stopped_one_by_one_to_cast_what_is_not_quantised(traine
         **LLAMA, "model.quantization": "int8", "training.peft": "lora", "training.framework": "trl",
         "training.trainer": trainer, "training.mixed_precision": "fp16",
     }  # fmt: skip
-    run = read_run(facts, with_packages(trl=release)).run
+    environment = with_packages(trl=release)
+    run = read_run(with_traits(facts, environment.packages), environment).run
     assert run is not None
     assert run.precision.unquantised == each

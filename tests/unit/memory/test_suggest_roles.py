@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.facts import Fact, Facts, Value
+from compatcheck.core.facts import Facts, Value
 from compatcheck.core.suggestions import CHANGES_TRAINING
 from compatcheck.memory.job import estimate_job
 from compatcheck.memory.largest_settings import find_wall
 from compatcheck.memory.suggest import candidates, change_roles, suggest
 from compatcheck.memory.suggest_roles import propose
+from tests.unit.memory.traits import with_traits
 
 GIB = 2**30
 ACTOR: dict[str, Value] = {
@@ -53,7 +54,7 @@ REFERENCE = {**ACTOR, "training.param_dtype": "bfloat16", "training.micro_batch_
 
 
 def make_facts(values: dict[str, Value]) -> Facts:
-    return Facts({name: Fact(name, value, "set") for name, value in values.items()})
+    return Facts(with_traits(values))
 
 
 def words(values: dict[str, Value]) -> list[str]:

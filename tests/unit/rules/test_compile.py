@@ -26,7 +26,8 @@ def test_data_sections(tmp_path: Path) -> None:
             directory(
                 tmp_path,
                 _tables__t="description: d\nkeys: [a, b]\nrows:\n  - [x, 9.0, yes-sir]\n  - [x, true, null]\n",
-                _defaults__deepspeed=(
+                _programs__deepspeed=(
+                    "label: DeepSpeed\npackages: [deepspeed]\n"
                     "rows:\n  - {fact: training.zero_stage, key: zero_optimization.stage, value: 0}\n"
                     '  - {fact: training.packing, key: null, value_expression: "training.zero_stage == 0", '
                     'when: "training.zero_stage >= 0", affected: {deepspeed: ">=1"}, forced: true}\n'
@@ -60,13 +61,13 @@ def test_data_sections(tmp_path: Path) -> None:
         ("_tables__t", "- a\n"),
         ("_tables__t", ""),
         ("_tables__t", "keys: [a]\nrows: x\n"),
-        ("_defaults__d", "rows:\n  - {fact: a}\n"),
-        ("_defaults__d", "rows:\n  - a\n"),
-        ("_defaults__d", "rows: {}\n"),
-        ("_defaults__d", 'rows:\n  - {fact: a, key: b, affected: {c: "nonsense"}}\n'),
-        ("_defaults__d", 'rows:\n  - {fact: a, key: b, when: "a ("}\n'),
-        ("_defaults__d", "rows:\n  - {fact: a, key: b, affected: [c]}\n"),
-        ("_defaults__d", "rows:\n  - {fact: a, key: b, forced: False}\n"),
+        ("_programs__d", "label: d\npackages: []\nrows:\n  - {fact: a}\n"),
+        ("_programs__d", "label: d\npackages: []\nrows:\n  - a\n"),
+        ("_programs__d", "label: d\npackages: []\nrows: {}\n"),
+        ("_programs__d", 'label: d\npackages: []\nrows:\n  - {fact: a, key: b, affected: {c: "nonsense"}}\n'),
+        ("_programs__d", 'label: d\npackages: []\nrows:\n  - {fact: a, key: b, when: "a ("}\n'),
+        ("_programs__d", "label: d\npackages: []\nrows:\n  - {fact: a, key: b, affected: [c]}\n"),
+        ("_programs__d", "label: d\npackages: []\nrows:\n  - {fact: a, key: b, forced: False}\n"),
         ("_releases__d", "a: 1\n"),
         ("_releases__d", "releases: 1\n"),
         ("_database", "a: 1\n"),

@@ -134,17 +134,17 @@ def test_scalars_that_yaml_would_change_are_refused_with_file_line_and_key(text:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("a: 1\na: 2", "duplicate key 'a'"),
-        ("a: &x 1\nb: *x", "anchors"),
-        ("? [a]\n: 1", "plain words"),
+        ("a: 1\na: 2", "the key 'a' twice"),
+        ("a: &x 1\nb: *x", "an anchor"),
+        ("? [a]\n: 1", "a key is a list"),
         ("a: !!str 5", "tags"),
         ("a: !!int '5'", "tags"),
         ("a: !env HOME", "tags"),
         ("a: !!set {b}", "tags"),
         ("a: !!python/object/apply:os.system ['true']", "tags"),
-        ("a: [1", "not YAML"),
-        ("--- 1\n--- 2", "not YAML"),
-        ("a: \x01", "not YAML"),
+        ("a: [1", "not valid YAML"),
+        ("--- 1\n--- 2", "several documents"),
+        ("a: \x01", "not valid YAML"),
     ],
 )
 def test_constructs_that_hide_something_are_refused(text: str, part: str) -> None:

@@ -50,7 +50,7 @@ def test_sources_name_the_script(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="no such file"):
         read_script(str(tmp_path / "none.sh"))
 
 

@@ -12,7 +12,6 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.fix import FileChange
 from compatcheck.core.requirement import parse_requirement
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import pretend, read_bytes
 from compatcheck.fixing.edits.configuration_text import add_value, change_value
 from compatcheck.fixing.edits.requirement_text import find_statement
 from compatcheck.fixing.edits.text import apply_edits, read_exact, unified_diff, write_changes
@@ -190,11 +189,3 @@ def test_a_file_that_changed_meanwhile_is_not_written_nor_any_other(tmp_path: Pa
     with pytest.raises(InputError, match="nothing was written"):
         write_changes([FileChange(str(first), "a\n", "b\n"), FileChange(str(second), "b\n", "c\n")])
     assert first.read_text() == "a\n"
-
-
-def test_a_pretended_text_is_read_in_place_of_the_file(tmp_path: Path) -> None:
-    place = tmp_path / "a.txt"
-    place.write_text("on disk")
-    with pretend({str(place): "pretended"}):
-        assert read_bytes(str(place)) == b"pretended"
-    assert read_bytes(str(place)) == b"on disk"

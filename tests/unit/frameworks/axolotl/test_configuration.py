@@ -9,7 +9,7 @@ import pytest
 
 from compatcheck.core.document import Document
 from compatcheck.frameworks.axolotl import configuration as axolotl
-from compatcheck.frameworks.lines import with_line
+from compatcheck.frameworks.lines import LineFinder
 from compatcheck.frameworks.recognise import read_configuration
 from tests import ROOT
 from tests.unit.frameworks.reading import read_file
@@ -319,7 +319,8 @@ def test_bad_values_name_file_line_key_and_remedy(tmp_path: Path) -> None:
     path.write_text(BAD, encoding="utf-8")
     (document,) = read_file(axolotl, str(path)).documents
     named = {
-        (entry.source.key, with_line(entry.source).line): (entry.source.path, entry.hint) for entry in document.skipped
+        (entry.source.key, LineFinder().with_line(entry.source).line): (entry.source.path, entry.hint)
+        for entry in document.skipped
     }
     assert {place for place, _ in named.values()} == {str(path)}
     assert {place: hint for place, (_, hint) in named.items() if place[0] != "optimizer"} == {

@@ -9,13 +9,15 @@ import pytest
 from compatcheck.core.facts import Fact
 from compatcheck.lab.traced.request import Request, Untraceable, make_request
 from compatcheck.rules.vocabulary import vocabulary
+from tests.unit.memory.traits import with_traits
 
 CONFIG = {"model_type": "llama", "torch_dtype": "bfloat16"}
 SIZES = {"training.micro_batch_size": 2, "training.sequence_length": 128}
 
 
 def request(**facts: Any) -> Request:
-    found = make_request({**SIZES, **{name.replace("__", "."): value for name, value in facts.items()}}, CONFIG)
+    stated = {name.replace("__", "."): value for name, value in facts.items()}
+    found = make_request(with_traits({**SIZES, **stated}), CONFIG)
     assert isinstance(found, Request)
     return found
 
@@ -94,7 +96,8 @@ def test_mixed_precision_keeps_weights_in_float32_and_accelerate_widens_outputs(
 )
 def test_whether_there_is_a_cache_is_the_trainers_choice(framework: str | None, stated: Any, taken: Any) -> None:
     facts = {"training.framework": framework, "model.use_cache": stated}
-    found = make_request({**SIZES, **{name: value for name, value in facts.items() if value is not None}}, CONFIG)
+    stated_facts = {name: value for name, value in facts.items() if value is not None}
+    found = make_request(with_traits({**SIZES, **stated_facts}), CONFIG)
     assert isinstance(found, Request)
     assert found.program["use_cache"] == taken
 

@@ -5,6 +5,7 @@ import pytest
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.memory.read_run import read_run
+from tests.unit.memory.traits import with_traits
 
 BASE = {
     "model.model_type": "llama",
@@ -30,7 +31,7 @@ def make_run():
     def make(packages=(), *, trains=True, **changes):
         found = {name: Package(name, version, Source("test")) for name, version in dict(packages).items()}
         facts = {**BASE, **{name.replace("__", "."): value for name, value in changes.items()}}
-        reading = read_run(facts, Environment("test", found, complete=False), trains=trains)
+        reading = read_run(with_traits(facts, found), Environment("test", found, complete=False), trains=trains)
         assert reading.run is not None, reading.needs
         return reading.run
 

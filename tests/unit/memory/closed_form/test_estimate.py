@@ -13,6 +13,7 @@ from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import KINDS
 from compatcheck.core.units import GIB
 from compatcheck.memory.closed_form.estimate import estimate
+from tests.unit.memory.traits import with_traits
 
 QWEN_7B = {
     "model.model_type": "qwen2",
@@ -112,7 +113,7 @@ def test_an_unknown_architecture_is_taken_as_llama_and_said_so():
 
 def test_a_loss_over_log_probabilities_that_nobody_read_is_said():
     for framework, said in (("ms_swift", ["log-probabilities"]), ("trl", [])):
-        found = estimate({**QWEN_7B, "training.trainer": "grpo", "training.framework": framework})
+        found = estimate(with_traits({**QWEN_7B, "training.trainer": "grpo", "training.framework": framework}))
         assert [entry.name for entry in found.unmodelled] == said
 
 

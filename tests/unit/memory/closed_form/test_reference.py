@@ -7,6 +7,7 @@ from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
 from compatcheck.memory.closed_form.estimate import estimate
 from compatcheck.memory.closed_form.reference import MAYBE, NONE, SURE, count_references
+from tests.unit.memory.traits import with_traits
 
 LLAMA_8B = {
     "model.model_type": "llama",
@@ -35,7 +36,7 @@ COPY = 2 * 8030261248
 
 def held_of_reference(changes=None, packages=()):
     found = {name: Package(name, version, Source("test")) for name, version in dict(packages).items()}
-    result = estimate({**LLAMA_8B, **(changes or {})}, Environment("test", found, complete=False))
+    result = estimate(with_traits({**LLAMA_8B, **(changes or {})}, found), Environment("test", found, complete=False))
     sizes = [part.size for part in result.phases[2].components if part.name == "reference model's parameters"]
     return sizes[0] if sizes else None, result
 
@@ -88,7 +89,7 @@ def test_of_an_unknown_release_under_fsdp_the_copy_may_be_whole():
     ],
 )
 def test_there_is_a_reference_where_the_trainer_compares_with_one(changes, trl, count):
-    assert count_references({**LLAMA_8B, **changes}, trl) == count
+    assert count_references(with_traits({**LLAMA_8B, **changes}), trl) == count
 
 
 def test_what_nobody_can_tell_is_never_called_fitting_on_the_lower_figure():

@@ -1,0 +1,192 @@
+"""What could change in a group of subjects: releases of packages and settings that rules advise, the nearest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.core.fix import VERSION, Change
+from compatcheck.core.versions import allowed_releases, compile_specifier, contains, parse_version
+from compatcheck.fixing.moves import PATCH, cost_of_move, describe_move, rewrite
+from compatcheck.fixing.settings import find_settings
+from compatcheck.resolution.binaries import KIND as MISFIT
+from compatcheck.resolution.binaries import PINNED, TABLE
+from compatcheck.resolution.scope import COMPONENT_FACTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from compatcheck.core.environment import Package
+    from compatcheck.core.report import Finding
+    from compatcheck.fixing.files import Files
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+
+class Blame:
+    """The packages whose releases findings rest on; what the rules compare is looked up once."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        """Keep the rules."""
+        self._rules = rules
+        self._compared: dict[str, frozenset[str]] = {}
+
+    def packages(self, finding: Finding) -> frozenset[str]:
+        """Return the packages whose releases a finding rests on."""
+        names = {fact.name for fact in finding.facts}
+        for fact in finding.facts:
+            if fact.name == f"environment.{MISFIT}" and isinstance(fact.value, tuple):
+                names |= {"torch", *map(str, fact.value)}
+        if not names.isdisjoint((*COMPONENT_FACTS, *COMPONENT_FACTS.values())):
+            names.add("torch")  # its build brings the CUDA libraries
+        if finding.rule_id not in self._compared:
+            rule = self._rules.find(finding.rule_id)
+            codes = () if rule is None else (rule.when, rule.unless)
+            self._compared[finding.rule_id] = frozenset(name for code in codes for name in _compared(code))
+        return self._compared[finding.rule_id] | names
+
+
+class Levers(NamedTuple):
+    """Everything that could change, and what could not."""
+
+    changes: Mapping[str, Sequence[Change]]
+    """By lever, safe ones first and the nearest first of them."""
+    packages: Mapping[str, Package]
+    """The packages that can move, as they are."""
+    releases: Mapping[str, Sequence[str]]
+    """The releases each can move to, oldest first."""
+    advised: Mapping[tuple[str, str], frozenset[str]]
+    """Subject and rule → levers of the settings that its remedies name."""
+    notes: tuple[str, ...]
+    blame: Blame
+
+    def blamed(self, finding: Finding) -> frozenset[str]:
+        """Return the levers that may clear a finding."""
+        return self.blame.packages(finding) | self.advised.get((finding.subject, finding.rule_id), frozenset())
+
+
+def find_levers(
+    subjects: Sequence[Subject],
+    failing: Sequence[Finding],
+    rules: RuleSet,
+    files: Files,
+    list_releases: Callable[[str], Sequence[str]] | None,
+) -> Levers:
+    """Find what could change.
+
+    Args:
+        subjects: those that share files.
+        failing: their findings that count.
+        rules: releases, remedies and tables.
+        files: the texts.
+        list_releases: asks an index for the final releases of a package; None to stay with the known ones.
+    """
+    stated: dict[str, list[tuple[str, Package]]] = {}
+    for subject in subjects:
+        environment = subject.environment
+        for name, package in () if environment is None else environment.packages.items():
+            if (name in rules.packages or name in PINNED) and name not in environment.components:  # type: ignore[union-attr]
+                stated.setdefault(name, []).append((subject.id, package))
+    blame = Blame(rules)
+    concerned = frozenset().union(*map(blame.packages, failing))
+    advised_against = _advised_against(failing, rules)
+    changes: dict[str, Sequence[Change]] = {}
+    packages, releases, notes = {}, {}, []
+    for name, found in stated.items():
+        package = found[0][1]
+        alike = len({(one.version, one.specifier) for _, one in found}) == 1
+        why_not = _why_left(package, files)
+        if not alike:
+            notes.append(f"{name} is required differently by subjects that share files; it is left alone")
+        elif why_not and name in concerned:
+            notes.append(f"{name} ({package.source}) is left alone: {why_not}")
+        if not alike or why_not:
+            continue
+        built = (rules.section(f"tables/{TABLE}") or {}).get(name, ())
+        listed = list_releases(name) if name in concerned and list_releases is not None else ()
+        known = _final((*rules.releases(name), *built, *listed))
+        moves = _moves(package, known, frozenset(subject for subject, _ in found), advised_against.get(name, ()))
+        if known:
+            packages[name], releases[name], changes[name] = package, known, _sorted(moves)
+    settings: dict[str, dict[str, Change]] = {}
+    advised: dict[tuple[str, str], set[str]] = {}
+    for subject in subjects:
+        for finding in failing:
+            for change in find_settings(subject, finding, rules, files) if finding.subject == subject.id else ():
+                same = settings.setdefault(change.lever, {})
+                before = same.get(change.edits[0].new, change)
+                joined = change.subjects | before.subjects
+                same[change.edits[0].new] = before._replace(subjects=joined, safe=before.safe and change.safe)
+                advised.setdefault((subject.id, finding.rule_id), set()).add(change.lever)
+    changes.update((lever, _sorted(found.values())) for lever, found in settings.items())
+    by_finding = {key: frozenset(found) for key, found in advised.items()}
+    return Levers(changes, packages, releases, by_finding, tuple(notes), blame)
+
+
+def _sorted(changes: Any) -> list[Change]:  # noqa: ANN401 (an iterable of changes)
+    return sorted(changes, key=lambda change: (not change.safe, change.distance, str(change.value)))
+
+
+def _moves(
+    package: Package, releases: Sequence[str], subjects: frozenset[str], advised_against: Sequence[Any]
+) -> Iterator[Change]:
+    """Yield every move of a package: of a pin to each release, of a range to each floor."""
+    written = package.version or package.specifier or ""
+    current = package.version or next(reversed(allowed_releases(written, releases) or [None]), None)
+    if current is None or parse_version(current) is None:
+        return  # an installer takes the newest release of a range: moves are counted from there
+    label = current.partition("+")[2] if package.version is not None else ""
+    seen = {written, current}
+    for release in releases:
+        if package.version is not None:
+            value = f"{release}+{label}" if label else release
+        else:
+            value = rewrite(written, release) if written else f">={release}"
+        if value in seen or parse_version(release) == parse_version(current):
+            continue
+        seen.add(value)
+        move = describe_move(current, release)
+        safe = move == PATCH and not any(contains(bounds, release) == "yes" for bounds in advised_against)
+        if safe:
+            why = "a newer release of the same series"
+        elif move == PATCH:
+            why = "a rule says that this release changes more than memory"
+        else:
+            why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
+        distance = cost_of_move(current, release, releases, pinned=package.version is not None)
+        yield Change(VERSION, package.name, written or None, value, subjects, distance, safe, why, release, move)
+
+
+def _final(known: Sequence[str]) -> tuple[str, ...]:
+    """Return the final releases, each once and the oldest first."""
+    parsed = {version: release for release in known if (version := parse_version(release)) is not None}
+    return tuple(parsed[version] for version in sorted(parsed) if not version.is_prerelease)
+
+
+def _why_left(package: Package, files: Files) -> str | None:
+    """Say why a package does not move; None where it can."""
+    if "presence" in package.details and "extra" not in package.details:
+        return "whether it is installed is not known"
+    if {"direct_url", "vcs", "editable"} & package.details.keys():
+        return "it is no release of an index"
+    return None if files.can_move(package) else "no pin stands there that an edit or a program could move"
+
+
+def _advised_against(failing: Sequence[Finding], rules: RuleSet) -> dict[str, list[object]]:
+    """Collect the ranges that remedies of what fails move to and call unsafe."""
+    found: dict[str, list[object]] = {}
+    for finding in failing:
+        rule = rules.find(finding.rule_id)
+        for remedy in () if rule is None else rules.texts(rule).remedies:
+            if remedy["verb"] in {"upgrade", "downgrade"} and remedy["safety"] != "safe":
+                for name, specifier in remedy["target"].items():
+                    found.setdefault(name, []).append(compile_specifier(str(specifier)))
+    return found
+
+
+def _compared(code: Any) -> Iterator[str]:  # noqa: ANN401 (a compiled expression)
+    """Yield the packages that ``installed(package, range)`` names in an expression."""
+    if isinstance(code, list) and code:
+        if code[:2] == ["call", "installed"]:
+            yield from (part[1] for part in code[2:3] if part[0] == "value")
+        for part in code[1:]:
+            yield from _compared(part)

@@ -1,0 +1,43 @@
+"""A tree of files answers as the one below it, except for what is laid over."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Overlay
+from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_text_laid_over_is_read_in_place_of_the_file(tmp_path: Path) -> None:
+    place, link = tmp_path / "a.txt", tmp_path / "link.txt"
+    place.write_text("on disk")
+    link.symlink_to(place)
+    files = Overlay(LOCAL, {str(place): b"laid over"})
+    for path in (str(place), str(link), os.path.relpath(place)):
+        assert read_bytes(path, files) == b"laid over"
+        assert read_bytes(path) == b"on disk"
+    assert files.size_bytes(str(place)) == 9
+    assert files.read_text(str(place), 4) == "laid"
+
+
+def test_what_is_not_laid_over_is_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("on disk")
+    files = Overlay(LOCAL, {STANDARD_INPUT: b"sent"})
+    assert read_text(str(tmp_path / "a.txt"), files) == "on disk"
+    assert files.is_directory(str(tmp_path))
+    assert files.list_names(str(tmp_path)) == ["a.txt"]
+    with pytest.raises(InputError, match="no such file"):
+        read_bytes(str(tmp_path / "b.txt"), files)
+
+
+def test_standard_input_is_there_only_where_it_was_laid_down() -> None:
+    assert read_text(STANDARD_INPUT, Overlay(LOCAL, {STANDARD_INPUT: b"sent"})) == "sent"
+    with pytest.raises(InputError, match="no such file"):
+        read_text(STANDARD_INPUT)

@@ -1,0 +1,64 @@
+"""What could change: the releases of packages, the nearest first, and whom a finding blames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compatcheck.core.fix import VERSION
+from compatcheck.fixing.files import Files
+from compatcheck.fixing.levers import Levers, find_levers
+from tests.unit.fixing.test_evaluation import RULE, judging, read, subject
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def levers_of(text: str) -> Levers:
+    Path("requirements.txt").write_text(text)
+    stated = read("requirements.txt")
+    failing = [one for one in judging().judge(stated) if one.fails]
+    return find_levers((stated,), failing, judging().rules, Files((stated,)), None)
+
+
+def test_safe_moves_come_first_and_the_nearest_of_them() -> None:
+    moves = levers_of("deepspeed==0.16.4\n").changes["deepspeed"]
+    assert [one.after for one in moves[:3]] == ["0.16.9", "0.16.8", "0.16.7"]
+    assert [one.safe for one in moves] == sorted((one.safe for one in moves), reverse=True)
+    assert next(one.after for one in moves if one.move == "minor").startswith("0.17.")
+
+
+def test_a_label_stays_and_a_range_gets_floors() -> None:
+    found = levers_of("torch==2.5.0+cu124\ntransformers>=4.48,<4.50\n").changes
+    assert found["torch"][0].after == "2.5.1+cu124"
+    assert all(one.ranged for one in found["transformers"])
+    assert not any(one.ranged for one in found["torch"])
+
+
+def test_moves_that_a_remedy_advises_against_are_unsafe() -> None:
+    moves = levers_of("deepspeed==0.16.4\n").changes["deepspeed"]
+    assert all(one.kind == VERSION and one.why for one in moves)
+    assert {one.why for one in moves if one.safe} == {"a newer release of the same series"}
+
+
+def test_what_no_index_has_is_left_alone() -> None:
+    assert "deepspeed" not in levers_of("deepspeed @ file:///w/deepspeed-0.16.4-py3-none-any.whl\n").changes
+
+
+def test_a_finding_blames_its_packages_and_the_settings_its_remedies_name() -> None:
+    failing = [one for one in judging().judge(subject()) if one.rule_id == RULE]
+    found = find_levers((subject(),), failing, judging().rules, Files((subject(),)), None)
+    blamed = found.blamed(failing[0])
+    assert "deepspeed" in blamed
+    assert any(lever.rpartition("#")[0].endswith("facts.yaml") for lever in blamed)
+
+
+def test_compiled_code_blames_the_torch_beside_it() -> None:
+    Path("requirements.txt").write_text("torch==2.5.1\ntorchvision==0.17.0\n")
+    stated = read("requirements.txt")
+    (misfit,) = (one for one in judging().judge(stated) if one.rule_id == "_stack/built-for-another-torch")
+    found = find_levers((stated,), [misfit], judging().rules, Files((stated,)), None)
+    assert {"torch", "torchvision"} <= found.blamed(misfit)

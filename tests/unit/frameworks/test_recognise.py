@@ -1,0 +1,85 @@
+"""A training configuration inside an image reads as it does on disk, with the files it names."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
+from compatcheck.frameworks.lines import LineFinder
+from compatcheck.frameworks.recognise import Reading, follow_references, read_configurations
+from compatcheck.rules.database import RuleSet
+from compatcheck.rules.locate import open_rules
+from tests import ROOT
+from tests.unit.collectors.image.trees import make_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatcheck.core.document import Document
+    from compatcheck.core.source import Source
+
+CONFIGS = ROOT / "fixtures/configs"
+
+
+LAUNCH = """#SBATCH --nodes=2
+torchrun --nproc-per-node 8 train.py --deepspeed zero3.json --model_name_or_path model --bf16 True --output_dir out
+"""
+SCRIPT = 'from transformers import TrainingArguments\nTrainingArguments("out", gradient_checkpointing=True)\n'
+
+
+def _read(path: str, files: Files) -> tuple[Reading, ...] | str:
+    try:
+        return read_configurations(path, files, named=True)
+    except InputError as error:
+        return str(error)
+
+
+def _follow(readings: tuple[Reading, ...] | str, files: Files, rules: RuleSet) -> tuple[Document, ...]:
+    documents = () if isinstance(readings, str) else tuple(one for reading in readings for one in reading.documents)
+    return follow_references(documents, rules, {}, files)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    copy = tmp_path / "project"
+    shutil.copytree(CONFIGS, copy)
+    shutil.copy(CONFIGS / "axolotl/zero3.json", copy)
+    (copy / "train.sh").write_text(LAUNCH)
+    (copy / "train.py").write_text(SCRIPT)
+    (copy / "facts.yaml").write_text("compatcheck: 1\ntraining: {zero_stage: 3}\n")
+    (copy / "model").mkdir(exist_ok=True)
+    (copy / "model/config.json").write_text('{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2}')
+    return copy
+
+
+def test_a_configuration_reads_the_same_inside_an_image(project: Path) -> None:
+    paths = sorted(
+        str(path) for path in project.rglob("*") if path.suffix in {".json", ".yaml", ".yml", ".hjson", ".sh"}
+    )
+    on_disk = {path: _read(path, LOCAL) for path in paths}
+    rules = open_rules()
+    followed = {path: _follow(on_disk[path], LOCAL, rules) for path in paths}
+    lines = LineFinder()
+    places = [lines.with_line(source) for source in _sources(followed)]
+    tree = make_tree({str(path): path.read_bytes() for path in project.rglob("*") if path.is_file()})
+    shutil.rmtree(project)
+    for path in paths:
+        assert _read(path, tree) == on_disk[path]
+        assert _follow(on_disk[path], tree, rules) == followed[path]
+    lines = LineFinder(tree)
+    assert [lines.with_line(source) for source in _sources(followed)] == places
+    assert len({document.reader for documents in followed.values() for document in documents}) >= 12
+    assert sum(place.line is not None for place in places) > 100
+
+
+def _sources(followed: dict[str, tuple[Document, ...]]) -> list[Source]:
+    return [
+        document.place(statement.key)
+        for documents in followed.values()
+        for document in documents
+        for statement in document.statements
+    ]
