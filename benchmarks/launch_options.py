@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch.hydra import parse_overrides
-from compatcheck.frameworks.launch.read import read_commands
+from compatcheck.frameworks.launch_script.commands import read_commands
 from compatcheck.frameworks.openrlhf import command as openrlhf
 from compatcheck.frameworks.verl import command as verl
 from compatcheck.shell import read_script
@@ -28,7 +28,7 @@ from compatcheck.shell import read_script
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 UNSET = type("Unset", (), {})()
 """What a parser gives an option that is left out."""
@@ -119,7 +119,7 @@ def compare_openrlhf(programs: Path, scripts: Path) -> Counter[str]:
             counts[f"refused by argparse ({error})"] += 1
             continue
         counts["commands"] += 1
-        options = parse_flags(launch.arguments, switches=openrlhf.switches()).options
+        options = parse_flags(launch.arguments, switches=openrlhf.SWITCHES).options
         for key, value in parsed.items():
             argument = options.get(key)
             if argument is not None and argument.why is not None:

@@ -23,9 +23,9 @@ from compatcheck.checking.report import build_report
 from compatcheck.collectors.recognise import walk
 from compatcheck.core.errors import InputError
 from compatcheck.core.fail_on import parse_threshold
-from compatcheck.frameworks.keys import flatten
 from compatcheck.frameworks.recognise import SUFFIXES, read_configuration
 from compatcheck.frameworks.text import parse_json_or_yaml, read_text
+from compatcheck.frameworks.translation import flatten
 from compatcheck.frameworks.unread import recognise
 from compatcheck.rules.locate import open_rules
 

@@ -174,7 +174,7 @@ def _read_report(path: str, files: Files) -> Iterator[InputFile]:
     if len(reports) == 1 and reports[0].accelerate is not None:
         from compatcheck.frameworks.accelerate import configuration as accelerate  # noqa: PLC0415 (only for a report with one)
 
-        documents = (accelerate.read_data(reports[0].accelerate, path),)
+        documents = accelerate.read(reports[0].accelerate, path).documents
         yield InputFile(f"{path} (accelerate)", mark_named(documents))
 
 

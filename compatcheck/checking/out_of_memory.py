@@ -112,9 +112,9 @@ def _gather(
             and log.mentions.model is not None
             and shared.model is None
         ):
-            from compatcheck.frameworks.model import configuration as model  # noqa: PLC0415 (only for a log that names one)
+            from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only for a log that names one)
 
-            documents = (*documents, model.read(log.mentions.model, rules, {}))
+            documents = (*documents, find_model(log.mentions.model, rules, {}))
             subject = build_subject("command line", environment, documents, shared)
         subjects = (subject,)
     chosen = max(subjects, key=lambda entry: len(next(iter(entry.roles.values()))), default=None)
@@ -137,7 +137,7 @@ def _environment(log: Log) -> tuple[Environment | None, tuple[Document, ...]]:
         if reports[0].accelerate is not None:
             from compatcheck.frameworks.accelerate import configuration as accelerate  # noqa: PLC0415 (only for a report with one)
 
-            documents = (accelerate.read_data(reports[0].accelerate, log.place),)
+            documents = accelerate.read(reports[0].accelerate, log.place).documents
         return reported._replace(packages={**packages, **reported.packages}), documents
     return (Environment(log.place, packages, complete=False) if packages else None), ()
 

@@ -57,9 +57,9 @@ def read_shared(request: Request, rules: RuleSet, environ: Mapping[str, str]) ->
     named_model = None
     if request.model is not None:
         try:
-            from compatcheck.frameworks.model import configuration as model  # noqa: PLC0415 (only with a model)
+            from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only with a model)
 
-            (named_model,) = mark_named((model.read(request.model, rules, environ, files=request.files),))
+            (named_model,) = mark_named((find_model(request.model, rules, environ, files=request.files),))
         except InputError as error:
             skipped.append(as_skipped(error, "--model"))
     variables = None

@@ -1,17 +1,27 @@
-"""Translate the keys of a configuration to the vocabulary by table, and find the ones nobody understands."""
+"""What the keys of a program mean, as data: key files (``keys.txt``) and lists of names (``names.txt``) beside its readers.
+
+A line of a key file is one meaning of one key, a key with several meanings has several lines; ``#`` starts a comment::
+
+    zero_optimization.stage   training.zero_stage
+    use_liger                 training.use_liger_kernel   stated                 role=actor,reference
+    load_in_4bit              model.quantization          on:nf4
+    strategy                  training.sharding           sharding
+    fsdp                      -
+    words: sharding  fsdp=fsdp fsdp2=fsdp mcore=megatron
+
+The third word is a conversion: one of `conversions` (``on:nf4`` gives it an argument), words the file itself lists
+(``otherwise=error`` among them says what another word is, see `by_words`), or a function that the reader hands in. The fact
+``-`` keeps a key in the table without a meaning: its reader decides about it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+import os
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
 
-from compatcheck.core.document import AUTO, Document, Statement
-from compatcheck.core.errors import InputError, UsageError
-from compatcheck.core.redaction import redact
-from compatcheck.core.source import Skipped, Source
-from compatcheck.rules.vocabulary import nearest, parse_value
-
-Convert = Callable[[Any], Any]
+from compatcheck.frameworks.conversions import COMMON, WITH_ARGUMENT, Convert, by_words, read_atom
 
 
 class Key(NamedTuple):
@@ -24,155 +34,147 @@ class Key(NamedTuple):
     """The model it is about in reinforcement learning; None for all of them."""
 
 
-_MAX_GUESSES = 100
-"""Unread keys of one file for which the nearest known key is searched; each search takes a fraction of a millisecond."""
-
-LEAVE = object()
-"""What a conversion returns when the value states nothing about the fact."""
+Table = dict[str, tuple[Key, ...]]
+"""Key → its meanings."""
 
 
-class Translation(NamedTuple):
-    """The keys of one document, translated."""
+class KeyTable(Mapping[str, tuple[Key, ...]]):
+    """The key file of a program, read when it is first asked for."""
 
-    statements: tuple[Statement, ...]
-    unread: tuple[tuple[str, str | None], ...]
-    skipped: tuple[Skipped, ...]
+    def __init__(
+        self,
+        reader: str,
+        name: str = "keys.txt",
+        conversions: Mapping[str, Convert] | None = None,
+        *,
+        beneath: tuple[KeyTable, ...] = (),
+    ) -> None:
+        """Name a key file.
 
+        Args:
+            reader: ``__file__`` of the reader it lies beside.
+            name: of the file.
+            conversions: functions of the reader's own that the file names.
+            beneath: tables of programs this one is built upon; its own lines replace theirs.
+        """
+        self.path = os.path.join(os.path.dirname(reader), name)
+        self._conversions = conversions or {}
+        self._beneath = beneath
 
-def flatten(data: Mapping[str, Any], prefix: str = "", stop: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield every leaf as a dotted key and its value; a key in ``stop`` is a leaf whatever it holds."""
-    for name, value in data.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and value and key not in stop:
-            yield from flatten(value, f"{key}.", stop)
-        else:
-            yield key, value
+    @cached_property
+    def _parsed(self) -> tuple[Table, dict[str, dict[str, object]]]:
+        with open(self.path, encoding="utf-8") as stream:
+            own, words = parse_key_file(stream.read(), self.path, self._conversions)
+        table: Table = {}
+        for other in self._beneath:
+            table.update(other)
+        return table | own, words
 
+    @property
+    def words(self) -> Mapping[str, Mapping[str, object]]:
+        """The lists of words in the file, by name."""
+        return self._parsed[1]
 
-def translate(
-    leaves: Iterator[tuple[str, Any]],
-    table: Mapping[str, Key | tuple[Key, ...]],
-    *,
-    irrelevant: Callable[[str], bool],
-    source: Source,
-    auto: bool = False,
-) -> Translation:
-    """Translate dotted keys.
+    def __getitem__(self, key: str) -> tuple[Key, ...]:
+        return self._parsed[0][key]
 
-    Args:
-        leaves: dotted keys with their values.
-        table: what keys mean.
-        irrelevant: tells whether a key is known and has no bearing on memory.
-        source: the file.
-        auto: whether the word ``auto`` stands for "filled in later".
-    """
-    statements: list[Statement] = []
-    unread: list[tuple[str, str | None]] = []
-    skipped: list[Skipped] = []
-    for key, value in leaves:
-        entry = table.get(key)
-        if entry is None:
-            misplaced = _misplaced(key, value, table)
-            if misplaced is not None:
-                name, wanted = misplaced
-                skip = not_understood(source, name, wanted)
-                if skip not in skipped:
-                    skipped.append(skip)
-                continue
-            if irrelevant(key):
-                statements.append(Statement(None, key, value))
-            else:
-                unread.append((key, nearest(key, list(table)) if len(unread) < _MAX_GUESSES else None))
-            continue
-        for meaning in meanings_of(entry):
-            if auto and value == "auto":
-                statements.append(Statement(meaning.fact, key, AUTO, meaning.role))
-                continue
-            try:
-                converted = value if meaning.convert is None else meaning.convert(value)
-                if converted is LEAVE:
-                    statements.append(Statement(None, key, value, meaning.role))
-                    continue
-                parsed = parse_value(meaning.fact, converted, source._replace(key=key))
-            except (UsageError, ValueError, TypeError, AttributeError, LookupError) as error:
-                hint = error.hint if isinstance(error, UsageError) else str(error) or None
-                reason = f"value {_short(value)} of {key} is not understood"
-                skipped.append(Skipped(source._replace(key=key), reason, hint, fact=meaning.fact))
-                continue
-            statements.append(Statement(meaning.fact, key, parsed, meaning.role))
-    return Translation(tuple(statements), tuple(unread), tuple(skipped))
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parsed[0])
+
+    def __len__(self) -> int:
+        return len(self._parsed[0])
 
 
-def meanings_of(entry: Key | tuple[Key, ...]) -> tuple[Key, ...]:
-    """Return what one key of a table means."""
-    return (entry,) if isinstance(entry, Key) else entry
-
-
-def not_understood(source: Source, key: str, wanted: str) -> Skipped:
-    """Say that the value of a key is not one this release knows."""
-    return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
-
-
-def _misplaced(key: str, value: object, table: Mapping[str, object]) -> tuple[str, str] | None:
-    """Find a section written as one value, or a value written as a section; return its key and what is expected."""
-    if value and not isinstance(value, Mapping) and any(name.startswith(f"{key}.") for name in table):
-        return key, "a mapping of keys"
-    parent = key
-    while "." in parent:
-        parent = parent.rpartition(".")[0]
-        if table.get(parent) and not any(name.startswith(f"{parent}.") for name in table):
-            return parent, "one value, not a mapping"
-    return None
-
-
-def _short(value: object) -> str:
-    text = redact(repr(value))
-    return text if len(text) <= 40 else text[:37] + "…"
-
-
-def make_document(
-    reader: str,
-    source: Source,
-    translation: Translation,
-    references: tuple[tuple[str, str, str], ...] = (),
-) -> Document:
-    """Assemble a document; a file in which no key at all was understood is not one of this reader.
+def parse_key_file(
+    text: str, path: str, conversions: Mapping[str, Convert]
+) -> tuple[Table, dict[str, dict[str, object]]]:
+    """Parse a key file: the meanings of its keys, and the lists of words in it.
 
     Raises:
-        InputError: nothing in the file was understood.
+        ValueError: naming file and line.
     """
-    if not translation.statements and not translation.skipped and translation.unread:
-        first = ", ".join(key for key, _ in translation.unread[:3])
-        msg = f"none of its keys is known ({first})"
-        raise InputError(msg, source=source, hint="is this the file you meant?")
-    return Document(reader, source, translation.statements, translation.unread, translation.skipped, references)
+    table: Table = {}
+    words: dict[str, dict[str, object]] = {}
+    otherwise: dict[str, str] = {}
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        parts = line.partition("#")[0].split()
+        if parts and parts[0] == "words:":
+            _read_words(parts, words, otherwise, f"{path}:{number}")
+        elif parts:
+            rows.append((number, parts))
+    listed = {name: by_words(found, otherwise.get(name, "leave")) for name, found in words.items()}
+    known: dict[str, Convert] = {**COMMON, **conversions, **listed}
+    for number, parts in rows:
+        meanings = _read_row(parts, known, f"{path}:{number}")
+        table[parts[0]] = (*table.get(parts[0], ()), *meanings)
+    return table, words
 
 
-def none_when_zero(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read 0, false and empty text as "none"."""
-    return None if value in (0, False, "", "none", "None") else value
+def _read_words(parts: list[str], words: dict[str, dict[str, object]], otherwise: dict[str, str], place: str) -> None:
+    pairs = [part.partition("=") for part in parts[2:]]
+    if not pairs or not all(key and value for key, _, value in pairs):
+        msg = f"{place}: expected `words: NAME word=value … [otherwise=value]`"
+        raise ValueError(msg)
+    name = parts[1]
+    words.setdefault(name, {}).update({key: read_atom(value) for key, _, value in pairs if key != "otherwise"})
+    otherwise.update((name, value) for key, _, value in pairs if key == "otherwise")
 
 
-def stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read a key that states nothing when it is null."""
-    return LEAVE if value is None else value
+def _read_row(parts: list[str], known: Mapping[str, Convert], place: str) -> tuple[Key, ...]:
+    roles: tuple[str | None, ...] = (None,)
+    rest = parts[1:]
+    if rest and rest[-1].startswith("role="):
+        roles = tuple(rest.pop().removeprefix("role=").split(","))
+    if len(rest) not in (1, 2):
+        msg = f"{place}: expected `KEY FACT [CONVERSION] [role=ROLE,…]`"
+        raise ValueError(msg)
+    if rest[0] == "-":
+        return ()
+    convert = _find_conversion(rest[1], known, place) if len(rest) > 1 else None
+    return tuple(Key(rest[0], convert, role) for role in roles)
 
 
-def positive(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read a number that states nothing unless it is whole and above 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else LEAVE
+def _find_conversion(word: str, known: Mapping[str, Convert], place: str) -> Convert:
+    name, colon, argument = word.partition(":")
+    if colon and name in WITH_ARGUMENT:
+        return WITH_ARGUMENT[name](read_atom(argument))
+    if word not in known:
+        msg = f"{place}: {word} is no conversion; known: {', '.join(sorted({*known, *WITH_ARGUMENT}))}"
+        raise ValueError(msg)
+    return known[word]
 
 
-def lower_case(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read a word whose case does not matter."""
-    return str(value).lower()
+class Names(Collection[str]):
+    """Names that have no bearing on memory by themselves: words of a file, read when it is first asked for.
 
+    ``section.*`` stands for every key of a section, ``#`` starts a comment.
+    """
 
-def constant(value: object, _: object) -> object:
-    """Return the first argument, whatever the key's own value; bind the first argument."""
-    return value
+    def __init__(self, reader: str, name: str = "names.txt") -> None:
+        """Name a file beside a reader, given by its ``__file__``."""
+        self.path = os.path.join(os.path.dirname(reader), name)
 
+    @cached_property
+    def _words(self) -> dict[str, None]:
+        with open(self.path, encoding="utf-8") as stream:
+            return dict.fromkeys(word for line in stream for word in line.partition("#")[0].split())
 
-def only_true(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read a switch that says something only when it is on."""
-    return True if value is True or str(value).lower() == "true" else LEAVE
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, str):
+            return False
+        words = self._words
+        if key in words:
+            return True
+        parent = key
+        while "." in parent:
+            parent = parent.rpartition(".")[0]
+            if f"{parent}.*" in words:
+                return True
+        return False
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._words)
+
+    def __len__(self) -> int:
+        return len(self._words)

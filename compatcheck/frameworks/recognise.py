@@ -3,74 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks import unread as other_frameworks
-from compatcheck.frameworks.accelerate import configuration as accelerate
-from compatcheck.frameworks.axolotl import configuration as axolotl
-from compatcheck.frameworks.deepspeed import configuration as deepspeed
-from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.keys import Key
-from compatcheck.frameworks.llamafactory import configuration as llama_factory
-from compatcheck.frameworks.model import configuration as model
-from compatcheck.frameworks.ms_swift import configuration as ms_swift
-from compatcheck.frameworks.native import configuration as native
-from compatcheck.frameworks.open_instruct import configuration as open_instruct
-from compatcheck.frameworks.text import parse_json_or_yaml, read_text
-from compatcheck.frameworks.torchtune import configuration as torchtune
+from compatcheck.frameworks import unread
+from compatcheck.frameworks.deepspeed import syntax
+from compatcheck.frameworks.reader import Reading
+from compatcheck.frameworks.registry import configuration_readers, find_configuration_reader, find_refinement
+from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from compatcheck.core.document import Document
-    from compatcheck.core.environment import Environment
-    from compatcheck.frameworks.hf_trainer.arguments import Table
+    from compatcheck.frameworks.reader import ConfigurationReader
     from compatcheck.rules.database import RuleSet
 
 SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 """Launch scripts."""
-
-
-_TOLD_BY_MARKS = {
-    "accelerate",
-    "axolotl",
-    "deepspeed",
-    "easy_r1",
-    "llama_factory",
-    "ms_swift",
-    "native",
-    "open_instruct",
-    "torchtune",
-    "verl",
-}
-"""Kinds told by keys of their own, which no other program's files hold."""
-
-
-_KNOWN = (
-    "config.json, DeepSpeed, accelerate, HF Trainer, TRL, axolotl, LLaMA-Factory, ms-swift, open-instruct, torchtune, verl, "
-    "EasyR1, facts, launch scripts (.sh), training scripts (.py)"
-)
-
-
-class Reading(NamedTuple):
-    """What one configuration file gave."""
-
-    documents: tuple[Document, ...]
-    environment: Environment | None = None
-    """Packages or variables that a facts file declares."""
-    variables: Mapping[str, str] = {}
-    """Environment variables a launch script sets for its command."""
-    label: str | None = None
-    """Name of this run where one script starts several: ``train.sh:12``."""
-    is_launch: bool = False
-    """Whether this is a run of its own, a command of a launch script."""
-    notes: tuple[str, ...] = ()
-    """What the reading of a launch script rests on."""
 
 
 def is_script(path: str) -> bool:
@@ -94,7 +47,7 @@ def read_configurations(
         InputError: as `read_configuration`; a named script that starts no training.
     """
     if is_script(path):
-        from compatcheck.frameworks.launch.script import read_launch_script  # noqa: PLC0415 (only for launch scripts)
+        from compatcheck.frameworks.launch_script.script import read_launch_script  # noqa: PLC0415 (only for launch scripts)
 
         readings = tuple(
             Reading(run.documents, None, run.launch.variables, label, is_launch=True, notes=run.assumptions)
@@ -150,145 +103,68 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     Raises:
         InputError: not readable, malformed, of a program whose files are not read, or (when named) of no known kind.
     """
-    kind, data = _classify(path, files, named=named)
-    framework = None if kind in _TOLD_BY_MARKS else other_frameworks.recognise(data)
-    if framework is not None:
-        msg = f"is a configuration of {framework}, which this release does not read"
-        hint = "state what it sets in a facts file (compatcheck: 1), with training.framework"
-        raise InputError(msg, source=Source(path), hint=hint)
-    match kind:
-        case "native":
-            document, environment = native.read(path, files)
-            return Reading((_refuse_unknown_names(document),), environment)
-        case "axolotl":
-            return Reading(axolotl.read_data(data, path))
-        case "model":
-            return Reading((model.read_data(data, path),))
-        case "deepspeed":
-            return Reading((deepspeed.read(path, files),))
-        case "accelerate":
-            return Reading((accelerate.read(path, files),))
-        case "hf_trainer":
-            return Reading(hf_trainer.read_data(data, path))
-        case "llama_factory":
-            return Reading(llama_factory.read_data(data, path))
-        case "open_instruct" | "torchtune" | "verl" | "easy_r1":
-            return Reading((_read_recipe(kind, data, path),))
-        case "ms_swift":
-            return Reading(*ms_swift.read_data(data, path))
-        case _:
-            if not named:
-                return None
-            if not read_text(path, files).strip():
-                msg = "is empty"
-                raise InputError(msg, source=Source(path), hint="name the file that says something")
-            hint = f"known: locks, requirements and other lists of packages (docs/inputs.md), {_KNOWN}"
-            msg = "lists no packages and is no configuration this release can read"
-            raise InputError(msg, source=Source(path), hint=hint)
-
-
-def _classify(path: str, files: Files, *, named: bool) -> tuple[str | None, dict[str, Any]]:
-    try:
-        data = parse_json_or_yaml(read_text(path, files), path)
-    except InputError:
-        if _looks_like_deepspeed(path, files):
-            return (
-                "deepspeed",
-                {},
-            )  # Hjson: comments are legal for DeepSpeed; its reader reports what is wrong otherwise
-        if named or os.path.basename(path) == "config.json" or _looks_like_training(path, files):
-            raise
-        return None, {}
-    if not isinstance(data, Mapping) or not all(isinstance(key, str) for key in data):
-        return None, {}
-    if "actor_rollout_ref" in data:
-        return "verl", dict(data)
-    if isinstance(data.get("worker"), Mapping) and {"actor", "rollout"} <= data["worker"].keys():
-        return "easy_r1", dict(data)
-    for name, reader in (
-        ("native", native),
-        ("torchtune", torchtune),
-        ("axolotl", axolotl),
-        ("llama_factory", llama_factory),
-        ("ms_swift", ms_swift),
-        ("open_instruct", open_instruct),
-        ("model", model),
-        ("accelerate", accelerate),
-        ("deepspeed", deepspeed),
-        ("hf_trainer", hf_trainer),
-    ):
-        if reader.recognise(data):
-            return name, dict(data)
-        if name == "llama_factory" and llama_factory.is_marked(data):
-            break  # chats, merges or evaluates
-    return None, dict(data)
-
-
-def _read_recipe(kind: str, data: dict[str, Any], path: str) -> Document:
-    if kind in {"open_instruct", "torchtune"}:
-        return torchtune.read_data(data, path) if kind == "torchtune" else open_instruct.read_data(data, path)
-    from compatcheck.frameworks.easy_r1 import command as easy_r1  # noqa: PLC0415 (only for such files)
-    from compatcheck.frameworks.verl import command as verl  # noqa: PLC0415 (only for such files)
-
-    return verl.read_data(data, path) if kind == "verl" else easy_r1.read_data(data, path)
-
-
-_TABLES: dict[str, tuple[str, Table]] = {
-    "hf_trainer": ("the HF Trainer", hf_trainer.TABLE),
-    "trl": ("TRL", hf_trainer.TABLE),
-    "llamafactory": ("LLaMA-Factory", llama_factory.TABLE),
-    "ms_swift": ("ms-swift", ms_swift.TABLE),
-}
-"""What a program's own keys mean, by the framework a facts file names."""
-
-
-def _refuse_unknown_names(document: Document) -> Document:
-    """Say what is wrong with names in a facts file that are no facts; it is the person's own statement, so that they count.
-
-    Where a name is a key of the program the file names, as ``training.use_reentrant_gc``, the fact it sets is told.
-    """
-    framework = next((entry.value for entry in document.statements if entry.fact == "training.framework"), None)
-    program, table = _TABLES.get(str(framework), ("", {}))
-    skipped = list(document.skipped)
-    for key, near in document.unread:
-        section, _, name = key.rpartition(".")
-        entry = table.get(name if section in native.SECTIONS else key)
-        meaning = entry if isinstance(entry, Key) else next(iter(entry or ()), None)
-        if meaning is None:
-            reason, hint = "is no fact", f"did you mean {near}?" if near else "`compatcheck facts --names` lists them"
-        else:
-            reason, hint = f"is a key of {program}; a facts file states {meaning.fact}", f"write {meaning.fact}"
-        skipped.append(Skipped(document.source._replace(key=key), reason, hint, named=True))
-    return document._replace(unread=(), skipped=tuple(skipped))
-
-
-def _looks_like_deepspeed(path: str, files: Files) -> bool:
     try:
         text = read_text(path, files)
+        data = _parse(text, path)
     except InputError:
-        return False
-    return "zero_optimization" in text or "train_micro_batch_size_per_gpu" in text
+        if named or os.path.basename(path) == "config.json" or _is_meant_for_training(path, files):
+            raise
+        return None
+    reader = _find_reader(data, path)
+    reading = Reading() if reader is None else reader.read(data, path)
+    if reading.documents:
+        return reading
+    if not named:
+        return None
+    if not text.strip():
+        msg = "is empty"
+        raise InputError(msg, source=Source(path), hint="name the file that says something")
+    labels = sorted((reader.LABEL for reader in configuration_readers()), key=str.lower)
+    kinds = f"{', '.join(labels)}, launch scripts (.sh), training scripts (.py)"
+    hint = f"known: locks, requirements and other lists of packages (docs/inputs.md), {kinds}"
+    msg = "lists no packages and is no configuration this release can read"
+    raise InputError(msg, source=Source(path), hint=hint)
 
 
-_MARKS = (
-    b"compatcheck:",
-    b"compute_environment",
-    b"gradient_accumulation_steps",
-    b"gradient_checkpointing",
-    b"per_device_train_batch_size",
-    b"zero_optimization",
-)
-"""Keys that tell a broken training configuration from data of other programs."""
+def _parse(text: str, path: str, *, lenient: bool = False) -> Any:  # noqa: ANN401 (JSON or YAML)
+    """Parse a configuration; where it is DeepSpeed's, or may be (``lenient``), comments are legal."""
+    if path.endswith(".hjson"):
+        return syntax.parse(text, path)
+    try:
+        return parse_json_or_yaml(text, path)
+    except InputError as error:
+        if not syntax.may_be_hjson(text, path) or not (lenient or any(word in text for word in syntax.TELLING_WORDS)):
+            raise
+        return syntax.parse_leniently(text, path, error)
 
 
-def _looks_like_training(path: str, files: Files) -> bool:
+def _find_reader(data: Any, path: str) -> ConfigurationReader | None:  # noqa: ANN401 (JSON or YAML)
+    """Return whose file it is.
+
+    Raises:
+        InputError: of a program whose files this release does not read.
+    """
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        return None
+    for reader in configuration_readers(shares_keys=False):
+        if reader.recognise(data):
+            return reader
+    program = unread.recognise(data)
+    if program is not None:
+        msg = f"is a configuration of {program}, which this release does not read"
+        hint = "state what it sets in a facts file (compatcheck: 1), with training.framework"
+        raise InputError(msg, source=Source(path), hint=hint)
+    return next((reader for reader in configuration_readers(shares_keys=True) if reader.recognise(data)), None)
+
+
+def _is_meant_for_training(path: str, files: Files) -> bool:
     """Tell whether a file that cannot be parsed was meant as a training configuration: then passing over it would be a guess."""
     try:
         head = files.read_bytes(path, 64 * 1024)
     except OSError:
         return True  # nobody can tell what it is
     head = head.replace(b"\0", b"")  # UTF-16
-    return any(mark in head for mark in _MARKS)
+    return any(word.encode() in head for reader in configuration_readers() for word in reader.TELLING_WORDS)
 
 
 def follow_references(
@@ -302,7 +178,7 @@ def follow_references(
     A model that a person gave wins: then references to models are not followed. A file that a named document names counts
     as named; a hub id that is not in the local cache does not, for it is no file.
     """
-    follow = _Follow(documents, rules, environ, files)
+    references = _ReferenceReader(documents, rules, environ, files)
     pending = list(documents)
     result: list[Document] = []
     while pending:
@@ -312,40 +188,39 @@ def follow_references(
         for kind, name, key in document.references:
             place = document.place(key)
             try:
-                extra.extend(_mark(found, document) for found in follow.read(kind, name, document, place))
+                extra.extend(_mark(found, document) for found in references.read(kind, name, document, place))
             except InputError as error:
                 reason = error.message if error.source == place else str(error)
-                counts = document.named and (kind in _FILES or error.source != place or model.is_path(name))
+                counts = document.named and (_names_a_file(kind, name) or error.source != place)
                 skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named=counts))
-                if kind in _DECIDES:
-                    extra.append(_leave_open(kind, name, key, place))
-        is_trl = document.reader == "hf_trainer" and any(found.reader == "trl" for found in extra)
-        result.append(document._replace(reader="trl" if is_trl else document.reader, skipped=tuple(skipped)))
+                extra.extend(_leave_open(kind, name, key, place))
+        special = find_refinement(document.reader)
+        reader = special if special in {found.reader for found in extra} else None
+        result.append(document._replace(reader=reader or document.reader, skipped=tuple(skipped)))
         pending[:0] = extra
     return tuple(result)
 
 
-_FILES = {"deepspeed", "accelerate", "config", "verl"}
-"""Kinds of references that name a file; ``program`` names a script that need not lie here."""
+def _names_a_file(kind: str, name: str) -> bool:
+    """Tell whether a reference is to a file; a model may be a hub id, and ``program`` a script that need not lie here."""
+    if kind.startswith("model"):
+        from compatcheck.frameworks.model.lookup import is_path  # noqa: PLC0415 (on the way to an error)
+
+        return is_path(name)
+    return kind != "program"
 
 
-_DECIDES = {
-    "accelerate": ("hardware.world_size", "training.sharding"),
-    "deepspeed": ("training.zero_stage", "training.sharding"),
-}
-"""Facts that a file of this kind decides; where it cannot be read no default stands in for them."""
-
-
-def _leave_open(kind: str, name: str, key: str, place: Source) -> Document:
+def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document, ...]:
     """Return a document that leaves open what a file that cannot be read would decide."""
     from compatcheck.core.document import MISSING, Document, Unresolved  # noqa: PLC0415 (on the way to an error)
 
+    reader = find_configuration_reader(kind)
     why = f"stands in {name}, which could not be read"
-    unresolved = tuple(Unresolved(fact, key, why) for fact in _DECIDES[kind])
-    return Document(MISSING, place._replace(key=None), (), unresolved=unresolved)
+    unresolved = tuple(Unresolved(fact, key, why) for fact in (() if reader is None else reader.DECIDES))
+    return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved),) if unresolved else ()
 
 
-class _Follow:
+class _ReferenceReader:
     """What has been read already while references are followed."""
 
     def __init__(
@@ -392,18 +267,20 @@ class _Follow:
 
 
 def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
-    match kind:
-        case "deepspeed":
-            return (deepspeed.read(file, files),)
-        case "accelerate":
-            return (accelerate.read(file, files),)
-        case "program":
-            from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
+    if kind == "program":
+        from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for Python scripts)
 
-            return python_script.read(file, files, named=False)
-        case _:
-            reading = read_configuration(file, files, named=True)
-            return () if reading is None else reading.documents
+        return python_script.read(file, files, named=False)
+    reader = find_configuration_reader(kind)
+    if reader is None:
+        reading = read_configuration(file, files, named=True)
+        return () if reading is None else reading.documents
+    text = read_text(file, files)
+    if not text.strip():
+        raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
+    return reader.read(
+        expect_mapping(_parse(text, file, lenient=True), file, f"a configuration of {reader.LABEL}"), file
+    ).documents
 
 
 def _mark(document: Document, naming: Document) -> Document:
@@ -416,8 +293,10 @@ def _mark(document: Document, naming: Document) -> Document:
 def _read_named_model(
     name: str, base: str, rules: RuleSet, environ: Mapping[str, str], place: Source, files: Files
 ) -> Document:
+    from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only where a model is named)
+
     local = _beside(base, name, files)
-    return model.read(local if files.exists(local) else name, rules, environ, place, files)
+    return find_model(local if files.exists(local) else name, rules, environ, place, files)
 
 
 _MAX_ABOVE = 6

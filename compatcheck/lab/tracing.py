@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.checking.tracer import Traced, Untraced
 from compatcheck.core.errors import CompatcheckError, UsageError
-from compatcheck.frameworks.model.configuration import find_config
+from compatcheck.frameworks.model.lookup import find_config
 from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.traced.request import Untraceable
 from compatcheck.lab.traced.trace import trace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.source import Source
 from compatcheck.core.units import GIB
-from compatcheck.frameworks.model import configuration as model
+from compatcheck.frameworks.model.lookup import find_model
 from compatcheck.frameworks.native import configuration as native
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, decide, size, truth
 from compatcheck.resolution.resolve import TRAIN, resolve
@@ -46,13 +46,13 @@ def example_scope(example: Mapping[str, Any], rules: RuleSet, name: str) -> Fact
         CompatcheckError: the example uses names or values outside the vocabulary.
     """
     given = {key: value for key, value in example.items() if key not in EXPECTATION_KEYS}
-    document, environment = native.read_data(given, name)
+    document, environment = native.read_sections(given, name)
     problems = [str(skipped.source) + ": " + skipped.reason for skipped in document.skipped]
     problems += [f"{key} is not in the vocabulary" for key, _ in document.unread]
     if problems:
         raise CompatcheckError("; ".join(problems))
     documents: list[Document] = [document]
-    documents += [model.read(reference, rules, {}) for kind, reference, _ in document.references if kind == "model"]
+    documents += [find_model(reference, rules, {}) for kind, reference, _ in document.references if kind == "model"]
     subject = resolve(name, rules=rules, environment=environment, documents=documents)
     return FactScope(subject.roles[TRAIN], environment, rules)
 

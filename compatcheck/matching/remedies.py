@@ -97,8 +97,7 @@ def _accepts(program: Program, key: str) -> bool:
         return True
     from importlib import import_module  # noqa: PLC0415 (only for remedies of such a program)
 
-    names: str = import_module(f"compatcheck.frameworks.{program.name}.names").NAMES
-    return key.partition(".")[0] in names.split()
+    return key.partition(".")[0] in import_module(f"compatcheck.frameworks.{program.name}.configuration").NAMES
 
 
 def _word(value: object) -> str:

@@ -24,6 +24,7 @@ DATA = {
     "compatcheck/py.typed",
     "compatcheck/reporters/difference.schema.json",
     "compatcheck/reporters/report.schema.json",
+    *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/frameworks").rglob("*.txt")),
 }
 
 

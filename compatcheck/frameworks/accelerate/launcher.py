@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Unresolved
 from compatcheck.frameworks.accelerate import configuration as accelerate
-from compatcheck.frameworks.keys import Key, translate
+from compatcheck.frameworks.conversions import constant
+from compatcheck.frameworks.keys import Key
+from compatcheck.frameworks.launch import ranks
+from compatcheck.frameworks.translation import translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from compatcheck.core.command import Command
     from compatcheck.core.source import Source
+    from compatcheck.frameworks.launch.ranks import Ranks
     from compatcheck.frameworks.launch.values import Argument
 
 _RANKS = {"num_processes", "num_machines"}
@@ -25,12 +30,33 @@ def place_of(option: str) -> str:
     return next((key for key in keys if key in accelerate.TABLE), option)
 
 
+def read_options(
+    options: Mapping[str, Argument],
+    found: Ranks,
+    documents: list[Document],
+    references: list[tuple[str, str, str]],
+    command: Command,
+) -> None:
+    """Read the options of ``accelerate launch``: ranks, the files it names, and settings that replace those of its file."""
+    file = options.get("config_file")
+    ranks.read_accelerate(options, found, has_file=file is not None, line=command.source.line)
+    if file is not None and isinstance(file.value, str):
+        references.append(("accelerate", file.value, "--config_file"))
+        if file.line is not None:
+            found.lines["--config_file"] = file.line
+    elif file is not None and file.why is not None:
+        found.doubt(ranks.WORLD, "--config_file", file.why, file.line)
+    document = read_settings(options, command.source, has_file=file is not None)
+    if document is not None:
+        documents.append(document)
+
+
 def read_settings(options: Mapping[str, Argument], source: Source, *, has_file: bool) -> Document | None:
     """Translate the options; None when they say nothing beyond ranks.
 
     Without a file ``accelerate launch`` still fills in its defaults, so that a document is there even for no option.
     """
-    table: dict[str, Key | tuple[Key, ...]] = dict(accelerate.TABLE)
+    table = dict(accelerate.TABLE)
     lines: dict[str, int] = {}
     unresolved: list[Unresolved] = []
     references: list[tuple[str, str, str]] = []
@@ -54,7 +80,7 @@ def read_settings(options: Mapping[str, Argument], source: Source, *, has_file: 
     if has_file and not (translation.statements or translation.skipped or unresolved or references):
         return None
     return Document(
-        "accelerate",
+        accelerate.READER,
         source,
         translation.statements,
         skipped=translation.skipped,
@@ -70,15 +96,14 @@ def _relevant(leaves: Mapping[str, object], table: Mapping[str, object]) -> Iter
 
 
 def _unknown(key: str, why: str) -> Iterator[Unresolved]:
-    entry = accelerate.TABLE.get(key, ())
-    for meaning in (entry,) if isinstance(entry, Key) else entry:
+    for meaning in accelerate.TABLE.get(key, ()):
         yield Unresolved(meaning.fact, key, why)
 
 
-def _sharded(option: str, sharding: str, options: Mapping[str, Argument]) -> Key | tuple[Key, ...]:
+def _sharded(option: str, sharding: str, options: Mapping[str, Argument]) -> tuple[Key, ...]:
     if option == "use_deepspeed":  # the stage decides; without any, accelerate's default of 2 is a default row
         return ()
-    first = Key("training.sharding", lambda _: sharding)
+    first = Key("training.sharding", constant(sharding))
     if option == "use_fsdp" and "fsdp_version" not in options:
-        return first, Key("training.fsdp_version", lambda _: 1)
-    return first
+        return first, Key("training.fsdp_version", constant(1))
+    return (first,)

@@ -7,43 +7,24 @@ depends on the release leaves the decision to rows of ``rules/_defaults/axolotl.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import cache
 from typing import Any
 
 from compatcheck.core.document import Document, Statement
-from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.axolotl.keys import (
-    ADAPTERS,
-    ATTENTION_FLAGS,
-    FSDP_PLAIN,
-    LOSSES,
-    OFFLOADING_CHECKPOINTS,
-    PLAIN,
-    REENTRANT,
-    TABLE,
-    is_off,
-    is_on,
-    nothing,
-    read_checkpointing,
-    switch,
-)
+from compatcheck.frameworks.conversions import LEAVE, constant, is_off, is_on, state_nothing
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
-from compatcheck.frameworks.hf_trainer.arguments import read_fsdp_words
-from compatcheck.frameworks.keys import (
-    Key,
-    Translation,
-    constant,
-    flatten,
-    make_document,
-    meanings_of,
-    not_understood,
-    translate,
-)
-from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
+from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE, read_fsdp_words
+from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.reader import Reading
+from compatcheck.frameworks.translation import Translation, flatten, make_document, not_understood, translate
 from compatcheck.rules.vocabulary import nearest
 
-MARKS = frozenset(
+READER, LABEL = "axolotl", "axolotl"
+TELLING_WORDS: tuple[str, ...] = ()
+DECIDES: tuple[str, ...] = ()
+
+_MARKS = frozenset(
     [
         "adapter",
         "datasets",
@@ -69,26 +50,96 @@ MARKS = frozenset(
 """Keys that stand beside ``base_model`` in axolotl's files; two of them tell one."""
 
 _ENOUGH = 2
-_LOAD, _MIXED = "model.load_dtype", "training.mixed_precision"
+_LOAD, _MIXED, _REENTRANT = "model.load_dtype", "training.mixed_precision", "training.use_reentrant"
+
+NAMES = Names(__file__)
+_FSDP_NAMES = Names(__file__, "fsdp_names.txt")
+_ATTENTION_FLAGS = {
+    "flex_attention": "flex_attention",
+    "flash_attention": "flash_attention_2",
+    "sdp_attention": "sdpa",
+    "eager_attention": "eager",
+}
+"""Switches that chose the attention before ``attn_implementation``, most specific first (``LEGACY_ATTN_FLAG_TO_IMPL``)."""
+
+_OTHER_ATTENTION = frozenset(["xformers", "sage", "fp8", "s2", "varlen"])
+_LOSSES = ("ipo", "simpo")
+"""Values of ``rl`` that choose a loss as well."""
+
+_ADAPTERS = ("lora", "qlora")
+_OFFLOADING_CHECKPOINTS = ("offload", "offload_disk", "unsloth")
+
+
+def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
+    optimizers = {**TRAINER_TABLE.words["optimizer"], **TABLE.words["own_optimizer"]}
+    if str(name) not in optimizers:
+        known = sorted(optimizers)
+        near = nearest(str(name), known)
+        raise ValueError(f"did you mean {near}?" if near else f"known: {', '.join(known)}")
+    return optimizers[str(name)]
+
+
+def _optimizer_implementation(name: Any) -> Any:  # noqa: ANN401 (configuration)
+    return TRAINER_TABLE.words["optimizer_implementation"].get(str(name), LEAVE)
+
+
+def _read_checkpointing(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read ``gradient_checkpointing``; the words for offloading turn it on as well."""
+    return True if value in _OFFLOADING_CHECKPOINTS else value
+
+
+def _attention(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    name, kernels = str(value), TABLE.words["kernels"]
+    return LEAVE if name in _OTHER_ATTENTION or ("/" in name and name not in kernels) else kernels.get(name, name)
+
+
+def _adapter(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    if not isinstance(value, str):
+        msg = "expected lora, qlora or the name of an adapter of a plugin"
+        raise TypeError(msg)
+    return value if value in _ADAPTERS else LEAVE  # llama-adapter, and what plugins add
+
+
+def _reinforcement(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    trainers = TABLE.words["trainers"]
+    if value is False:
+        return LEAVE
+    if str(value) not in trainers:
+        msg = f"expected {', '.join(trainers)}"
+        raise ValueError(msg)
+    return trainers[str(value)]
+
+
+def _sole(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    return value[0] if isinstance(value, list) and len(value) == 1 else LEAVE
+
+
+TABLE = KeyTable(
+    __file__,
+    conversions={
+        "adapter": _adapter,
+        "attention": _attention,
+        "checkpointing": _read_checkpointing,
+        "optimizer": _optimizer,
+        "optimizer_implementation": _optimizer_implementation,
+        "sole_of_list": _sole,
+        "trainer": _reinforcement,
+    },
+)
+"""Key → meaning, over the releases that spell it so; what depends on several keys is decided in `_decide`."""
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is an axolotl configuration."""
-    return "base_model" in data and len(MARKS & data.keys()) >= _ENOUGH
+    return "base_model" in data and len(_MARKS & data.keys()) >= _ENOUGH
 
 
-def read(path: str, files: Files = LOCAL) -> tuple[Document, ...]:
-    """Read an axolotl configuration; a DeepSpeed configuration written inside it becomes a document of its own.
+def read(data: Mapping[str, Any], path: str) -> Reading:
+    """Translate a parsed configuration; a DeepSpeed configuration written inside it becomes a document of its own.
 
     Raises:
-        InputError: not readable, or no axolotl configuration.
+        InputError: nothing in it was understood.
     """
-    data = expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "an axolotl configuration")
-    return read_data(data, path)
-
-
-def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
-    """Translate a parsed configuration."""
     source = Source(path)
     references, documents, skipped = _follow(data, path)
     leaves = dict(flatten(data, stop={"deepspeed", "device_map", "selective_checkpointing"}))
@@ -99,7 +150,7 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
     stated = _decide(data, table, skipped, source)
     for key, value in leaves.items():
         if key in table and (value is None or value == ""):
-            table[key] = Key("training.framework", nothing)  # a key without a value is a key left out
+            table[key] = (Key("training.framework", state_nothing),)  # a key without a value is a key left out
     translation = translate(iter(leaves.items()), table, irrelevant=_is_plain, source=source)
     translation = Translation(
         (*translation.statements, *stated),
@@ -107,7 +158,7 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
         (*translation.skipped, *skipped),
     )
     named = tuple((kind, name, key) for key, kind, name in references)
-    return (make_document("axolotl", source, translation, named), *documents)
+    return Reading((make_document(READER, source, translation, named), *documents))
 
 
 def _follow(data: Mapping[str, Any], path: str) -> tuple[list[tuple[str, str, str]], list[Document], list[Skipped]]:
@@ -126,7 +177,7 @@ def _follow(data: Mapping[str, Any], path: str) -> tuple[list[tuple[str, str, st
     if isinstance(inner, str) and inner:
         references.append(("deepspeed", "deepspeed", inner))
     elif isinstance(inner, dict) and inner:
-        documents.append(deepspeed.read_data(inner, path, "deepspeed."))
+        documents.append(deepspeed.read_section(inner, path, "deepspeed."))
     elif inner:
         wanted = "the path of a DeepSpeed configuration, or its content"
         skipped.append(not_understood(source, "deepspeed", wanted))
@@ -135,7 +186,7 @@ def _follow(data: Mapping[str, Any], path: str) -> tuple[list[tuple[str, str, st
 
 def _decide(
     data: Mapping[str, Any],
-    table: dict[str, Key | tuple[Key, ...]],
+    table: Table,
     skipped: list[Skipped],
     source: Source,
 ) -> list[Statement]:
@@ -152,14 +203,14 @@ def _decide(
             if key[:1] == "(":
                 stated.append(Statement(fact, key, value))
             else:
-                table[key] = (*meanings_of(table.get(key, ())), Key(fact, partial(constant, value)))
+                table[key] = (*table.get(key, ()), Key(fact, constant(value)))
     stated += _checkpoints(data, table)
     _attention_flags(data, table)
     _adapters(data, table)
     if data.get("dp_replicate_size") not in (None, "", 1):
-        table["dp_shard_size"] = Key("training.hsdp_shard_size")
+        table["dp_shard_size"] = (Key("training.hsdp_shard_size"),)
     if data.get("rl"):
-        table["max_prompt_len"] = Key("training.max_prompt_length")
+        table["max_prompt_len"] = (Key("training.max_prompt_length"),)
     if data.get("bf16") == "auto":
         stated.append(Statement(None, "bf16", None))
         table["bf16"] = ()
@@ -173,7 +224,7 @@ def _trainer(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
     """Tell the training algorithm; a class of the user's own is not guessed at."""
     rl = data.get("rl")
     if rl:
-        return [("rl", (("training.loss_type", str(rl)),))] if str(rl) in LOSSES else []
+        return [("rl", (("training.loss_type", str(rl)),))] if str(rl) in _LOSSES else []
     if data.get("trainer_cls"):
         return []
     for key, name in (("reward_model", "reward"), ("process_reward_model", "prm")):
@@ -256,7 +307,7 @@ def _frozen(data: Mapping[str, Any]) -> list[tuple[str, _Facts]]:
     return []
 
 
-def _checkpoints(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> list[Statement]:
+def _checkpoints(data: Mapping[str, Any], table: Table) -> list[Statement]:
     """Settle checkpointing under activation offloading; leave a mark, and the fact out, where the release decides.
 
     ``activation_offloading: true`` (0.12 on) wraps layers in torch's non-reentrant wrapper, whatever the kwargs say;
@@ -267,70 +318,67 @@ def _checkpoints(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]
     stated = isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is not None
     mode, word = data.get("activation_offloading"), data.get("gradient_checkpointing")
     mode = "true" if is_on(mode) else mode
-    offloads = Key("training.activation_offloading", partial(constant, True))
-    not_reentrant = Key(REENTRANT, partial(constant, False))
+    offloads = Key("training.activation_offloading", constant(True))
+    not_reentrant = Key(_REENTRANT, constant(False))
     if mode == "hidden_states":
-        table["activation_offloading"] = offloads if stated else (offloads, not_reentrant)
+        table["activation_offloading"] = (offloads,) if stated else (offloads, not_reentrant)
         return []
     if mode in ("true", "legacy", "disk"):
         mark = f"(activation_offloading: {mode})"
-        table["activation_offloading"] = (offloads, not_reentrant) if mode == "true" else offloads
-        checkpointing: tuple[Key, ...] = (Key("training.gradient_checkpointing", read_checkpointing),)
-    elif word in OFFLOADING_CHECKPOINTS:
+        table["activation_offloading"] = (offloads, not_reentrant) if mode == "true" else (offloads,)
+        checkpointing: tuple[Key, ...] = (Key("training.gradient_checkpointing", _read_checkpointing),)
+    elif word in _OFFLOADING_CHECKPOINTS:
         mark = f"(gradient_checkpointing: {'offload_disk' if word == 'offload_disk' else 'offload'})"
-        checkpointing = (Key("training.gradient_checkpointing", read_checkpointing), offloads)
+        checkpointing = (Key("training.gradient_checkpointing", _read_checkpointing), offloads)
     else:
         return []
     marks = [Statement(None, mark, word)]
     if data.get("adapter") and word and not is_off(word):
-        checkpointing = checkpointing[1:] or (Key("training.gradient_checkpointing", nothing),)
+        checkpointing = checkpointing[1:] or (Key("training.gradient_checkpointing", state_nothing),)
         marks.append(Statement(None, "(offloading beside an adapter)", word))
     table["gradient_checkpointing"] = checkpointing
     if "disk" not in mark:
-        table["gradient_checkpointing_kwargs.use_reentrant"] = Key(REENTRANT, nothing)
+        table["gradient_checkpointing_kwargs.use_reentrant"] = (Key(_REENTRANT, state_nothing),)
     return marks
 
 
-def _attention_flags(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> None:
+def _attention_flags(data: Mapping[str, Any], table: Table) -> None:
     """Let the most specific switch decide, and none beside ``attn_implementation`` or a kernel that rules do not know."""
     if data.get("attn_implementation") or any(is_on(data.get(f"{name}_attention")) for name in ("xformers", "sage")):
         return
-    for flag, name in ATTENTION_FLAGS.items():
+    for flag, name in _ATTENTION_FLAGS.items():
         if is_on(data.get(flag)):
-            table[flag] = Key("model.attn_implementation", partial(constant, name))
+            table[flag] = (Key("model.attn_implementation", constant(name)),)
             return
 
 
-def _adapters(data: Mapping[str, Any], table: dict[str, Key | tuple[Key, ...]]) -> None:
+def _adapters(data: Mapping[str, Any], table: Table) -> None:
     """Settle what several keys say about adapters and about the quantisation beneath them."""
-    if data.get("adapter") in ADAPTERS and is_on(data.get("peft_use_dora")):
-        table["peft_use_dora"] = Key("training.peft", partial(constant, "dora"))
-        table["adapter"] = Key("training.peft", nothing)
+    if data.get("adapter") in _ADAPTERS and is_on(data.get("peft_use_dora")):
+        table["peft_use_dora"] = (Key("training.peft", constant("dora")),)
+        table["adapter"] = (Key("training.peft", state_nothing),)
     if is_on(data.get("lora_target_linear")):
-        table["lora_target_modules"] = Key("training.lora_target_modules", nothing)
+        table["lora_target_modules"] = (Key("training.lora_target_modules", state_nothing),)
     bnb = data.get("bnb_config_kwargs")
     if isinstance(bnb, Mapping) and bnb.get("bnb_4bit_quant_type") == "fp4":
-        table["load_in_4bit"] = switch("fp4", "model.quantization")
+        table["load_in_4bit"] = (Key("model.quantization", lambda on: "fp4" if is_on(on) else LEAVE),)
     options = data.get("model_quantization_config_kwargs")
     kind = {"Mxfp4Config": "mxfp4", "FineGrainedFP8Config": "fp8"}.get(str(data.get("model_quantization_config")))
     if kind is not None and not (isinstance(options, Mapping) and is_on(options.get("dequantize"))):
-        table["model_quantization_config"] = Key("model.quantization", partial(constant, kind))
+        table["model_quantization_config"] = (Key("model.quantization", constant(kind)),)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _names() -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of axolotl's keys, and which of them are sections whose keys are all known."""
-    from compatcheck.frameworks.axolotl.names import NAMES  # noqa: PLC0415 (long; only for files of axolotl)
-
-    names = frozenset(NAMES.split()) | PLAIN
-    return names, frozenset(name.rpartition(".")[0] for name in names if "." in name)
+    return frozenset(NAMES), frozenset(name.rpartition(".")[0] for name in NAMES if "." in name)
 
 
 def _is_plain(key: str) -> bool:
     """Tell whether a key is known to have no bearing on memory; a section without a schema may hold anything."""
     section, _, name = key.partition(".")
     if section == "fsdp_config" and name:
-        return name.removeprefix("fsdp_") in FSDP_PLAIN
+        return name.removeprefix("fsdp_") in _FSDP_NAMES
     names, sections = _names()
     parent = key
     while parent not in names:

@@ -1,31 +1,21 @@
-"""Arguments of the HF Trainer and of TRL, which programs built on the Trainer inherit: key tables and how a file is read.
+"""Arguments of the HF Trainer, which programs built on the Trainer inherit: key tables and how a file is read.
 
-Several readers share them: trainer files themselves (`hf_trainer`), LLaMA-Factory, ms-swift. Each adds the keys that its own
+Several readers share them: trainer files themselves (`hf_trainer`), TRL, LLaMA-Factory, ms-swift. Each adds the keys that its own
 program has, and says what its program changes about an inherited one.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.conversions import constant
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
-from compatcheck.frameworks.keys import (
-    LEAVE,
-    Key,
-    constant,
-    flatten,
-    make_document,
-    meanings_of,
-    not_understood,
-    only_true,
-    stated,
-    translate,
-)
+from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
 from compatcheck.frameworks.text import expect_mapping
+from compatcheck.frameworks.translation import flatten, make_document, not_understood, translate
 from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
@@ -33,172 +23,10 @@ if TYPE_CHECKING:
 
     from compatcheck.core.document import Document, Statement
 
-Table = dict[str, Key | tuple[Key, ...]]
-
-OPTIMIZERS = {
-    "adamw_hf": ("adamw", None),
-    "adamw_torch": ("adamw", "foreach"),
-    "adamw_torch_fused": ("adamw", "fused"),
-    "adamw_apex_fused": ("adamw", None),
-    "adamw_torch_xla": ("adamw", None),
-    "adamw_anyprecision": ("adamw", None),
-    "adafactor": ("adafactor", None),
-    "sgd": ("sgd", "foreach"),
-    "adagrad": ("adagrad", "foreach"),
-    "rmsprop": ("rmsprop", "foreach"),
-    "adamw_bnb_8bit": ("adamw_8bit", None),
-    "adamw_8bit": ("adamw_8bit", None),
-    "paged_adamw_8bit": ("paged_adamw_8bit", None),
-    "paged_adamw_32bit": ("paged_adamw", None),
-    "paged_adamw": ("paged_adamw", None),
-    "lion_32bit": ("lion", None),
-    "lion_8bit": ("lion", None),
-    "paged_lion_32bit": ("lion", None),
-    "paged_lion_8bit": ("lion", None),
-    "ademamix": ("ademamix", None),
-    "ademamix_8bit": ("ademamix", None),
-    "galore_adamw": ("galore", None),
-    "galore_adamw_8bit": ("galore", None),
-    "galore_adafactor": ("galore", None),
-    "galore_adamw_layerwise": ("galore", None),
-    "lomo": ("lomo", None),
-    "adalomo": ("lomo", None),
-    "grokadamw": ("grokadamw", None),
-    "schedule_free_adamw": ("schedule_free", None),
-    "schedule_free_sgd": ("schedule_free", None),
-    "schedule_free_radam": ("schedule_free", None),
-    "apollo_adamw": ("apollo", None),
-    "apollo_adamw_layerwise": ("apollo", None),
-    "stable_adamw": ("stable_adamw", None),
-    "muon": ("muon", None),
-}
-"""``optim`` → optimizer and, where torch's own step runs, its kernel family (foreach is torch's default on CUDA)."""
-
-
-def _optimizer(name: Any) -> Any:  # noqa: ANN401 (configuration)
-    if str(name) not in OPTIMIZERS:
-        msg = f"known: {', '.join(sorted(OPTIMIZERS))}"
-        raise ValueError(msg)
-    return OPTIMIZERS[str(name)][0]
-
-
-def _optimizer_implementation(name: Any) -> Any:  # noqa: ANN401 (configuration)
-    return OPTIMIZERS.get(str(name), (None, None))[1] or LEAVE
-
-
-def _accumulation(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return None if value in (None, "") else value
-
-
-def dtype_unless_auto(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read a dtype; null and ``auto`` state none."""
-    return LEAVE if value in (None, "auto") else value
-
-
-def quantized(kind: str) -> Callable[[Any], Any]:
-    """Return a conversion that reads a switch as this quantisation when it is on."""
-    return lambda value: kind if value is True or str(value).lower() == "true" else LEAVE
-
-
-def attention(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    """Read ``attn_implementation``; a kernel of the hub counts as what it implements."""
-    return LEAVE if value is None else str(value).removeprefix("kernels-community/")
-
-
-_REENTRANT = Key("training.use_reentrant", stated)
-_FSDP_VERSION = Key("training.fsdp_version")
-TRAINER_TABLE: Table = {
-    "per_device_train_batch_size": Key("training.micro_batch_size"),
-    "per_gpu_train_batch_size": Key("training.micro_batch_size"),
-    "per_device_eval_batch_size": Key("training.eval_batch_size"),
-    "gradient_accumulation_steps": Key("training.gradient_accumulation_steps"),
-    "gradient_checkpointing": Key("training.gradient_checkpointing", stated),
-    "gradient_checkpointing_kwargs.use_reentrant": _REENTRANT,
-    "activation_checkpointing": Key("training.gradient_checkpointing", stated),
-    "activation_checkpointing_kwargs.use_reentrant": _REENTRANT,
-    "optim": (
-        Key("training.optimizer", _optimizer),
-        Key("training.optimizer_implementation", _optimizer_implementation),
-    ),
-    "eval_accumulation_steps": Key("training.eval_accumulation_steps", _accumulation),
-    "prediction_loss_only": Key("training.prediction_loss_only", stated),
-    "torch_empty_cache_steps": Key("training.empty_cache_steps", _accumulation),
-    "average_tokens_across_devices": Key("training.average_tokens_across_devices", stated),
-    "full_determinism": Key("training.full_determinism"),
-    "use_liger_kernel": Key("training.use_liger_kernel", stated),
-    "auto_find_batch_size": Key("training.auto_find_batch_size"),
-    "torch_compile": Key("training.compile"),
-    "accelerator_config.gradient_accumulation_kwargs.sync_each_batch": Key("training.sync_each_batch"),
-    "ddp_find_unused_parameters": (),
-    "fsdp": (),
-    "fsdp_config.version": _FSDP_VERSION,
-    "fsdp_config.fsdp_version": _FSDP_VERSION,
-    "fsdp_config.activation_checkpointing": Key("training.fsdp_activation_checkpointing"),
-    "fsdp_config.cpu_ram_efficient_loading": Key("training.fsdp_cpu_ram_efficient_loading"),
-    "fsdp_config.fsdp_cpu_ram_efficient_loading": Key("training.fsdp_cpu_ram_efficient_loading"),
-    "fsdp_config.use_orig_params": Key("training.fsdp_use_orig_params"),
-    "fsdp_config.fsdp_use_orig_params": Key("training.fsdp_use_orig_params"),
-    "fsdp_config.offload_params": Key("training.fsdp_offload_params"),
-    "fsdp_config.fsdp_offload_params": Key("training.fsdp_offload_params"),
-    "fsdp_config.limit_all_gathers": Key("training.fsdp_limit_all_gathers"),
-    "fsdp_config.sync_module_states": Key("training.fsdp_sync_module_states"),
-    "fsdp_config.state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
-    "fsdp_config.fsdp_state_dict_type": Key("training.fsdp_state_dict_type", lambda value: str(value).lower()),
-    "fsdp_config.reshard_after_forward": Key(
-        "training.fsdp_reshard_after_forward",
-        lambda value: value if isinstance(value, bool) else LEAVE,
-    ),
-    "fsdp_config.fsdp_reshard_after_forward": Key(
-        "training.fsdp_reshard_after_forward",
-        lambda value: value if isinstance(value, bool) else LEAVE,
-    ),
-    "use_cache": Key("model.use_cache"),
-}
-"""Arguments of the Trainer itself → meaning, over the releases of transformers that spell them so."""
-
-TRL_TABLE: Table = {
-    "use_reentrant": _REENTRANT,
-    "use_liger": Key("training.use_liger_kernel", stated),
-    "use_liger_loss": Key("training.use_liger_kernel", only_true),
-    "packing": Key("training.packing"),
-    "padding_free": Key("training.padding_free", stated),
-    "loss_type": Key("training.loss_type", lambda value: LEAVE if not isinstance(value, str) else value),
-    "max_seq_length": Key("training.sequence_length", stated),
-    "max_seq_len": Key("training.sequence_length", stated),
-    "max_length": Key("training.sequence_length", stated),
-    "model_max_length": Key("training.sequence_length", stated),
-    "block_size": Key("training.sequence_length", stated),
-    "max_prompt_length": Key("training.max_prompt_length", stated),
-    "max_completion_length": Key("training.max_response_length", stated),
-    "response_length": Key("training.max_response_length", stated),
-    "activation_offloading": Key("training.activation_offloading"),
-    "precompute_ref_log_probs": Key("training.precompute_ref_log_probs"),
-    "beta": Key("training.kl_coefficient"),
-    "num_generations": Key("training.num_generations", stated),
-    "use_vllm": Key("rollout.engine", lambda value: "vllm" if value is True else LEAVE),
-    "vllm_mode": Key("rollout.mode"),
-    "vllm_gpu_memory_utilization": Key("rollout.gpu_memory_utilization", stated),
-    "vllm_enable_sleep_mode": Key("rollout.sleep_mode"),
-    "vllm_tensor_parallel_size": Key("rollout.tensor_parallel"),
-    "ds3_gather_for_generation": Key("training.ds3_gather_for_generation"),
-    "attn_implementation": Key("model.attn_implementation", attention),
-    "torch_dtype": Key("model.load_dtype", dtype_unless_auto),
-    "dtype": Key("model.load_dtype", dtype_unless_auto),
-    "trust_remote_code": Key("model.trust_remote_code"),
-    "load_in_4bit": Key("model.quantization", quantized("nf4")),
-    "load_in_8bit": Key("model.quantization", quantized("int8")),
-    "use_peft": Key("training.peft", lambda value: "lora" if value is True else None),
-    "use_peft_lora": Key("training.peft", lambda value: "lora" if value is True else LEAVE),
-    "use_4bit_quantization": Key("model.quantization", quantized("nf4")),
-    "use_8bit_quantization": Key("model.quantization", quantized("int8")),
-    "use_dora": Key("training.peft", lambda value: "dora" if value is True else LEAVE),
-    "lora_r": Key("training.lora_rank"),
-    "lora_rank": Key("training.lora_rank"),
-    "lora_dropout": Key("training.lora_dropout"),
-    "lora_target_modules": Key("training.lora_target_modules", stated),
-    "lora_modules_to_save": Key("training.lora_modules_to_save", stated),
-}
-"""Arguments of TRL's trainers, of its ``ModelConfig`` and of common scripts → meaning."""
+TRAINER_TABLE = KeyTable(__file__)
+"""Arguments of the Trainer itself."""
+TRAINER_NAMES = Names(__file__)
+_FSDP_NAMES = Names(__file__, "fsdp_names.txt")
 
 
 class Arguments(NamedTuple):
@@ -218,7 +46,7 @@ class Arguments(NamedTuple):
 def open_arguments(
     data: Mapping[str, Any],
     source: Source,
-    table: Mapping[str, Key | tuple[Key, ...]],
+    table: Mapping[str, tuple[Key, ...]],
     *,
     models: Iterable[str],
     whole: Collection[str] = (),
@@ -238,9 +66,9 @@ def open_arguments(
     precision = read_precision(opened)
     if precision is not None:
         key, name = precision
-        meanings[key] = Key("training.mixed_precision", partial(constant, name))
+        meanings[key] = (Key("training.mixed_precision", constant(name)),)
     for fact, value in _fsdp(opened.get("fsdp")):
-        meanings["fsdp"] = (*meanings_of(meanings["fsdp"]), Key(fact, partial(constant, value)))
+        meanings["fsdp"] += (Key(fact, constant(value)),)
     references: list[tuple[str, str, str]] = []
     for key in models:
         model = data.get(key)
@@ -254,7 +82,7 @@ def open_arguments(
     if isinstance(inner, str) and inner:
         references.append(("deepspeed", inner, "deepspeed"))
     elif isinstance(inner, dict):
-        documents.append(deepspeed.read_data(inner, source.path, "deepspeed."))
+        documents.append(deepspeed.read_section(inner, source.path, "deepspeed."))
     elif inner:
         skipped.append(not_understood(source, "deepspeed", "the path of a DeepSpeed configuration, or its content"))
     leaves.pop("deepspeed", None)
@@ -354,39 +182,6 @@ def read_fsdp_words(words: Sequence[Any]) -> list[tuple[str, object]]:
     return facts
 
 
-@lru_cache(maxsize=1)
-def trainer_argument_names() -> frozenset[str]:
-    """Return the names of the Trainer's own arguments."""
-    from compatcheck.frameworks.hf_trainer.names import TRAINER_ARGUMENT_NAMES  # noqa: PLC0415 (long; only for such files)
-
-    return frozenset(TRAINER_ARGUMENT_NAMES.split())
-
-
-@lru_cache(maxsize=1)
-def trl_argument_names() -> frozenset[str]:
-    """Return the names of the arguments that only TRL's trainers have."""
-    from compatcheck.frameworks.hf_trainer.names import TRL_ARGUMENT_NAMES  # noqa: PLC0415 (long; only for such files)
-
-    return frozenset(TRL_ARGUMENT_NAMES.split())
-
-
-_FSDP_PLAIN = frozenset(
-    [
-        "auto_wrap_policy",
-        "backward_prefetch",
-        "forward_prefetch",
-        "ignored_modules",
-        "min_num_params",
-        "transformer_layer_cls_to_wrap",
-        "xla",
-        "xla_fsdp_grad_ckpt",
-        "xla_fsdp_settings",
-        "xla_fsdp_v2",
-    ],
-)
-"""Keys of ``fsdp_config``, with or without the prefix ``fsdp_``, that have no bearing on memory by themselves."""
-
-
 _SECTIONS = (
     "accelerator_config.",
     "generation_config.",
@@ -404,5 +199,5 @@ def is_plain_trainer_argument(key: str) -> bool:
     """Tell whether a dotted key is one of the Trainer's own and has no bearing on memory."""
     name, _, inner = key.partition(".")
     if name == "fsdp_config" and inner:
-        return inner.removeprefix("fsdp_") in _FSDP_PLAIN
-    return name in trainer_argument_names() or key.startswith(_SECTIONS)
+        return inner.removeprefix("fsdp_") in _FSDP_NAMES
+    return name in TRAINER_NAMES or key.startswith(_SECTIONS)

@@ -1,1 +1,1 @@
-"""From the commands of a launch script to documents: launchers peeled off, flags and overrides read as each program does."""
+"""What command lines are made of: options, overrides, values, ranks, and the document they become."""

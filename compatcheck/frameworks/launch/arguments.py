@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import Document, Statement, Unresolved
 from compatcheck.core.source import Skipped
-from compatcheck.frameworks.keys import Key, translate
+from compatcheck.frameworks.translation import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from compatcheck.core.command import Word
     from compatcheck.core.source import Source
+    from compatcheck.frameworks.keys import Key
     from compatcheck.frameworks.launch.values import Argument
 
-Table = dict[str, Key | tuple[Key, ...]]
 Reference = tuple[str, str, str]
 
 
-class Program(NamedTuple):
+class OptionMeanings(NamedTuple):
     """How one program's options are read."""
 
     reader: str
     """Whose command line it is; owns the defaults of left-out options."""
-    table: Mapping[str, Key | tuple[Key, ...]]
+    table: Mapping[str, tuple[Key, ...]]
     irrelevant: Callable[[str], bool]
     """Tells whether an option is known and has no bearing on memory."""
     models: Mapping[str, str] = {}
     """Options that name a model, with the kind of reference they make: ``model``, ``model:critic``."""
 
 
-class Beyond(NamedTuple):
+class FurtherContent(NamedTuple):
     """What a command says beyond the rows of a key table."""
 
     known: tuple[Statement, ...] = ()
@@ -43,32 +43,31 @@ class Beyond(NamedTuple):
 
 
 def make_command_document(
-    program: Program, source: Source, options: Mapping[str, Argument], beyond: Beyond | None = None
+    meanings: OptionMeanings, source: Source, options: Mapping[str, Argument], further: FurtherContent
 ) -> Document:
     """Translate the options of a command; what nobody can tell is listed as unresolved."""
-    beyond = beyond or Beyond()
-    models = program.models
+    models = meanings.models
     values = ((key, argument.value) for key, argument in options.items() if argument.why is None and key not in models)
-    translation = translate(values, program.table, irrelevant=program.irrelevant, source=source)
-    found = list(beyond.references)
+    translation = translate(values, meanings.table, irrelevant=meanings.irrelevant, source=source)
+    found = list(further.references)
     for key, kind in models.items():
         argument = options.get(key)
         if argument is not None and argument.why is None and isinstance(argument.value, str) and argument.value:
             found.append((kind, argument.value, key))
-    lines = {word.written: word.source.line for word in beyond.unknown if word.source.line is not None}
+    lines = {word.written: word.source.line for word in further.unknown if word.source.line is not None}
     lines |= {key: argument.line for key, argument in options.items() if argument.line is not None}
     return Document(
-        program.reader,
+        meanings.reader,
         source,
-        (*translation.statements, *beyond.known),
-        (*translation.unread, *((word.written, None) for word in beyond.unknown)),
+        (*translation.statements, *further.known),
+        (*translation.unread, *((word.written, None) for word in further.unknown)),
         tuple(
-            entry._replace(source=_located(entry.source, lines)) for entry in (*translation.skipped, *beyond.skipped)
+            entry._replace(source=_located(entry.source, lines)) for entry in (*translation.skipped, *further.skipped)
         ),
         tuple(found),
         is_command=True,
         lines=lines,
-        unresolved=tuple(unresolved_options(options, program.table, models)),
+        unresolved=tuple(unresolved_options(options, meanings.table, models)),
     )
 
 
@@ -84,7 +83,7 @@ def _located(source: Source, lines: Mapping[str, int]) -> Source:
 
 
 def unresolved_options(
-    options: Mapping[str, Argument], table: Mapping[str, Key | tuple[Key, ...]], models: Mapping[str, str]
+    options: Mapping[str, Argument], table: Mapping[str, tuple[Key, ...]], models: Mapping[str, str]
 ) -> Iterator[Unresolved]:
     """List the options whose value nobody can tell, by the facts they would decide."""
     for key, argument in options.items():
@@ -94,8 +93,7 @@ def unresolved_options(
             role = models[key].partition(":")[2] or None
             yield Unresolved("model.name", key, argument.why, role)
             continue
-        entry = table.get(key, ())
-        meanings = (entry,) if isinstance(entry, Key) else entry
+        meanings = table.get(key, ())
         if not meanings:
             yield Unresolved(None, key, argument.why)
         for meaning in meanings:

@@ -16,7 +16,7 @@ GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world
 
 
 class Ranks:
-    """Statements about ranks, gathered while launchers are peeled off; a launcher further in replaces what an outer one said."""
+    """Statements about ranks, gathered while launchers are taken off; a launcher further in replaces what an outer one said."""
 
     def __init__(self) -> None:
         """Start with nothing known."""

@@ -6,62 +6,30 @@ leaves alone keeps the Trainer's meaning and default; what it changes is here. R
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
-from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.conversions import LEAVE, constant, is_on, state_nothing
 from compatcheck.frameworks.hf_trainer.arguments import (
+    TRAINER_NAMES,
     TRAINER_TABLE,
     Arguments,
-    Table,
     is_plain_trainer_argument,
     open_arguments,
     read_precision,
-    trainer_argument_names,
     translate_arguments,
 )
-from compatcheck.frameworks.keys import LEAVE, Key, only_true, stated
-from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
+from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.reader import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from compatcheck.core.document import Document
-
-_STAGES = {"pt": "pretrain", "sft": "sft", "rm": "reward", "ppo": "ppo", "dpo": "dpo", "kto": "kto"}
-_TUNERS = {"full": None, "lora": "lora", "freeze": "freeze", "oft": "oft"}
-_ATTENTION = {
-    "disabled": "eager",
-    "off": "eager",
-    "sdpa": "sdpa",
-    "fa2": "flash_attention_2",
-    "fa3": "flash_attention_3",
-    "true": "flash_attention_2",
-    "false": "eager",
-}
-"""``flash_attn`` → kernel family. ``off`` is the word of 0.7 (a boolean once YAML 1.1 has read it), booleans those before."""
-
-
-def _one_of(words: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """Return a conversion by table that names the words it knows."""
-
-    def convert(value: Any) -> Any:  # noqa: ANN401 (configuration)
-        if str(value).lower() not in words:
-            msg = f"known: {', '.join(words)}"
-            raise ValueError(msg)
-        return words[str(value).lower()]
-
-    return convert
-
-
-def _attention(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return LEAVE if value in (None, "auto") else _one_of(_ATTENTION)(value)
-
-
-def _targets(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return LEAVE if value is None else "all-linear" if value == "all" else value
+READER, LABEL = "llamafactory", "LLaMA-Factory"
+TELLING_WORDS: tuple[str, ...] = ()
+DECIDES: tuple[str, ...] = ()
+MODELS = ("model_name_or_path",)
 
 
 def _inverted(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -71,50 +39,9 @@ def _inverted(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return not value
 
 
-def _when_true(value: Any) -> Callable[[Any], Any]:  # noqa: ANN401 (vocabulary value)
-    return lambda switch: value if only_true(switch) is True else LEAVE
-
-
-TABLE: Table = {
-    **TRAINER_TABLE,
-    "stage": Key("training.trainer", _one_of(_STAGES)),
-    "finetuning_type": Key("training.peft", _one_of(_TUNERS)),
-    "disable_gradient_checkpointing": Key("training.gradient_checkpointing", _inverted),
-    "use_reentrant_gc": Key("training.use_reentrant"),
-    "use_unsloth_gc": Key("training.activation_offloading"),
-    "flash_attn": Key("model.attn_implementation", _attention),
-    "cutoff_len": Key("training.sequence_length"),
-    "packing": Key("training.packing", stated),
-    "neat_packing": Key("training.packing", only_true),
-    "lora_rank": Key("training.lora_rank"),
-    "lora_dropout": Key("training.lora_dropout"),
-    "lora_target": Key("training.lora_target_modules", _targets),
-    "additional_target": Key("training.lora_modules_to_save", stated),
-    "enable_liger_kernel": Key("training.use_liger_kernel"),
-    "pure_bf16": (
-        Key("training.param_dtype", _when_true("bfloat16")),
-        Key("training.compute_dtype", _when_true("bfloat16")),
-        Key("training.master_dtype", _when_true(None)),
-    ),
-    "fp8": Key("training.mixed_precision", _when_true("fp8")),
-    "use_galore": Key("training.optimizer", _when_true("galore")),
-    "use_apollo": Key("training.optimizer", _when_true("apollo")),
-    "use_muon": Key("training.optimizer", _when_true("muon")),
-    "pref_beta": Key("training.kl_coefficient"),
-    "dpo_beta": Key("training.kl_coefficient"),
-    "pref_loss": Key("training.loss_type"),
-    "dpo_loss": Key("training.loss_type"),
-    "ref_model": Key("training.reference_model", lambda name: True if name else LEAVE),
-    "use_asft_loss": Key("training.reference_model", only_true),
-    "compute_accuracy": Key("training.compute_metrics"),
-    "trust_remote_code": Key("model.trust_remote_code"),
-    "ray_num_workers": Key("hardware.world_size", lambda count: LEAVE if count in (None, 1) else count),
-    "tensor_model_parallel_size": Key("training.tensor_parallel"),
-    "pipeline_model_parallel_size": Key("training.pipeline_parallel"),
-    "context_parallel_size": Key("training.context_parallel"),
-    "expert_model_parallel_size": Key("training.expert_parallel"),
-}
-"""Key → meaning, over the releases that spell it so."""
+TABLE = KeyTable(__file__, conversions={"inverted": _inverted}, beneath=(TRAINER_TABLE,))
+"""Its own arguments and the Trainer's."""
+NAMES = Names(__file__)
 
 _MARKS = {"cutoff_len", "finetuning_type", "lora_target", "plot_loss", "stage", "template"}
 """Keys that only this program's files hold."""
@@ -140,35 +67,37 @@ _NOT_MODELLED = {
 """Switches that put another program's code in place of what rules describe."""
 
 
-def is_marked(data: Mapping[str, Any]) -> bool:
+def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is for LLaMA-Factory, whichever command reads it."""
     return "model_name_or_path" in data and len(_MARKS & data.keys()) >= _ENOUGH
 
 
-def recognise(data: Mapping[str, Any]) -> bool:
-    """Tell whether parsed data is a training file of LLaMA-Factory; files that only chat, merge or evaluate are not."""
-    if not is_marked(data) or "export_dir" in data:
+def is_for_training(data: Mapping[str, Any]) -> bool:
+    """Tell a training file from files that only chat, merge or evaluate."""
+    if "export_dir" in data:
         return False
     if data.get("do_train") in (None, False) and data.get("do_predict", data.get("do_eval")) is True:
         return False
     return data.get("do_train") is True or bool(_TRAINS & data.keys())
 
 
-def read(path: str, files: Files = LOCAL) -> tuple[Document, ...]:
-    """Read a training file; a DeepSpeed configuration inside it becomes a document of its own.
+def read(data: Mapping[str, Any], path: str) -> Reading:
+    """Translate a parsed file; a DeepSpeed configuration inside it becomes a document of its own.
 
     Raises:
-        InputError: not readable, or no training file.
+        InputError: nothing in it was understood.
     """
-    return read_data(
-        expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "a LLaMA-Factory file"), path
-    )
+    return read_arguments(data, path) if is_for_training(data) else Reading()
 
 
-def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
-    """Translate parsed arguments."""
+def read_arguments(data: Mapping[str, Any], path: str) -> Reading:
+    """Translate the arguments of a training.
+
+    Raises:
+        InputError: nothing in them was understood.
+    """
     source = Source(path)
-    arguments = open_arguments(data, source, TABLE, models=("model_name_or_path",), whole=("rope_scaling",))
+    arguments = open_arguments(data, source, TABLE, models=MODELS, whole=("rope_scaling",))
     _checkpointing(data, arguments)
     _adapters(data, arguments.table)
     _losses(data, arguments)
@@ -184,11 +113,11 @@ def read_data(data: dict[str, Any], path: str) -> tuple[Document, ...]:
         for key, reason in _NOT_MODELLED.items()
         if data.get(key) is True
     )
-    names = argument_names() | trainer_argument_names()
-    return translate_arguments("llamafactory", source, arguments, irrelevant=_irrelevant, names=sorted(names))
+    names = sorted({*NAMES, *TRAINER_NAMES})
+    return Reading(translate_arguments(READER, source, arguments, irrelevant=_irrelevant, names=names))
 
 
-_SILENT = Key("training.trainer", lambda _: LEAVE)
+_SILENT = (Key("training.trainer", state_nothing),)
 """A key that states nothing here."""
 
 
@@ -204,7 +133,7 @@ def _checkpointing(data: Mapping[str, Any], arguments: Arguments) -> None:
     again = data.get("gradient_checkpointing") is True
     disabled = data.get("disable_gradient_checkpointing") is True
     inner = "gradient_checkpointing_kwargs.use_reentrant"
-    table["gradient_checkpointing"] = Key("training.gradient_checkpointing", only_true)
+    table["gradient_checkpointing"] = (Key("training.gradient_checkpointing", lambda on: True if is_on(on) else LEAVE),)
     if not again:
         table[inner] = _SILENT
         return
@@ -219,7 +148,7 @@ def _adapters(data: Mapping[str, Any], table: Table) -> None:
     """Settle what several keys say together: the adapter and the quantisation of the base model."""
     if data.get("use_dora") is True:
         table["finetuning_type"] = _SILENT
-        table["use_dora"] = Key("training.peft", _when_true("dora"))
+        table["use_dora"] = (Key("training.peft", constant("dora")),)
     method = str(data.get("quantization_method", "bnb"))
     four = str(data.get("quantization_type", "nf4"))
     kinds = {
@@ -238,7 +167,7 @@ def _adapters(data: Mapping[str, Any], table: Table) -> None:
             raise ValueError(msg)
         return kinds[bits]
 
-    table["quantization_bit"] = Key("model.quantization", convert)
+    table["quantization_bit"] = (Key("model.quantization", convert),)
 
 
 def _losses(data: Mapping[str, Any], arguments: Arguments) -> None:
@@ -257,13 +186,6 @@ def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
     ]
 
 
-@lru_cache(maxsize=1)
-def argument_names() -> frozenset[str]:
-    """Return the names of LLaMA-Factory's own arguments."""
-    from compatcheck.frameworks.hf_trainer.names import LLAMA_FACTORY_ARGUMENT_NAMES  # noqa: PLC0415 (long)
-
-    return frozenset(LLAMA_FACTORY_ARGUMENT_NAMES.split())
-
-
 def _irrelevant(key: str) -> bool:
-    return key.partition(".")[0] in {*argument_names(), "kt_config"} or is_plain_trainer_argument(key)
+    name = key.partition(".")[0]
+    return name in NAMES or name == "kt_config" or is_plain_trainer_argument(key)

@@ -5,59 +5,23 @@ Names as in ``megatron/training/arguments.py``; the model is described by option
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Skipped
-from compatcheck.frameworks.keys import LEAVE, Key
-from compatcheck.frameworks.launch.arguments import Beyond, Program, Table, make_command_document
+from compatcheck.frameworks.keys import KeyTable
+from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compatcheck.core.document import Document
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
     from compatcheck.frameworks.launch.values import Argument
 
 READER = "megatron"
-
-
-def _recompute(value: Any) -> Any:  # noqa: ANN401 (an option's value)
-    """Full recomputation is checkpointing of whole blocks; the selective one redoes the attention core alone."""
-    return True if value == "full" else LEAVE
-
-
-TABLE: Table = {
-    "micro_batch_size": Key("training.micro_batch_size"),
-    "global_batch_size": Key("training.global_batch_size"),
-    "seq_length": Key("training.sequence_length"),
-    "tensor_model_parallel_size": Key("training.tensor_parallel"),
-    "pipeline_model_parallel_size": Key("training.pipeline_parallel"),
-    "context_parallel_size": Key("training.context_parallel"),
-    "sequence_parallel": Key("training.sequence_parallel", lambda on: True if on is True else LEAVE),
-    "expert_model_parallel_size": Key("training.expert_parallel"),
-    "expert_tensor_parallel_size": Key("training.expert_tensor_parallel"),
-    "recompute_granularity": Key("training.gradient_checkpointing", _recompute),
-    "bf16": Key("training.mixed_precision", lambda on: "bf16" if on is True else LEAVE),
-    "fp16": Key("training.mixed_precision", lambda on: "fp16" if on is True else LEAVE),
-    "optimizer": Key("training.optimizer", lambda name: name if name in {"adam", "sgd", "muon"} else LEAVE),
-    "use_distributed_optimizer": Key("training.distributed_optimizer", lambda on: True if on is True else LEAVE),
-    "optimizer_cpu_offload": Key("training.offload_optimizer", lambda on: "cpu" if on is True else LEAVE),
-    "num_layers": Key("model.num_hidden_layers"),
-    "hidden_size": Key("model.hidden_size"),
-    "ffn_hidden_size": Key("model.intermediate_size"),
-    "swiglu": Key("model.gated_mlp", lambda on: True if on is True else LEAVE),
-    "num_attention_heads": Key("model.num_attention_heads"),
-    "num_query_groups": Key("model.num_key_value_heads"),
-    "kv_channels": Key("model.head_dim"),
-    "max_position_embeddings": Key("model.max_position_embeddings"),
-    "vocab_size": Key("model.vocab_size"),
-    "num_experts": Key("model.num_experts"),
-    "moe_router_topk": Key("model.num_experts_per_token"),
-    "moe_ffn_hidden_size": Key("model.moe_intermediate_size"),
-    "untie_embeddings_and_output_weights": Key("model.tie_word_embeddings", lambda on: False if on is True else LEAVE),
-}
+TABLE = KeyTable(__file__)
 """Option → meaning."""
 
 
@@ -74,9 +38,10 @@ _ENOUGH = 4
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
     flags = parse_flags(launch.arguments)
-    program = Program(READER, TABLE, lambda _: True)
-    beyond = Beyond(tuple(_known(flags.options)), (), tuple(_refused(flags.options, launch)), flags.unknown)
-    return (make_command_document(program, launch.command.source, flags.options, beyond),)
+    meanings = OptionMeanings(READER, TABLE, lambda _: True)
+    refused = tuple(_refused(flags.options, launch))
+    further = FurtherContent(tuple(_known(flags.options)), skipped=refused, unknown=flags.unknown)
+    return (make_command_document(meanings, launch.command.source, flags.options, further),)
 
 
 def _refused(options: Mapping[str, Argument], launch: Launch) -> Iterator[Skipped]:
@@ -92,16 +57,14 @@ def _known(options: Mapping[str, Argument]) -> Iterator[Statement]:
     yield Statement("training.sharding", "(program)", "megatron")
     yield from _state(options)
     for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
-        entry = TABLE[name]
-        if name not in options and isinstance(entry, Key):
-            yield Statement(entry.fact, f"{name} (left out)", 1)
+        if name not in options:
+            yield Statement(TABLE[name][0].fact, f"{name} (left out)", 1)
     heads = options.get("num_attention_heads")
     if "group_query_attention" not in options and heads is not None and isinstance(heads.value, int):
         yield Statement("model.num_key_value_heads", "group_query_attention (left out)", heads.value)
     for name in ("sequence_parallel", "swiglu"):
-        entry = TABLE[name]
-        if name not in options and isinstance(entry, Key):
-            yield Statement(entry.fact, f"{name} (left out)", value=False)
+        if name not in options:
+            yield Statement(TABLE[name][0].fact, f"{name} (left out)", value=False)
     if "untie_embeddings_and_output_weights" not in options:
         yield Statement("model.tie_word_embeddings", "untie_embeddings_and_output_weights (left out)", value=True)
     hidden = options.get("hidden_size")

@@ -1,24 +1,27 @@
-"""A model's own files: ``config.json``, a model directory, a hub id in the local cache, or a well-known name."""
+"""A model's ``config.json``: its dimensions, and its parameters by component."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.architectures.count import ParameterCounts, count_parameters
 from compatcheck.architectures.dimensions import dimensions
 from compatcheck.core.document import Document, Statement
-from compatcheck.core.errors import InputError, UsageError
-from compatcheck.core.files import LOCAL, Files
-from compatcheck.core.json_file import parse_json
+from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.text import expect_mapping, read_text
-from compatcheck.rules.vocabulary import nearest, parse_value
+from compatcheck.frameworks.reader import Reading
+from compatcheck.rules.vocabulary import parse_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from compatcheck.rules.database import RuleSet
+    from compatcheck.frameworks.keys import Key
+
+READER, LABEL = "model", "config.json"
+TELLING_WORDS: tuple[str, ...] = ()
+DECIDES: tuple[str, ...] = ()
+TABLE: Mapping[str, tuple[Key, ...]] = {}
+"""Its keys are read by `architectures.dimensions`."""
 
 _COUNTS = {
     "model.parameters": "total",
@@ -54,89 +57,24 @@ OWN_FACTS = frozenset(_COUNTS) | {
 """Facts that tell which model it is; others, such as the attention, are choices of a run."""
 
 
-_WELL_KNOWN = "well-known model "
-"""Stands in front of a well-known model's name where its source is shown."""
-
-
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a model's config.json."""
     return isinstance(data.get("model_type"), str) and "base_model" not in data
 
 
-def read(
-    name: str,
-    rules: RuleSet,
-    environ: Mapping[str, str],
-    origin: Source | None = None,
-    files: Files = LOCAL,
-) -> Document:
-    """Read a model by path, cached hub id or well-known name.
-
-    Args:
-        name: what the person or a configuration calls the model.
-        rules: holds the well-known models.
-        environ: environment variables; the hub cache is found through them.
-        origin: the configuration that names the model, None when a person does.
-        files: the tree that the path, or the cache, lies in.
-
-    Raises:
-        InputError: it is nowhere to be found, or its files are broken.
-    """
-    if files.exists(name):
-        return _read_path(name, files)
-    known = _well_known(name, rules)
-    if known is not None:
-        short, config = known
-        return read_data(config, _WELL_KNOWN + short)
-    cached = _cached(name, environ, files)
-    if cached is not None:
-        return _read_path(cached, files)
-    models = rules.section("models") or {}
-    near = nearest(name, [*models, *(alias for entry in models.values() for alias in entry["aliases"])])
-    what = "is neither a file nor a directory, nor in the local hub cache, nor a well-known model"
-    hint = "give --model with a config.json or a model directory" + (f"; did you mean {near!r}?" if near else "")
-    msg = f"model {name!r} {what}"
-    raise InputError(msg, source=origin, hint=hint)
-
-
-def find_config(documents: Iterable[Document], rules: RuleSet) -> Mapping[str, Any] | None:
-    """Return the parsed config.json behind the model of a subject, or None when no document is about one.
-
-    Args:
-        documents: of one subject.
-        rules: holds the well-known models.
-    """
-    for document in documents:
-        if document.reader != "model":
-            continue
-        short = document.source.path.removeprefix(_WELL_KNOWN)
-        if short != document.source.path:
-            known = _well_known(short, rules)
-            return None if known is None else known[1]
-        return expect_mapping(
-            parse_json(read_text(document.source.path), document.source.path),
-            document.source.path,
-            "a model configuration",
-        )
-    return None
-
-
-def is_path(name: str) -> bool:
-    """Tell whether a name can only be a path, not a hub id or a well-known model."""
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".json") or os.path.exists(name)
-
-
-def read_data(config: Mapping[str, Any], path: str) -> Document:
+def read(data: Mapping[str, Any], path: str) -> Reading:
     """Translate a parsed config.json, parameter counts included.
 
     Raises:
         InputError: a dimension is negative or of the wrong type.
     """
-    counts = count_parameters(config, path)
-    return _document(config, path, counts, "counted from the configuration")
+    return Reading((make_model_document(data, path, count_parameters(data, path)),))
 
 
-def _document(config: Mapping[str, Any], path: str, counts: ParameterCounts | None, words: str) -> Document:
+def make_model_document(
+    config: Mapping[str, Any], path: str, counts: ParameterCounts | None, words: str = "counted from the configuration"
+) -> Document:
+    """Translate a parsed config.json whose parameters have been counted, ``words`` tells how."""
     source = Source(path)
     statements: list[Statement] = []
     skipped: list[Skipped] = []
@@ -155,77 +93,4 @@ def _document(config: Mapping[str, Any], path: str, counts: ParameterCounts | No
         skipped.append(
             Skipped(source, reason, "give a model directory with safetensors files, or --set model.parameters=…"),
         )
-    return Document("model", source, tuple(statements), (), tuple(skipped))
-
-
-def _read_path(path: str, files: Files) -> Document:
-    directory = path if files.is_directory(path) else None
-    file = os.path.join(path, "config.json") if directory else path
-    if directory and not files.exists(file):
-        msg = "holds no config.json"
-        raise InputError(
-            msg,
-            source=Source(path),
-            hint="name the model's directory or its config.json",
-        )
-    config = expect_mapping(parse_json(read_text(file, files), file), file, "a model configuration")
-    if not recognise(config):
-        msg = "has no model_type, so it is not a model configuration"
-        raise InputError(msg, source=Source(file, "model_type"), hint="name the config.json that save_pretrained wrote")
-    if directory is not None and _holds_weights(directory, files):
-        return _with_weights(config, file, directory, files)
-    return read_data(config, file)
-
-
-def _holds_weights(directory: str, files: Files) -> bool:
-    return any(name.endswith((".safetensors", ".safetensors.index.json")) for name in files.list_names(directory))
-
-
-def _with_weights(config: Mapping[str, Any], file: str, directory: str, files: Files) -> Document:
-    """Count from the weights' headers, which win over the formula."""
-    from compatcheck.architectures.weights import count_directory  # noqa: PLC0415 (only for directories with weights)
-
-    try:
-        counts, reason = count_directory(config, directory, files)
-    except InputError as error:
-        document = read_data(config, file)
-        skipped = Skipped(error.source or Source(directory), error.message, error.hint)
-        return document._replace(skipped=(*document.skipped, skipped))
-    if counts is None:
-        document = read_data(config, file)
-        return document._replace(
-            skipped=(*document.skipped, Skipped(Source(directory), reason or "weights not counted")),
-        )
-    return _document(config, file, counts, "counted from the headers of the weights")
-
-
-def _well_known(name: str, rules: RuleSet) -> tuple[str, Mapping[str, Any]] | None:
-    models = rules.section("models") or {}
-    for short, entry in models.items():
-        if name.lower() == short or name in entry["aliases"]:
-            return short, entry["config"]
-    return None
-
-
-def _cached(name: str, environ: Mapping[str, str], files: Files) -> str | None:
-    """Find the newest snapshot of a hub id in the local cache, without the network."""
-    if is_path(name):
-        return None
-    home = environ.get("HF_HOME") or os.path.join(
-        environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
-        "huggingface",
-    )
-    cache = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
-    repository = os.path.join(cache, "models--" + name.replace("/", "--"))
-    try:
-        snapshots = [files.read_text(os.path.join(repository, "refs", "main")).strip()]
-    except (OSError, ValueError):  # ValueError: a NUL in the name
-        try:
-            snapshots = sorted(files.list_names(os.path.join(repository, "snapshots")))
-        except (OSError, ValueError):
-            return None
-    for snapshot in reversed(snapshots):
-        directory = os.path.join(repository, "snapshots", snapshot)
-        if files.exists(os.path.join(directory, "config.json")):
-            return directory
-    return None
+    return Document(READER, source, tuple(statements), (), tuple(skipped))

@@ -8,156 +8,47 @@ names of 2.x are known as well.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
 from compatcheck.core.environment import Environment
-from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.conversions import LEAVE, constant, state_nothing, stated
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import (
+    TRAINER_NAMES,
     TRAINER_TABLE,
-    TRL_TABLE,
     Arguments,
-    Table,
-    dtype_unless_auto,
     is_plain_trainer_argument,
     open_arguments,
-    trainer_argument_names,
     translate_arguments,
 )
-from compatcheck.frameworks.keys import LEAVE, Key, only_true, stated
-from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
+from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.reader import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.document import Document
-
-_TUNERS = {"lora": "lora", "full": None, "adalora": "adalora", "vera": "vera", "boft": "boft", "lora_llm": "lora"}
-"""``tuner_type`` → adapter; the others (``reft``, ``llamapro``, ``fourierft``, …) have no name here."""
-_TRAINERS = {
-    "cpo": "cpo",
-    "dpo": "dpo",
-    "gkd": "gkd",
-    "grpo": "grpo",
-    "kto": "kto",
-    "orpo": "orpo",
-    "ppo": "ppo",
-    "rm": "reward",
-    "simpo": "cpo",
-}
-"""``rlhf_type`` → trainer; SimPO is a loss of TRL's CPO trainer (``swift/rlhf_trainers``)."""
-_ATTENTION = {"flash_attn": "flash_attention_2", "flash_attention_4": LEAVE}
-_EXPERTS = {"eager": "loop"}
-
-
-def _tuner(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return _TUNERS.get(str(value), LEAVE)
-
-
-def _trainer(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    if str(value) not in _TRAINERS:
-        msg = f"known: {', '.join(_TRAINERS)}"
-        raise ValueError(msg)
-    return _TRAINERS[str(value)]
-
-
-def _modules(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return value or LEAVE
-
-
-def _loss(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    single = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return single if isinstance(single, str) else LEAVE
+READER, LABEL = "ms_swift", "ms-swift"
+TELLING_WORDS: tuple[str, ...] = ()
+DECIDES: tuple[str, ...] = ()
+MODELS = ("model", "model_id_or_path")
 
 
 def _sleeps(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return int(value) > 0
 
 
-def _word(words: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """Return a conversion that replaces some words and leaves null alone."""
-    return lambda value: LEAVE if value is None else words.get(str(value), value)
+def _sleep_level(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    return value if _sleeps(value) else LEAVE
 
 
-_TRL_NAMES = (
-    "beta",
-    "ds3_gather_for_generation",
-    "max_completion_length",
-    "num_generations",
-    "packing",
-    "padding_free",
-    "response_length",
-    "use_dora",
-    "use_vllm",
-    "vllm_mode",
-    "vllm_gpu_memory_utilization",
-    "vllm_tensor_parallel_size",
-    "lora_rank",
-    "lora_dropout",
-    "use_liger",
-)
-"""Arguments that mean what TRL's argument of the same name means."""
-
-_SHARED: Table = {
-    **{name: TRL_TABLE[name] for name in _TRL_NAMES},
-    "max_length": Key("training.sequence_length", stated),
-    "tuner_type": Key("training.peft", _tuner),
-    "train_type": Key("training.peft", _tuner),
-    "sft_type": Key("training.peft", _tuner),
-    "rlhf_type": Key("training.trainer", _trainer),
-    "task_type": Key("training.trainer", lambda value: "sft" if value == "causal_lm" else LEAVE),
-    "torch_dtype": Key("model.load_dtype", dtype_unless_auto),
-    "attn_impl": Key("model.attn_implementation", _word(_ATTENTION)),
-    "experts_impl": Key("model.experts_implementation", _word(_EXPERTS)),
-    "use_flash_attn": Key("model.attn_implementation", lambda on: "flash_attention_2" if on is True else LEAVE),
-    "device_map": Key("model.device_map", lambda value: value if isinstance(value, str) else LEAVE),
-    "target_modules": Key("training.lora_target_modules", _modules),
-    "lora_target_modules": Key("training.lora_target_modules", _modules),
-    "target_parameters": Key("training.lora_target_parameters", _modules),
-    "modules_to_save": Key("training.lora_modules_to_save", _modules),
-    "sequence_parallel_size": Key("training.context_parallel"),
-    "loss_type": Key("training.loss_type", _loss),
-    "ref_model": Key("training.reference_model", lambda name: True if name else LEAVE),
-    "vllm_enforce_eager": Key("rollout.enforce_eager"),
-    "vllm_max_num_seqs": Key("rollout.max_num_seqs", stated),
-    "sleep_level": (
-        Key("rollout.sleep_mode", _sleeps),
-        Key("rollout.sleep_level", lambda level: level if _sleeps(level) else LEAVE),
-    ),
-}
-TABLE: Table = {
-    **TRAINER_TABLE,
-    **_SHARED,
-    "batch_size": Key("training.micro_batch_size"),
-    "gradient_accumulation_steps": Key("training.gradient_accumulation_steps", stated),
-    "zero_hpz_partition_size": Key("training.zero_hpz_partition_size", stated),
-    "deepspeed_autotp_size": Key("training.tensor_parallel", stated),
-    "use_galore": Key("training.optimizer", lambda on: "galore" if on is True else LEAVE),
-    "optimizer": Key("training.optimizer", lambda name: name if name in {"galore", "muon"} else LEAVE),
-}
+_SHARED = KeyTable(__file__, "shared_keys.txt", {"sleeps": _sleeps, "sleep_level": _sleep_level})
+TABLE = KeyTable(__file__, beneath=(TRAINER_TABLE, _SHARED))
 """Key → meaning for the trainers on transformers, over the releases that spell it so."""
-
-MEGATRON_TABLE: Table = {
-    **_SHARED,
-    "micro_batch_size": Key("training.micro_batch_size"),
-    "global_batch_size": Key("training.global_batch_size"),
-    "tensor_model_parallel_size": Key("training.tensor_parallel"),
-    "pipeline_model_parallel_size": Key("training.pipeline_parallel"),
-    "context_parallel_size": Key("training.context_parallel"),
-    "expert_model_parallel_size": Key("training.expert_parallel"),
-    "recompute_granularity": Key(
-        "training.gradient_checkpointing",
-        lambda word: {"full": True, "none": False}.get(word, LEAVE),
-    ),
-    "optimizer": Key("training.optimizer", lambda name: {"adam": "adamw", "sgd": "sgd", "muon": "muon"}[name]),
-    "optimizer_cpu_offload": Key("training.offload_optimizer", lambda on: "cpu" if only_true(on) is True else LEAVE),
-    "bf16": Key("training.mixed_precision", lambda on: "bf16" if only_true(on) is True else LEAVE),
-    "fp16": Key("training.mixed_precision", lambda on: "fp16" if only_true(on) is True else LEAVE),
-}
+MEGATRON_TABLE = KeyTable(__file__, "megatron_keys.txt", beneath=(_SHARED,))
 """Key → meaning for the trainers on Megatron."""
+NAMES = Names(__file__)
 
 _AUTO_BATCHES = {
     "fp16": {"enabled": "auto"},
@@ -242,32 +133,24 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return {"train_type", "model"} <= data.keys()
 
 
-def read(path: str, files: Files = LOCAL) -> tuple[tuple[Document, ...], Environment | None]:
-    """Read a training file: its documents, and the variables it sets.
+def read(data: Mapping[str, Any], path: str) -> Reading:
+    """Translate a parsed file: its documents, and the variables it sets.
 
     Raises:
-        InputError: not readable, or no training file.
+        InputError: nothing in it was understood.
     """
-    return read_data(expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "an ms-swift file"), path)
-
-
-def read_data(data: dict[str, Any], path: str) -> tuple[tuple[Document, ...], Environment | None]:
-    """Translate parsed arguments."""
     source = Source(path)
     given = dict(data)
     variables = given.pop("ENV", None)
     levelled = {**given, **{key: value for name in _SECTIONS for key, value in _section(given, name).items()}}
     megatron = len(_MEGATRON_MARKS & levelled.keys()) >= _ENOUGH
     inner = None if megatron else _take_built_in(given)
-    table = MEGATRON_TABLE if megatron else TABLE
-    table = {
-        **table,
-        **{f"{name}.{key}": table[key] for name in _SECTIONS for key in _section(given, name) if key in table},
-    }
-    arguments = open_arguments(given, source, table, models=("model", "model_id_or_path"), whole=_MAPPINGS)
+    table = dict(MEGATRON_TABLE if megatron else TABLE)
+    table |= {f"{name}.{key}": table[key] for name in _SECTIONS for key in _section(given, name) if key in table}
+    arguments = open_arguments(given, source, table, models=MODELS, whole=_MAPPINGS)
     _quantisation(given, arguments.table)
     if str(given.get("rlhf_type")) in {"ppo", "grpo", "gkd"}:
-        arguments.table["max_length"] = Key("training.max_prompt_length", stated)
+        arguments.table["max_length"] = (Key("training.max_prompt_length", stated),)
     if megatron:
         arguments.known.extend(_on_megatron(levelled))
     else:
@@ -276,18 +159,18 @@ def read_data(data: dict[str, Any], path: str) -> tuple[tuple[Document, ...], En
     arguments.known.extend(_allocator(variables))
     if inner is not None:
         arguments.documents.append(
-            deepspeed.read_data({**_AUTO_BATCHES, "zero_optimization": inner}, path, "deepspeed.")
+            deepspeed.read_section({**_AUTO_BATCHES, "zero_optimization": inner}, path, "deepspeed.")
         )
         arguments.known.append(Statement(None, f"deepspeed.{data['deepspeed']}", data["deepspeed"]))
-    reader = "megatron_swift" if megatron else "ms_swift"
-    names = sorted(argument_names() | trainer_argument_names())
+    reader = "megatron_swift" if megatron else READER
+    names = sorted({*NAMES, *TRAINER_NAMES})
     documents = translate_arguments(reader, source, arguments, irrelevant=_irrelevant, names=names)
-    return documents, _environment(variables, source)
+    return Reading(documents, _environment(variables, source))
 
 
 _MAPPINGS = ("model_kwargs", "rope_scaling", "device_groups", "columns", "max_memory", "device_map", "fsdp")
 """Arguments whose mapping is one value."""
-_SILENT = Key("training.trainer", lambda _: LEAVE)
+_SILENT = (Key("training.trainer", state_nothing),)
 """A key that states nothing here."""
 
 
@@ -310,7 +193,7 @@ def _quantisation(data: Mapping[str, Any], table: Table) -> None:
     method = data.get("quant_method")
     bits = {"bnb": {4: str(data.get("bnb_4bit_quant_type", "nf4")), 8: "int8"}}
     if method in {"hqq", "eetq", "fp8"}:
-        table["quant_method"] = Key("model.quantization")
+        table["quant_method"] = (Key("model.quantization"),)
     elif method == "bnb":
 
         def convert(value: Any) -> Any:  # noqa: ANN401 (configuration)
@@ -319,7 +202,7 @@ def _quantisation(data: Mapping[str, Any], table: Table) -> None:
                 raise ValueError(msg)
             return bits["bnb"][value]
 
-        table["quant_bits"] = Key("model.quantization", convert)
+        table["quant_bits"] = (Key("model.quantization", convert),)
 
 
 def _own_optimizer(data: Mapping[str, Any], arguments: Arguments) -> None:
@@ -334,7 +217,7 @@ def _parallel(data: Mapping[str, Any], source: Source, arguments: Arguments) -> 
     name = data.get("fsdp")
     if not isinstance(name, str) or not (name in BUILT_IN_FSDP or name.endswith(".json")):
         return
-    arguments.table["fsdp"] = Key("training.sharding", lambda _: "fsdp")
+    arguments.table["fsdp"] = (Key("training.sharding", constant("fsdp")),)
     if name not in BUILT_IN_FSDP:
         reason = f"names {name!r}, which is not read"
         arguments.skipped.append(Skipped(source._replace(key="fsdp_config"), reason, "--set what it states"))
@@ -383,18 +266,10 @@ def _environment(variables: Any, source: Source) -> Environment | None:  # noqa:
     )
 
 
-@lru_cache(maxsize=1)
-def argument_names() -> frozenset[str]:
-    """Return the names of ms-swift's own arguments."""
-    from compatcheck.frameworks.hf_trainer.names import MS_SWIFT_ARGUMENT_NAMES  # noqa: PLC0415 (long)
-
-    return frozenset(MS_SWIFT_ARGUMENT_NAMES.split())
-
-
 _OF_RAY = {"colocate_groups", "gpus", "device_groups"}
 
 
 def _irrelevant(key: str) -> bool:
     section, _, inner = key.partition(".")
     name = inner.partition(".")[0] if section in _SECTIONS and inner else section
-    return name in argument_names() or name in _OF_RAY or is_plain_trainer_argument(key)
+    return name in NAMES or name in _OF_RAY or is_plain_trainer_argument(key)

@@ -8,14 +8,20 @@ from typing import Any
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
-from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
-from compatcheck.frameworks.keys import Key, flatten, translate
-from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
+from compatcheck.frameworks.keys import Key
+from compatcheck.frameworks.reader import Reading
+from compatcheck.frameworks.registry import find_configuration_reader
+from compatcheck.frameworks.translation import flatten, translate
 from compatcheck.rules.vocabulary import vocabulary
 
+READER, LABEL = "native", "facts"
+TELLING_WORDS = ("compatcheck:",)
+DECIDES: tuple[str, ...] = ()
+TABLE: Mapping[str, tuple[Key, ...]] = {}
+"""Its keys are the vocabulary's own names."""
 VERSION = 1
 SECTIONS = (
     "runtime",
@@ -37,13 +43,12 @@ def recognise(data: Mapping[str, Any]) -> bool:
     return "compatcheck" in data
 
 
-def read(path: str, files: Files = LOCAL) -> tuple[Document, Environment | None]:
-    """Read a facts file: its facts, and the environment when it lists packages or variables.
+def read(data: Mapping[str, Any], path: str) -> Reading:
+    """Read a parsed facts file: its facts, and the environment when it lists packages or variables.
 
     Raises:
-        InputError: not readable, or of another version.
+        InputError: of another version.
     """
-    data = expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "a facts file")
     version = data.get("compatcheck")
     if version != VERSION:
         msg = f"facts file of version {version!r}"
@@ -52,10 +57,11 @@ def read(path: str, files: Files = LOCAL) -> tuple[Document, Environment | None]
             source=Source(path, "compatcheck"),
             hint=f"this release reads version {VERSION}",
         )
-    return read_data({key: value for key, value in data.items() if key != "compatcheck"}, path)
+    document, environment = read_sections({key: value for key, value in data.items() if key != "compatcheck"}, path)
+    return Reading((_refuse_unknown_names(document),), environment)
 
 
-def read_data(data: Mapping[str, Any], path: str) -> tuple[Document, Environment | None]:
+def read_sections(data: Mapping[str, Any], path: str) -> tuple[Document, Environment | None]:
     """Translate the sections of a facts file, or of a rule's example, which has the same layout.
 
     ``env`` lists every variable that is set, unless ``env_complete: false`` stands beside it. A ``model`` may be text (a known
@@ -78,10 +84,31 @@ def read_data(data: Mapping[str, Any], path: str) -> tuple[Document, Environment
             references = (("model", str(entries.pop("from")), "model.from"),)
         if entries:
             facts[section] = entries
-    table = {name: Key(name) for name in vocabulary()} | {"training.framework": Key("training.framework", _framework)}
+    table = {name: (Key(name),) for name in vocabulary()}
+    table["training.framework"] = (Key("training.framework", _framework),)
     translation = translate(flatten(facts), table, irrelevant=lambda _: False, source=source)
-    document = Document("native", source, *translation, references)
+    document = Document(READER, source, *translation, references)
     return document, _environment(data, path)
+
+
+def _refuse_unknown_names(document: Document) -> Document:
+    """Say what is wrong with names in a facts file that are no facts; it is the person's own statement, so that they count.
+
+    Where a name is a key of the program the file names, as ``training.use_reentrant_gc``, the fact it sets is told.
+    """
+    framework = next((entry.value for entry in document.statements if entry.fact == "training.framework"), None)
+    reader = find_configuration_reader(str(framework)) if document.unread else None
+    skipped = list(document.skipped)
+    for key, near in document.unread:
+        section, _, name = key.rpartition(".")
+        meanings = () if reader is None else reader.TABLE.get(name if section in SECTIONS else key, ())
+        if reader is None or not meanings:
+            reason, hint = "is no fact", f"did you mean {near}?" if near else "`compatcheck facts --names` lists them"
+        else:
+            fact = meanings[0].fact
+            reason, hint = f"is a key of {reader.LABEL}; a facts file states {fact}", f"write {fact}"
+        skipped.append(Skipped(document.source._replace(key=key), reason, hint, named=True))
+    return document._replace(unread=(), skipped=tuple(skipped))
 
 
 def _framework(value: Any) -> Any:  # noqa: ANN401 (YAML)

@@ -1,7 +1,7 @@
-"""open-instruct's reinforcement learning (``grpo_fast.py`` and its kin): what its options state, without defaults.
+"""open-instruct's command lines: its scripts for supervised and preference training, and for reinforcement learning.
 
-Learners run DeepSpeed, generation vLLM on devices of its own unless ``--single_gpu_mode``. Options as in the scripts of its
-repository at its main branch and at v0.1.0.
+Of the latter (``grpo_fast.py`` and its kin) what the options state is read, without defaults. Learners run DeepSpeed, generation
+vLLM on devices of its own unless ``--single_gpu_mode``. Options as in the scripts at the main branch and at v0.1.0.
 """
 
 from __future__ import annotations
@@ -10,52 +10,44 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Statement
-from compatcheck.frameworks.keys import LEAVE, Key
-from compatcheck.frameworks.launch.arguments import Beyond, Program, Table, make_command_document
+from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.hf_trainer.parser import read_launch, read_lone_rank
+from compatcheck.frameworks.keys import KeyTable
+from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.open_instruct import configuration as open_instruct
 
 if TYPE_CHECKING:
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
-READER = "script"
-_PROGRAM = re.compile(r"open_instruct[./](grpo\w*|ppo\w*)(\.py)?$")
+_RL = re.compile(r"open_instruct[./](grpo|ppo)\w*(\.py)?$")
+_TUNING = re.compile(r"open_instruct[./](finetune|dpo_tune\w*|dpo)(\.py)?$")
 
 
-def _learners(value: Any) -> Any:  # noqa: ANN401 (an option's value)
+def _sum(value: Any) -> Any:  # noqa: ANN401 (an option's value)
     """Sum the learners of all nodes: ``--num_learners_per_node 8 8``."""
     values = value if isinstance(value, list) else [value]
     return sum(values) if all(isinstance(item, int) and not isinstance(item, bool) for item in values) else LEAVE
 
 
-TABLE: Table = {
-    "per_device_train_batch_size": Key("training.micro_batch_size"),
-    "gradient_checkpointing": Key("training.gradient_checkpointing"),
-    "deepspeed_stage": Key("training.zero_stage"),
-    "num_learners_per_node": Key("hardware.world_size", _learners),
-    "num_samples_per_prompt_rollout": (Key("rollout.n"), Key("training.num_generations")),
-    "max_prompt_token_length": Key("training.max_prompt_length"),
-    "response_length": Key("training.max_response_length"),
-    "pack_length": Key("training.sequence_length"),
-    "beta": Key("training.kl_coefficient"),
-    "vllm_tensor_parallel_size": Key("rollout.tensor_parallel"),
-    "vllm_gpu_memory_utilization": Key("rollout.gpu_memory_utilization"),
-    "vllm_enforce_eager": Key("rollout.enforce_eager"),
-    "single_gpu_mode": Key("rollout.colocated"),
-    "sequence_parallel_size": Key("training.context_parallel"),
-}
-"""Option → meaning."""
+RL_TABLE = KeyTable(__file__, "rl_keys.txt", {"sum": _sum})
+"""Options of reinforcement learning."""
 
 
 def recognise(launch: Launch) -> str | None:
-    """Tell the algorithm of a launch of these scripts."""
-    match = _PROGRAM.search(launch.program)
-    return None if match is None else "grpo" if match[1].startswith("grpo") else "ppo"
+    """Tell the algorithm of a launch of these scripts, ``tuning`` for supervised and preference training."""
+    match = _RL.search(launch.program)
+    if match is not None:
+        return match[1]
+    return "tuning" if launch.kind != "tool" and _TUNING.search(launch.program) else None
 
 
-def read(launch: Launch, trainer: str) -> tuple[Document, ...]:
+def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch."""
+    if kind == "tuning":
+        return read_launch(launch, open_instruct, [read_lone_rank(launch)])
     flags = parse_flags(launch.arguments)
-    known = (Statement("training.trainer", "(program)", trainer), Statement("rollout.engine", "(program)", "vllm"))
-    program = Program(READER, TABLE, lambda _: True, {"model_name_or_path": "model"})
-    beyond = Beyond(known, (), (), flags.unknown)
-    return (make_command_document(program, launch.command.source, flags.options, beyond),)
+    known = (Statement("training.trainer", "(program)", kind), Statement("rollout.engine", "(program)", "vllm"))
+    meanings = OptionMeanings("script", RL_TABLE, lambda _: True, {"model_name_or_path": "model"})
+    further = FurtherContent(known, unknown=flags.unknown)
+    return (make_command_document(meanings, launch.command.source, flags.options, further),)

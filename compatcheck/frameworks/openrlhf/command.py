@@ -9,111 +9,40 @@ any other (``get_ds_eval_config``, ``utils/deepspeed/deepspeed.py``).
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement
-from compatcheck.frameworks.keys import LEAVE, Key, positive
-from compatcheck.frameworks.launch.arguments import Beyond, Program, Table, make_command_document, name_roles
+from compatcheck.frameworks.conversions import positive
+from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.launch.arguments import (
+    FurtherContent,
+    OptionMeanings,
+    make_command_document,
+    name_roles,
+)
 from compatcheck.frameworks.launch.flags import parse_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from compatcheck.core.document import Document
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
     from compatcheck.frameworks.launch.values import Argument
 
-ESTIMATORS = {
-    "gae": "ppo",
-    "group_norm": "grpo",
-    "dr_grpo": "grpo",
-    "grpo": "grpo",
-    "rloo": "rloo",
-    "reinforce": "reinforce",
-    "reinforce_baseline": "reinforce",
-}
-"""``--advantage_estimator`` → training algorithm."""
+READER = "openrlhf"
 _PROGRAMS = {"sft": "sft", "dpo": "dpo", "kto": "kto", "rm": "reward", "prm": "prm"}
 """``train_X`` → training algorithm; knowledge distillation (``kd``) has no name in the vocabulary."""
 _TRAINED = ("actor", "critic")
 _FROZEN = ("reference", "reward")
 
 
-def _on(value: object) -> Callable[[Any], Any]:
-    return lambda given: value if given is True else LEAVE
-
-
-def _rank(value: Any) -> Any:  # noqa: ANN401 (an option's value)
-    return "lora" if isinstance(value, int) and value > 0 else None
-
-
-def _words(value: Any) -> Any:  # noqa: ANN401 (an option's value)
-    return value if isinstance(value, list) else [str(value)]
-
-
-def _adam(value: Any) -> Any:  # noqa: ANN401 (an option's value)
-    return {"adam": LEAVE, "muon": "muon"}.get(str(value), LEAVE)
-
-
-_EVERY: dict[tuple[str, ...], tuple[Key, ...]] = {
-    ("flash_attn",): (Key("model.attn_implementation", _on("flash_attention_2")),),
-    ("attn_implementation", "ds.attn_implementation"): (
-        Key("model.attn_implementation", lambda value: str(value).removeprefix("kernels-community/")),
-    ),
-    ("ds.experts_implementation",): (Key("model.experts_implementation"),),
-    ("prompt_max_len",): (Key("training.max_prompt_length"),),
-    ("generate_max_len", "max_new_tokens", "rollout.max_new_tokens"): (Key("training.max_response_length"),),
-    ("max_len", "data.max_len"): (Key("training.sequence_length"),),
-    ("packing_samples", "ds.packing_samples"): (Key("training.packing"),),
-    ("ring_attn_size", "ds.ring_attn_size"): (Key("training.context_parallel"),),
-    ("ds_tensor_parallel_size", "ds.tensor_parallel_size"): (Key("training.tensor_parallel"),),
-    ("full_determinism", "train.full_determinism_enable"): (Key("training.full_determinism"),),
-    ("vllm_num_engines", "vllm.num_engines"): (Key("rollout.engine", lambda value: "vllm" if value else "hf"),),
-    ("vllm_tensor_parallel_size", "vllm.tensor_parallel_size"): (Key("rollout.tensor_parallel"),),
-    ("vllm_gpu_memory_utilization", "vllm.gpu_memory_utilization"): (Key("rollout.gpu_memory_utilization"),),
-    ("vllm_enable_sleep", "vllm.enable_sleep"): (Key("rollout.sleep_mode"),),
-    ("enforce_eager", "vllm.enforce_eager"): (Key("rollout.enforce_eager"),),
-    ("colocate_all_models", "train.colocate_all"): (Key("rollout.colocated"),),
-    ("n_samples_per_prompt", "rollout.n_samples_per_prompt"): (Key("rollout.n"), Key("training.num_generations")),
-    ("micro_rollout_batch_size", "rollout.micro_batch_size"): (Key("rollout.log_prob_micro_batch_size"),),
-    ("advantage_estimator", "algo.advantage.estimator"): (
-        Key("training.trainer", lambda value: ESTIMATORS.get(str(value), LEAVE)),
-    ),
-}
-"""Options that hold for every model, with their two spellings."""
-
-_OF_TRAINING: dict[tuple[str, ...], tuple[Key, ...]] = {
-    ("zero_stage", "ds.zero_stage"): (Key("training.zero_stage"),),
-    ("adam_offload", "ds.adam_offload"): (Key("training.offload_optimizer", _on("cpu")),),
-    ("zpg", "ds.zpg"): (Key("training.zero_hpz_partition_size"),),
-    ("overlap_comm", "ds.overlap_comm"): (Key("training.overlap_comm"),),
-    ("grad_accum_dtype", "ds.grad_accum_dtype"): (Key("training.grad_accum_dtype"),),
-    ("deepcompile", "ds.deepcompile"): (Key("training.deepcompile"),),
-    ("torch_compile",): (Key("training.compile"),),
-    ("bf16",): (Key("training.mixed_precision", _on("bf16")),),
-    ("param_dtype", "ds.param_dtype"): (Key("training.mixed_precision"),),
-    ("gradient_checkpointing", "actor.gradient_checkpointing_enable", "model.gradient_checkpointing_enable"): (
-        Key("training.gradient_checkpointing"),
-    ),
-    (
-        "gradient_checkpointing_use_reentrant",
-        "actor.gradient_checkpointing_reentrant",
-        "model.gradient_checkpointing_reentrant",
-    ): (Key("training.use_reentrant"),),
-    ("use_liger_kernel", "ds.use_liger_kernel"): (Key("training.use_liger_kernel"),),
-    ("micro_train_batch_size", "train.micro_batch_size"): (Key("training.micro_batch_size"),),
-    ("train_batch_size", "train.batch_size"): (Key("training.global_batch_size"),),
-    ("deepspeed_enable_sleep", "ds.enable_sleep"): (Key("training.sleeps_while_idle"),),
-    ("lora_rank", "ds.lora.rank"): (Key("training.lora_rank"), Key("training.peft", _rank)),
-    ("lora_dropout", "ds.lora.dropout"): (Key("training.lora_dropout"),),
-    ("target_modules", "ds.lora.target_modules"): (Key("training.lora_target_modules", _words),),
-    ("load_in_4bit", "ds.load_in_4bit"): (Key("model.quantization", _on("nf4")),),
-    ("optim", "actor.optim"): (Key("training.optimizer", _adam),),
-    ("entropy_loss_coef", "actor.entropy_coef"): (Key("training.entropy_coefficient"),),
-    ("init_kl_coef", "algo.kl.init_coef", "beta", "model.beta"): (Key("training.kl_coefficient"),),
-}
+_EVERY = KeyTable(__file__)
+"""Options that hold for every model, in their two spellings."""
+_OF_TRAINING = KeyTable(__file__, "training_keys.txt")
 """Options about the models that are trained."""
+NAMES = Names(__file__)
+SWITCHES = Names(__file__, "switches.txt")
+"""Options that take no value."""
 _TOKENS = {
     ("train_max_tokens_per_gpu", "train.max_tokens_per_gpu"): "training.micro_batch_tokens",
     ("rollout_max_tokens_per_gpu", "rollout.max_tokens_per_gpu"): "rollout.log_prob_micro_batch_tokens",
@@ -159,21 +88,21 @@ _MARKS = {
 _ENOUGH = 2
 
 
-def read(launch: Launch, program: str) -> tuple[Document, ...]:
+def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     """Translate a launch of OpenRLHF."""
-    flags = parse_flags(launch.arguments, switches=switches())
+    flags = parse_flags(launch.arguments, switches=SWITCHES)
     options = flags.options
-    is_rl = program in {"ppo", "ppo_ray"}
+    is_rl = kind in {"ppo", "ppo_ray"}
     roles = _roles(options) if is_rl else ()
     table, models = _table(options, roles)
     if _is_on(options, _ASYNC):
         table = {**table, **dict.fromkeys(_COLOCATE_ALL, ())}
-    ray = (Statement(None, "(on Ray)", True),) if program == "ppo_ray" else ()
-    known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(program))
+    ray = (Statement(None, "(on Ray)", True),) if kind == "ppo_ray" else ()
+    known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(kind))
     known = (*known, *_packed(options))
-    beyond = Beyond(known, tuple(_critic_model(options, roles)), (), flags.unknown)
-    reader = Program("openrlhf", table, is_plain, models)
-    return (make_command_document(reader, launch.command.source, options, beyond),)
+    further = FurtherContent(known, tuple(_critic_model(options, roles)), unknown=flags.unknown)
+    meanings = OptionMeanings(READER, table, is_plain, models)
+    return (make_command_document(meanings, launch.command.source, options, further),)
 
 
 _ATTENTION = ("flash_attn", "attn_implementation", "ds.attn_implementation")
@@ -219,10 +148,9 @@ def _roles(options: Mapping[str, Argument]) -> tuple[str, ...]:
 
 def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Table, dict[str, str]]:
     trained: tuple[str | None, ...] = tuple(role for role in _TRAINED if role in roles) or (None,)
-    table: Table = {name: keys for names, keys in _EVERY.items() for name in names}
-    for names, keys in _OF_TRAINING.items():
-        given = tuple(key._replace(role=role) for key in keys for role in trained)
-        table.update(dict.fromkeys(names, given))
+    table: Table = dict(_EVERY)
+    for name, keys in _OF_TRAINING.items():
+        table[name] = tuple(key._replace(role=role) for key in keys for role in trained)
     models = dict(MODELS)
     dynamic = _given(options, _DYNAMIC)
     if dynamic is not None and dynamic[1].value is True:
@@ -236,29 +164,25 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
             table.update(dict.fromkeys(names, ()))
     if not roles:
         return table, models
-    table["actor.optim"] = Key("training.optimizer", _adam, "actor")
-    table["critic.optim"] = Key("training.optimizer", _adam, "critic") if "critic" in roles else ()
+    (optimizer,) = _OF_TRAINING["optim"]
+    table["actor.optim"] = (optimizer._replace(role="actor"),)
+    table["critic.optim"] = (optimizer._replace(role="critic"),) if "critic" in roles else ()
     for role in roles:
         short = _SHORT[role]
         for name in (f"{short}_num_nodes", f"{short}.num_nodes"):
-            table[name] = Key("hardware.nodes", role=role)
+            table[name] = (Key("hardware.nodes", role=role),)
         for name in (f"{short}_num_gpus_per_node", f"{short}.num_gpus_per_node"):
-            table[name] = Key("hardware.gpus_per_node", role=role)
+            table[name] = (Key("hardware.gpus_per_node", role=role),)
     frozen = tuple(role for role in _FROZEN if role in roles)
-    for names in (("ref_reward_offload",), ("ref.offload",), ("reward.offload",)):
-        of = (
-            frozen if names == ("ref_reward_offload",) else ("reference",) if names == ("ref.offload",) else ("reward",)
-        )
-        keys = tuple(Key("training.offload_param", _on("cpu"), role) for role in of if role in roles)
-        table.update(dict.fromkeys(names, keys))
+    offload = _OF_TRAINING["adam_offload"][0]._replace(fact="training.offload_param")
+    for name, of in (("ref_reward_offload", _FROZEN), ("ref.offload", ("reference",)), ("reward.offload", ("reward",))):
+        table[name] = tuple(offload._replace(role=role) for role in of if role in roles)
     for name in ("micro_rollout_batch_size", "rollout.micro_batch_size"):
         forward = tuple(Key("training.micro_batch_size", None, role) for role in frozen)
         if table[name] != ():
-            table[name] = (*_EVERY[("micro_rollout_batch_size", "rollout.micro_batch_size")], *forward)
+            table[name] = (*_EVERY[name], *forward)
     for name in ("bf16", "param_dtype", "ds.param_dtype"):
-        entry = table[name]
-        first = entry if isinstance(entry, Key) else entry[0]
-        table[name] = tuple(first._replace(role=role) for role in roles)
+        table[name] = tuple(table[name][0]._replace(role=role) for role in roles)
     if "critic" in roles:
         models.update(dict.fromkeys(_CRITIC, "model:critic"))
     if "reward" in roles:
@@ -310,25 +234,9 @@ def _of_program(program: str) -> Iterator[Statement]:
         yield Statement("training.reference_model", f"(program train_{program})", True)
 
 
-@lru_cache(maxsize=1)
-def switches() -> frozenset[str]:
-    """Return the options that take no value."""
-    from compatcheck.frameworks.openrlhf.names import OPENRLHF_SWITCHES  # noqa: PLC0415 (only for OpenRLHF)
-
-    return frozenset(OPENRLHF_SWITCHES.split())
-
-
-@lru_cache(maxsize=1)
-def option_names() -> frozenset[str]:
-    """Return the options of all releases."""
-    from compatcheck.frameworks.openrlhf.names import OPENRLHF_OPTION_NAMES  # noqa: PLC0415 (only for OpenRLHF)
-
-    return frozenset(OPENRLHF_OPTION_NAMES.split())
-
-
 def is_plain(key: str) -> bool:
     """Tell whether an option is one of OpenRLHF's."""
-    return key in option_names() or key == "local_rank" or _OF_OPTIMIZER.match(key) is not None
+    return key in NAMES or key == "local_rank" or _OF_OPTIMIZER.match(key) is not None
 
 
 _OF_OPTIMIZER = re.compile(r"(actor|critic)\.(adam|muon)\.|(actor|critic)\.(lr_|min_lr|max_norm)")

@@ -15,14 +15,16 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE, Table
-from compatcheck.frameworks.keys import Key, translate
 from compatcheck.frameworks.python_script.calls import Given, Script, parse_script
 from compatcheck.frameworks.python_script.meanings import ARGUMENTS, Findings, take_call
 from compatcheck.frameworks.text import read_text
+from compatcheck.frameworks.translation import translate
+from compatcheck.frameworks.trl import configuration as trl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.frameworks.keys import Key
 
 
 def read(path: str, files: Files = LOCAL, *, named: bool = True) -> tuple[Document, ...]:
@@ -66,7 +68,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     translated: tuple[Document, ...] = ()
     if known:
         try:
-            translated = hf_trainer.read_data(known, found.source.path)
+            translated = (trl if trl.is_marked(known) else hf_trainer).read(known, found.source.path).documents
         except InputError as error:
             found.skipped.append(Skipped(found.source, error.message, error.hint))
     main = translated[0] if translated else Document("hf_trainer", found.source, ())
@@ -94,8 +96,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
             Unresolved("model.name", "from_pretrained", f"several models are loaded (lines {lines})")
         )
     references += _deepspeed_reference(found)
-    table: Table = hf_trainer.TABLE
-    found.unresolved += list(_not_literal(found.values, table))
+    found.unresolved += list(_not_literal(found.values, hf_trainer.TABLE))
     if from_command and not launched:
         found.unresolved += _left_to_command(found)
     yield main._replace(
@@ -129,18 +130,16 @@ def _deepspeed_reference(found: Findings) -> Iterator[tuple[str, str, str]]:
         yield "deepspeed", given.value, "deepspeed"
     elif isinstance(given.value, dict):
         try:
-            found.documents.append(deepspeed.read_data(given.value, found.source.path, "deepspeed."))
+            found.documents.append(deepspeed.read_section(given.value, found.source.path, "deepspeed."))
         except InputError as error:
             found.skipped.append(Skipped(found.source._replace(key="deepspeed"), error.message, error.hint))
 
 
-def _not_literal(values: Mapping[str, Given], table: Mapping[str, Key | tuple[Key, ...]]) -> Iterator[Unresolved]:
+def _not_literal(values: Mapping[str, Given], table: Mapping[str, tuple[Key, ...]]) -> Iterator[Unresolved]:
     for key, given in values.items():
         if given.why is None:
             continue
-        entry = table.get(key, ())
-        meanings: Iterable[Key] = (entry,) if isinstance(entry, Key) else entry
-        facts = [meaning.fact for meaning in meanings]
+        facts = [meaning.fact for meaning in table.get(key, ())]
         if key in {"bf16", "fp16"}:
             facts = ["training.mixed_precision"]
         elif key == "gradient_checkpointing_kwargs":
@@ -152,8 +151,12 @@ def _left_to_command(found: Findings) -> list[Unresolved]:
     """List the arguments that decide about memory and come from a command line nobody named."""
     why = "comes from the command line; name the launch script"
     listed = ("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing")
-    entries = ((key, TRAINER_TABLE[key]) for key in listed if key not in found.values)
-    return [Unresolved(entry.fact, key, why) for key, entry in entries if isinstance(entry, Key)]
+    return [
+        Unresolved(meaning.fact, key, why)
+        for key in listed
+        if key not in found.values
+        for meaning in hf_trainer.TABLE[key]
+    ]
 
 
 def _accelerate(found: Findings) -> Document | None:

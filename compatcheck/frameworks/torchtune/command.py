@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Unresolved
-from compatcheck.frameworks.keys import Key
-from compatcheck.frameworks.launch.arguments import Beyond, Program, make_command_document
+from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
 from compatcheck.frameworks.launch.values import Argument, explain, read_scalar
 from compatcheck.frameworks.torchtune import configuration as torchtune
@@ -18,7 +17,7 @@ from compatcheck.frameworks.torchtune import configuration as torchtune
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.frameworks.launch.launchers import Launch
+    from compatcheck.frameworks.launch.program import Launch
 
 _ESSENTIAL = (
     "batch_size", "gradient_accumulation_steps", "tokenizer.max_seq_len", "enable_activation_checkpointing", "dtype",
@@ -32,8 +31,8 @@ def recognise(launch: Launch) -> str | None:
     return launch.program.removeprefix("tune run ") if launch.program.startswith("tune run ") else None
 
 
-def read(launch: Launch, recipe: str) -> tuple[Document, ...]:
-    """Translate a launch."""
+def read(launch: Launch, kind: str) -> tuple[Document, ...]:
+    """Translate a launch of a recipe."""
     flags = parse_flags(launch.arguments, single=True)
     options: dict[str, Argument] = {}
     for word in flags.positional:
@@ -54,15 +53,14 @@ def read(launch: Launch, recipe: str) -> tuple[Document, ...]:
         references = (("config", config.value, "--config"),)
     elif config is not None:
         missing = tuple(_of_built_in(config, options))
-    program = Program(torchtune.READER, torchtune.TABLE, lambda _: True)
-    beyond = Beyond(tuple(torchtune.of_recipe(recipe)), references, (), tuple(unknown))
-    document = make_command_document(program, launch.command.source, options, beyond)
+    meanings = OptionMeanings(torchtune.READER, torchtune.TABLE, lambda _: True)
+    further = FurtherContent(tuple(torchtune.of_recipe(kind)), references, unknown=tuple(unknown))
+    document = make_command_document(meanings, launch.command.source, options, further)
     return (document._replace(unresolved=(*document.unresolved, *missing)),)
 
 
 def _of_built_in(config: Argument, options: Mapping[str, Argument]) -> Iterator[Unresolved]:
     why = config.why or f"stands in torchtune's own configuration {config.value}; `tune cp` it and name the file"
     for key in _ESSENTIAL:
-        entry = torchtune.TABLE[key]
-        if key not in options and isinstance(entry, Key):
-            yield Unresolved(entry.fact, key, why)
+        if key not in options:
+            yield Unresolved(torchtune.TABLE[key][0].fact, key, why)

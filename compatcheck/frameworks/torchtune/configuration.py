@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
-from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
-from compatcheck.frameworks.keys import LEAVE, Key, flatten, make_document, stated, translate
-from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
+from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.keys import KeyTable
+from compatcheck.frameworks.reader import Reading
+from compatcheck.frameworks.translation import flatten, make_document, translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.document import Document
-
-READER = "torchtune"
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+READER, LABEL = "torchtune", "torchtune"
+TELLING_WORDS: tuple[str, ...] = ()
+DECIDES: tuple[str, ...] = ()
 _OPTIMIZERS = {
     "AdamW": "adamw",
     "Adam": "adam",
@@ -54,36 +54,20 @@ def _loss(value: Any) -> Any:  # noqa: ANN401 (configuration)
     return "chunked" if chunked else "cross_entropy" if name == "CrossEntropyLoss" else LEAVE
 
 
-def _dtype(value: Any) -> Any:  # noqa: ANN401 (configuration)
-    return LEAVE if value is None else _DTYPES.get(str(value), value)
+def _list(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    return value if isinstance(value, list) else LEAVE
 
 
-TABLE: dict[str, Key | tuple[Key, ...]] = {
-    "batch_size": Key("training.micro_batch_size"),
-    "gradient_accumulation_steps": Key("training.gradient_accumulation_steps"),
-    "tokenizer.max_seq_len": Key("training.sequence_length", stated),
-    "enable_activation_checkpointing": Key("training.gradient_checkpointing"),
-    "enable_activation_offloading": Key("training.activation_offloading"),
-    "dtype": Key("training.param_dtype", _dtype),
-    "compile": Key("training.compile", lambda value: value if isinstance(value, bool) else LEAVE),
-    "fsdp_cpu_offload": Key("training.fsdp_offload_params"),
-    "fsdp_reshard_after_forward": Key("training.fsdp_reshard_after_forward"),
-    "tensor_parallel_dim": Key("training.tensor_parallel"),
-    "context_parallel_dim": Key("training.context_parallel"),
-    "dataset.packed": Key("training.packing"),
-    "optimizer._component_": Key("training.optimizer", _optimizer),
-    "optimizer": Key("training.optimizer", _optimizer),
-    "optimizer.fused": Key("training.optimizer_implementation", lambda on: "fused" if on is True else LEAVE),
-    "loss._component_": Key("training.loss_implementation", _loss),
-    "loss": Key("training.loss_implementation", _loss),
-    "model._component_": (Key("training.peft", _adapter), Key("model.quantization", _quantization)),
-    "model": (Key("training.peft", _adapter), Key("model.quantization", _quantization)),
-    "model.lora_rank": Key("training.lora_rank"),
-    "model.lora_dropout": Key("training.lora_dropout"),
-    "model.lora_attn_modules": Key(
-        "training.lora_target_modules", lambda names: names if isinstance(names, list) else LEAVE
-    ),
-}
+TABLE = KeyTable(
+    __file__,
+    conversions={
+        "adapter": _adapter,
+        "list": _list,
+        "loss": _loss,
+        "optimizer": _optimizer,
+        "quantization": _quantization,
+    },
+)
 """Dotted key → meaning."""
 
 _RECIPES = {
@@ -109,22 +93,16 @@ def recognise(data: Mapping[str, Any]) -> bool:
     )
 
 
-def read(path: str, files: Files = LOCAL) -> Document:
-    """Read a configuration.
+def read(data: Mapping[str, Any], path: str) -> Reading:
+    """Translate a parsed configuration; the program takes any key, so that none is unread.
 
     Raises:
-        InputError: not readable, or not torchtune's.
+        InputError: nothing in it was understood.
     """
-    data = expect_mapping(parse_json_or_yaml(read_text(path, files), path), path, "a torchtune configuration")
-    return read_data(data, path)
-
-
-def read_data(data: Mapping[str, Any], path: str) -> Document:
-    """Translate a parsed configuration; the program takes any key, so that none is unread."""
     source = Source(path)
     table = {key: meaning for key, meaning in TABLE.items() if key not in {"model", "loss", "optimizer"}}
     translation = translate(flatten(data), table, irrelevant=lambda _: True, source=source)
-    return make_document(READER, source, translation)
+    return Reading((make_document(READER, source, translation),))
 
 
 def of_recipe(name: str) -> Iterator[Statement]:

@@ -10,6 +10,7 @@ import yaml
 
 from compatcheck.core.facts import Fact
 from compatcheck.frameworks.model import configuration as model
+from compatcheck.frameworks.model.lookup import find_model
 from compatcheck.oom.explain import explain
 from compatcheck.oom.message import read_messages
 from compatcheck.rules.locate import open_rules
@@ -38,7 +39,9 @@ def facts_of(case: dict) -> dict[str, Fact]:
     named = case.get("model")
     if named is not None:
         rules = open_rules(())
-        document = model.read(named, rules, {}) if isinstance(named, str) else model.read_data(named, "config.json")
+        document = (
+            find_model(named, rules, {}) if isinstance(named, str) else model.read(named, "config.json").documents[0]
+        )
         facts = {statement.fact: Fact(statement.fact, statement.value, "model") for statement in document.statements}
     return {**facts, **{name: Fact(name, value, "set") for name, value in case.get("facts", {}).items()}}
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from compatcheck.core.facts import Fact
-from compatcheck.frameworks.model import configuration as model
+from compatcheck.frameworks.model.lookup import find_model
 from compatcheck.oom.candidates import activations, buffers, per_token, weights
 from compatcheck.oom.dimensions import Dimensions
 from compatcheck.oom.explain import CHANCE, explain
@@ -23,7 +23,7 @@ FLOAT = [(LLAMA, 1213, "forward", "logits = logits.float()")]
 
 
 def facts_of(name: str, **stated) -> dict[str, Fact]:
-    document = model.read(name, RULES, {})
+    document = find_model(name, RULES, {})
     facts = {statement.fact: Fact(statement.fact, statement.value, "model") for statement in document.statements}
     return {
         **facts,

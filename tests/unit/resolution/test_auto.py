@@ -11,12 +11,12 @@ from compatcheck.core.document import AUTO, Document, Statement
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
-from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
 from tests import ROOT
+from tests.unit.frameworks.reading import read_trainer_arguments
 
 RECORDED = sorted((ROOT / "fixtures/measurements/defaults").glob("transformers-auto-*.json"))
 PREFETCH = "zero_optimization.stage3_prefetch_bucket_size"
@@ -57,11 +57,11 @@ def zero(stage: object = 3, **section: Any) -> dict[str, Any]:
 
 
 def deepspeed_document(data: dict[str, Any]) -> Document:
-    return deepspeed.read_data(data, "ds.json")
+    return deepspeed.read_section(data, "ds.json")
 
 
 def trainer_documents(**arguments: Any) -> tuple[Document, ...]:
-    return hf_trainer.read_data({"output_dir": "out", "learning_rate": 1e-5, **arguments}, "train.json")
+    return read_trainer_arguments({"output_dir": "out", "learning_rate": 1e-5, **arguments}, "train.json")
 
 
 def facts_of(subject: Subject) -> dict[str, Any]:

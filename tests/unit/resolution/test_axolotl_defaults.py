@@ -34,7 +34,7 @@ def environment(**versions: str) -> Environment:
 
 
 def subject(rules: RuleSet, data: dict[str, Any], settings: dict[str, Any] | None = None, **versions: str) -> Subject:
-    documents = follow_references(axolotl.read_data(dict(data), str(CONFIGS / "axolotl.yaml")), rules, {})
+    documents = follow_references(axolotl.read(dict(data), str(CONFIGS / "axolotl.yaml")).documents, rules, {})
     given = {name: (value, Source("--set")) for name, value in (settings or {}).items()}
     return resolve("s", rules=rules, environment=environment(**versions), documents=documents, settings=given)
 

@@ -30,7 +30,7 @@ def rules() -> RuleSet:
 def subject_of(rules: RuleSet, version: str | None = None, specifier: str | None = None) -> Subject:
     package = Package("llamafactory", version, Source("requirements.txt"), specifier)
     environment = Environment(origin="requirements.txt", packages={"llamafactory": package}, complete=False)
-    documents = llama_factory.read_data(dict(FILE), "train.yaml")
+    documents = llama_factory.read(dict(FILE), "train.yaml").documents
     return resolve("x", rules=rules, environment=environment, documents=documents)
 
 

@@ -11,7 +11,6 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import Facts
 from compatcheck.core.source import Source
 from compatcheck.frameworks.accelerate import configuration as accelerate
-from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.llamafactory import configuration as llama_factory
 from compatcheck.frameworks.model import configuration as model
 from compatcheck.frameworks.ms_swift import configuration as ms_swift
@@ -19,6 +18,7 @@ from compatcheck.frameworks.native import configuration as native
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+from tests.unit.frameworks.reading import read_file, read_trainer_arguments
 
 
 @pytest.fixture(scope="module")
@@ -41,20 +41,20 @@ SHORT: dict[str, Any] = {
 
 
 def test_a_file_that_trl_or_a_script_may_read_has_no_default_that_trl_changes(rules: RuleSet) -> None:
-    documents = list(hf_trainer.read_data(SHORT, "config.yaml"))
+    documents = list(read_trainer_arguments(SHORT, "config.yaml"))
     facts = facts_of(rules, documents, trl="1.8.0", transformers="4.56.2", torch="2.8.0")
     assert "training.gradient_checkpointing" not in facts
     assert facts["training.eval_batch_size"].value == 8
 
 
 def test_without_trl_it_is_the_trainers(rules: RuleSet) -> None:
-    documents = list(hf_trainer.read_data(SHORT, "config.yaml"))
+    documents = list(read_trainer_arguments(SHORT, "config.yaml"))
     facts = facts_of(rules, documents, transformers="4.56.2", torch="2.8.0")
     assert facts["training.gradient_checkpointing"].value is False
 
 
 def test_trl_file_that_names_a_model_has_no_adapter_by_default(rules: RuleSet) -> None:
-    documents = list(hf_trainer.read_data({**SHORT, "packing": True}, "config.yaml"))
+    documents = list(read_trainer_arguments({**SHORT, "packing": True}, "config.yaml"))
     facts = facts_of(rules, documents, trl="1.8.0", transformers="4.56.2")
     assert facts["training.peft"].value is None
     assert "model.quantization" not in facts
@@ -65,14 +65,14 @@ def test_a_model_is_loaded_as_stored_only_from_transformers_5(
     rules: RuleSet, transformers: str, dtype: str | None
 ) -> None:
     config = {"model_type": "llama", "hidden_size": 64, "vocab_size": 100, "torch_dtype": "bfloat16"}
-    documents = [*hf_trainer.read_data(SHORT, "config.yaml"), model.read_data(config, "config.json")]
+    documents = [*read_trainer_arguments(SHORT, "config.yaml"), model.read(config, "config.json").documents[0]]
     facts = facts_of(rules, documents, transformers=transformers)
     assert facts["model.stored_dtype"].value == "bfloat16"
     assert (facts["model.load_dtype"].value if "model.load_dtype" in facts else None) == dtype
 
 
 def test_how_a_model_is_loaded_is_open_where_no_release_of_transformers_is_known(rules: RuleSet) -> None:
-    documents = list(hf_trainer.read_data(SHORT, "config.yaml"))
+    documents = list(read_trainer_arguments(SHORT, "config.yaml"))
     assert "model.load_dtype" not in facts_of(rules, [*documents, stored("bfloat16")])
 
 
@@ -89,7 +89,7 @@ def test_how_a_model_is_loaded_is_open_where_no_release_of_transformers_is_known
 def test_trl_loads_a_model_it_is_given_by_name_in_float32(
     rules: RuleSet, releases: dict[str, str], written: dict[str, str], dtype: str | None
 ) -> None:
-    documents = list(hf_trainer.read_data({**SHORT, **written, "packing": True}, "config.yaml"))
+    documents = list(read_trainer_arguments({**SHORT, **written, "packing": True}, "config.yaml"))
     facts = facts_of(rules, [*documents, stored("bfloat16")], **releases)
     assert (facts["model.load_dtype"].value if "model.load_dtype" in facts else None) == dtype
 
@@ -101,7 +101,7 @@ def test_fsdp_has_no_version_where_something_else_shards(rules: RuleSet, kind: s
         f"distributed_type: {kind}\nmixed_precision: bf16\nnum_processes: 8\nfsdp_config: {{}}\n"
         + ("deepspeed_config: {zero_stage: 3}\n" if kind == "DEEPSPEED" else "")
     )
-    facts = facts_of(rules, [accelerate.read(str(file))], accelerate="1.10.0", transformers="4.56.2")
+    facts = facts_of(rules, [read_file(accelerate, str(file)).documents[0]], accelerate="1.10.0", transformers="4.56.2")
     assert facts["training.fsdp_version"].value is None
     assert "training.fsdp_sharding_strategy" not in facts
 
@@ -129,7 +129,7 @@ LLAMA: dict[str, Any] = {"model_type": "llama", "hidden_size": 64, "vocab_size":
 def test_attention_left_open_is_what_the_release_of_transformers_takes(
     rules: RuleSet, model_type: str, transformers: str, torch: str | None, attention: str | None
 ) -> None:
-    document = model.read_data({**LLAMA, "model_type": model_type}, "config.json")
+    document = model.read({**LLAMA, "model_type": model_type}, "config.json").documents[0]
     versions = {"transformers": transformers} | ({} if torch is None else {"torch": torch})
     facts = facts_of(rules, [document], **versions)
     found = facts.get("model.attn_implementation")
@@ -140,9 +140,11 @@ def test_attention_left_open_is_what_the_release_of_transformers_takes(
 
 
 def test_attention_is_open_without_a_model_or_a_release(rules: RuleSet) -> None:
-    documents = list(hf_trainer.read_data(SHORT, "config.yaml"))
+    documents = list(read_trainer_arguments(SHORT, "config.yaml"))
     assert "model.attn_implementation" not in facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")
-    assert "model.attn_implementation" not in facts_of(rules, [model.read_data(LLAMA, "config.json")], torch="2.8.0")
+    assert "model.attn_implementation" not in facts_of(
+        rules, [model.read(LLAMA, "config.json").documents[0]], torch="2.8.0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,14 +152,17 @@ def test_attention_is_open_without_a_model_or_a_release(rules: RuleSet) -> None:
     [{"attn_implementation": "kernels-community/flash-attn3"}, {"model_init_kwargs": {"attn_implementation": "paged"}}],
 )
 def test_attention_that_is_said_in_words_not_known_is_open(rules: RuleSet, said: dict[str, Any]) -> None:
-    documents = [*hf_trainer.read_data({**SHORT, **said}, "config.yaml"), model.read_data(LLAMA, "config.json")]
+    documents = [
+        *read_trainer_arguments({**SHORT, **said}, "config.yaml"),
+        model.read(LLAMA, "config.json").documents[0],
+    ]
     assert "model.attn_implementation" not in facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")
 
 
 @pytest.mark.parametrize("framework", ["torchtune", "megatron", "llamafactory"])
 def test_attention_is_open_where_a_program_chooses_it(rules: RuleSet, framework: str) -> None:
-    stated, _ = native.read_data({"training": {"framework": framework}}, "facts.yaml")
-    documents = [stated, model.read_data(LLAMA, "config.json")]
+    stated, _ = native.read_sections({"training": {"framework": framework}}, "facts.yaml")
+    documents = [stated, model.read(LLAMA, "config.json").documents[0]]
     assert "model.attn_implementation" not in facts_of(rules, documents, transformers="4.57.1", torch="2.8.0")
 
 
@@ -172,7 +177,7 @@ FACTORY: dict[str, Any] = {
 
 def swift_facts(rules: RuleSet, release: str, *more: Document, **keys: Any) -> Facts:
     data = {"model": "m", "dataset": "mine", "split_dataset_ratio": 0, **keys}
-    documents, _ = ms_swift.read_data(data, "sft.yaml")
+    documents = ms_swift.read(data, "sft.yaml").documents
     return facts_of(
         rules, [*documents, *more], **{"ms-swift": release, "transformers": "4.57.1", "deepspeed": "0.17.6"}
     )
@@ -183,7 +188,7 @@ def stored(dtype: str) -> Document:
 
 
 def test_llamafactory_defaults_come_before_the_trainers(rules: RuleSet) -> None:
-    documents = list(llama_factory.read_data({**FACTORY, "finetuning_type": "full"}, "train.yaml"))
+    documents = list(llama_factory.read({**FACTORY, "finetuning_type": "full"}, "train.yaml").documents)
     facts = facts_of(rules, documents, llamafactory="0.9.4", transformers="4.57.1")
     assert facts["training.framework"].value == "llamafactory"
     assert facts["training.gradient_checkpointing"].value is True
@@ -207,7 +212,7 @@ def test_llamafactory_defaults_come_before_the_trainers(rules: RuleSet) -> None:
 def test_llamafactory_casts_what_it_trains_to_float32(
     rules: RuleSet, kind: str, release: str, sharding: str, dtype: str | None
 ) -> None:
-    (document,) = llama_factory.read_data({**FACTORY, "finetuning_type": kind}, "train.yaml")
+    (document,) = llama_factory.read({**FACTORY, "finetuning_type": kind}, "train.yaml").documents
     given = [Statement("training.sharding", "sharding", sharding)]
     if sharding == "zero":
         given.append(Statement("training.zero_stage", "stage", 3))
@@ -218,7 +223,7 @@ def test_llamafactory_casts_what_it_trains_to_float32(
 
 
 def test_llamafactory_under_fsdp2_is_not_reentrant_even_when_told_so(rules: RuleSet) -> None:
-    (document,) = llama_factory.read_data({**FACTORY, "use_reentrant_gc": True}, "train.yaml")
+    (document,) = llama_factory.read({**FACTORY, "use_reentrant_gc": True}, "train.yaml").documents
     given = (Statement("training.sharding", "a", "fsdp"), Statement("training.fsdp_version", "b", 2))
     extra = Document("accelerate", Source("fsdp.yaml"), given)
     facts = facts_of(rules, [document, extra], llamafactory="0.9.4", transformers="4.57.1")
@@ -230,7 +235,7 @@ def test_llamafactory_keeps_a_reference_model_for_full_preference_training(
     rules: RuleSet, loss: str, resident: object
 ) -> None:
     keys = {**FACTORY, "stage": "dpo", "finetuning_type": "full", "pref_loss": loss}
-    facts = facts_of(rules, list(llama_factory.read_data(keys, "train.yaml")), llamafactory="0.9.4")
+    facts = facts_of(rules, list(llama_factory.read(keys, "train.yaml").documents), llamafactory="0.9.4")
     assert facts["training.reference_model"].value is resident
 
 

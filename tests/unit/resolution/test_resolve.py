@@ -20,6 +20,7 @@ from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +199,7 @@ def test_facts_written_as_a_facts_file_read_back_the_same(case: Path, rules: Rul
     first = resolve("s", rules=rules, environment=stack, documents=follow_references(tuple(documents), rules, {}))
     file = tmp_path / "facts.yaml"
     file.write_text(format_yaml((describe_subject(first, (), None),), ()), encoding="utf-8")
-    document, declared = native.read(str(file))
+    (document,), declared, *_ = read_file(native, str(file))
     assert document.unread == ()
     assert document.skipped == ()
     second = resolve("s", rules=rules, environment=declared, documents=(document,))
@@ -213,7 +214,7 @@ def test_facts_written_as_a_facts_file_read_back_the_same(case: Path, rules: Rul
 @pytest.mark.parametrize("text", [">=abc", "", "=> 1", "~1"])
 def test_a_facts_file_with_a_broken_range_is_an_input_error(text: str) -> None:
     with pytest.raises(CompatcheckError) as caught:
-        native.read_data({"packages": {"deepspeed": text}}, "f.yaml")
+        native.read_sections({"packages": {"deepspeed": text}}, "f.yaml")
     assert str(caught.value.source) == "f.yaml (packages.deepspeed)"
     assert caught.value.hint
 
@@ -221,10 +222,10 @@ def test_a_facts_file_with_a_broken_range_is_an_input_error(text: str) -> None:
 @pytest.mark.parametrize("name", [None, 1, True])
 def test_a_package_that_has_no_name_is_an_input_error(name: object) -> None:
     with pytest.raises(InputError):
-        native.read_data({"packages": {name: "1.0"}}, "f.yaml")
+        native.read_sections({"packages": {name: "1.0"}}, "f.yaml")
 
 
 def test_package_names_of_a_facts_file_are_normalised() -> None:
-    _, stack = native.read_data({"packages": {"Flash__Attn": "2.7.4"}}, "f.yaml")
+    _, stack = native.read_sections({"packages": {"Flash__Attn": "2.7.4"}}, "f.yaml")
     assert stack is not None
     assert list(stack.packages) == ["flash-attn"]

@@ -10,13 +10,14 @@ import pytest
 from compatcheck.core.document import Document
 from compatcheck.frameworks.accelerate import configuration as accelerate
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
 
 CONFIGS = ROOT / "fixtures/configs/accelerate"
 
 
 def read(name: str) -> tuple[Document, dict[str, object]]:
-    document = accelerate.read(str(CONFIGS / name))
+    document = read_file(accelerate, str(CONFIGS / name)).documents[0]
     return document, facts(document)
 
 
@@ -73,7 +74,7 @@ def test_strategies_by_number_and_by_name(tmp_path: Path, value: object, name: s
             {"distributed_type": "FSDP", "mixed_precision": "no", "fsdp_config": {"fsdp_sharding_strategy": value}}
         )
     )
-    found = {statement.fact: statement.value for statement in accelerate.read(str(file)).statements}
+    found = {statement.fact: statement.value for statement in read_file(accelerate, str(file)).documents[0].statements}
     assert found["training.fsdp_sharding_strategy"] == name
 
 
@@ -87,4 +88,4 @@ def test_sections_of_the_wrong_type_do_not_break_the_reader(tmp_path: Path) -> N
         "parallelism_config": 3,
     }
     file.write_text(json.dumps(data))
-    assert accelerate.read(str(file)).reader == "accelerate"
+    assert read_file(accelerate, str(file)).documents[0].reader == "accelerate"

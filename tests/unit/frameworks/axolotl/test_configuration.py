@@ -12,6 +12,7 @@ from compatcheck.frameworks.axolotl import configuration as axolotl
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.frameworks.recognise import read_configuration
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
 
 CONFIGS = ROOT / "fixtures/configs/axolotl"
@@ -19,7 +20,7 @@ MINIMAL = {"base_model": "llama-3-8b", "datasets": [], "micro_batch_size": 1}
 
 
 def read(**keys: Any) -> Document:
-    return axolotl.read_data({**MINIMAL, **keys}, "axolotl.yaml")[0]
+    return axolotl.read({**MINIMAL, **keys}, "axolotl.yaml").documents[0]
 
 
 def found(**keys: Any) -> dict[str, object]:
@@ -27,7 +28,7 @@ def found(**keys: Any) -> dict[str, object]:
 
 
 def test_full_fine_tuning_over_zero() -> None:
-    (document,) = axolotl.read(str(CONFIGS / "full-zero3.yaml"))
+    (document,) = read_file(axolotl, str(CONFIGS / "full-zero3.yaml")).documents
     assert document.reader == "axolotl"
     assert document.references == (("model", "llama-3-8b", "base_model"), ("deepspeed", "zero3.json", "deepspeed"))
     assert facts(document) == {
@@ -46,7 +47,7 @@ def test_full_fine_tuning_over_zero() -> None:
 
 
 def test_fsdp_2_with_parallel_dimensions_and_plugins() -> None:
-    (document,) = axolotl.read(str(CONFIGS / "fsdp2.yaml"))
+    (document,) = read_file(axolotl, str(CONFIGS / "fsdp2.yaml")).documents
     stated = facts(document)
     assert document.unread == ()
     assert document.skipped == ()
@@ -68,7 +69,7 @@ def test_fsdp_2_with_parallel_dimensions_and_plugins() -> None:
 
 
 def test_fsdp_1_as_old_releases_spell_it() -> None:
-    (document,) = axolotl.read(str(CONFIGS / "fsdp1.yml"))
+    (document,) = read_file(axolotl, str(CONFIGS / "fsdp1.yml")).documents
     stated = facts(document)
     assert document.unread == ()
     assert stated["training.sharding"] == "fsdp"
@@ -90,7 +91,7 @@ def test_fsdp_1_as_old_releases_spell_it() -> None:
 
 
 def test_reinforcement_learning() -> None:
-    (document,) = axolotl.read(str(CONFIGS / "grpo.yaml"))
+    (document,) = read_file(axolotl, str(CONFIGS / "grpo.yaml")).documents
     stated = facts(document)
     assert document.unread == ()
     assert stated["training.trainer"] == "grpo"
@@ -316,7 +317,7 @@ lora_r: -1
 def test_bad_values_name_file_line_key_and_remedy(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(BAD, encoding="utf-8")
-    (document,) = axolotl.read(str(path))
+    (document,) = read_file(axolotl, str(path)).documents
     named = {
         (entry.source.key, LineFinder().with_line(entry.source).line): (entry.source.path, entry.hint)
         for entry in document.skipped
@@ -359,7 +360,7 @@ def test_a_model_that_is_no_name() -> None:
 
 
 def test_a_deepspeed_configuration_written_inside() -> None:
-    document, inner = axolotl.read_data({**MINIMAL, "deepspeed": {"zero_optimization": {"stage": 2}}}, "a.yaml")
+    document, inner = axolotl.read({**MINIMAL, "deepspeed": {"zero_optimization": {"stage": 2}}}, "a.yaml").documents
     assert document.references == (("model", "llama-3-8b", "base_model"),)
     assert facts(inner)["training.zero_stage"] == 2
 

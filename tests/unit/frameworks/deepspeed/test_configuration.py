@@ -9,6 +9,7 @@ import pytest
 from compatcheck.core.document import AUTO
 from compatcheck.core.errors import InputError
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
+from compatcheck.frameworks.recognise import read_configuration
 from tests import ROOT
 from tests.unit.frameworks.stated_facts import facts
 
@@ -16,7 +17,7 @@ CONFIGS = ROOT / "fixtures/configs/deepspeed"
 
 
 def test_auto_values_stay_open_for_their_owner() -> None:
-    document = deepspeed.read(str(CONFIGS / "zero3-auto.json"))
+    document = read_configuration(str(CONFIGS / "zero3-auto.json"), named=True).documents[0]
     found = facts(document)
     assert found["training.zero_stage"] == 3
     assert found["training.reduce_bucket_size"] is AUTO
@@ -31,7 +32,7 @@ def test_auto_values_stay_open_for_their_owner() -> None:
 
 
 def test_hjson_with_comments_and_the_old_offload_key() -> None:
-    document = deepspeed.read(str(CONFIGS / "zero2-commented.hjson"))
+    document = read_configuration(str(CONFIGS / "zero2-commented.hjson"), named=True).documents[0]
     found = facts(document)
     assert found["training.micro_batch_size"] == 4
     assert found["training.zero_stage"] == 2
@@ -43,7 +44,7 @@ def test_hjson_with_comments_and_the_old_offload_key() -> None:
 
 
 def test_misspelt_keys_are_unread_with_the_nearest_known_key() -> None:
-    document = deepspeed.read(str(CONFIGS / "misspelt.json"))
+    document = read_configuration(str(CONFIGS / "misspelt.json"), named=True).documents[0]
     assert dict(document.unread) == {
         "zero_optimization.reduce_buckets_size": "zero_optimization.reduce_bucket_size",
         "zero_optimization.offload_optimizer.pin_memmory": "zero_optimization.offload_optimizer.pin_memory",
@@ -52,22 +53,22 @@ def test_misspelt_keys_are_unread_with_the_nearest_known_key() -> None:
 
 @pytest.mark.parametrize("old", ["stage3_prefetch_bucket_size", "prefetch_bucket_size"])
 def test_both_spellings_of_a_stage_3_key(old: str) -> None:
-    document = deepspeed.read_data({"zero_optimization": {"stage": 3, old: 7}}, "ds.json")
+    document = deepspeed.read_section({"zero_optimization": {"stage": 3, old: 7}}, "ds.json")
     assert facts(document)["training.prefetch_bucket_size"] == 7
 
 
 def test_an_inner_configuration_keeps_the_prefix_of_its_place() -> None:
-    document = deepspeed.read_data({"zero_optimization": {"stage": 2}}, "args.yaml", "deepspeed.")
+    document = deepspeed.read_section({"zero_optimization": {"stage": 2}}, "args.yaml", "deepspeed.")
     assert document.statements[0].key == "deepspeed.zero_optimization.stage"
 
 
 def test_infinity_is_not_understood() -> None:
-    document = deepspeed.read_data({"zero_optimization": {"stage": float("inf")}}, "ds.json")
+    document = deepspeed.read_section({"zero_optimization": {"stage": float("inf")}}, "ds.json")
     assert [skipped.source.key for skipped in document.skipped] == ["zero_optimization.stage"]
 
 
 def test_autotp_size_is_tensor_parallelism() -> None:
-    found = facts(deepspeed.read_data({"train_batch_size": 8, "tensor_parallel": {"autotp_size": 4}}, "ds.json"))
+    found = facts(deepspeed.read_section({"train_batch_size": 8, "tensor_parallel": {"autotp_size": 4}}, "ds.json"))
     assert found["training.tensor_parallel"] == 4
 
 
@@ -75,6 +76,6 @@ def test_truncated_file_names_its_line(tmp_path: Path) -> None:
     file = tmp_path / "ds.json"
     file.write_text('{\n"zero_optimization": {"stage": 3')
     with pytest.raises(InputError) as caught:
-        deepspeed.read(str(file))
+        read_configuration(str(file), named=True).documents[0]
     assert caught.value.source is not None
     assert caught.value.source.line == 2

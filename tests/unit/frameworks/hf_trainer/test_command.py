@@ -1,4 +1,4 @@
-"""Command lines of programs on the HF Trainer: which program, which facts, which files."""
+"""Command lines of scripts on the HF Trainer: which facts, which ranks, what is no such script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatcheck.core.document import Document
-from tests.unit.frameworks.launch.written_commands import documents, facts, runs
+from tests.unit.frameworks.launch_script.written_commands import documents, facts, runs
 
 HF = "--model_name_or_path m --output_dir o --per_device_train_batch_size 4 --learning_rate 1e-5 "
 
@@ -35,28 +35,6 @@ def test_a_script_on_the_trainer() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("program", "reader", "trainer"),
-    [
-        ("python examples/scripts/dpo.py", "trl", "dpo"),
-        ("python trl/scripts/sft.py", "trl", "sft"),
-        ("trl grpo", "trl", "grpo"),
-        ("python train.py", "hf_trainer", None),
-        ("python my/sft.py", "hf_trainer", None),
-    ],
-)
-def test_the_trainer_is_told_by_the_program(program: str, reader: str, trainer: str | None) -> None:
-    found = read(f"{program} {HF}")
-    assert found.reader == reader
-    assert facts(found).get("training.trainer") == trainer
-
-
-def test_keys_of_a_trainer_tell_it_whatever_the_script_is_called() -> None:
-    found = read(f"accelerate launch train.py {HF} --num_generations 8 --use_vllm True --max_completion_length 512")
-    assert (found.reader, facts(found)["training.trainer"]) == ("trl", "grpo")
-    assert facts(found)["rollout.engine"] == "vllm"
-
-
 def test_values_nobody_knows_are_listed() -> None:
     found = read(
         f"python train.py {HF} --gradient_accumulation_steps $STEPS --deepspeed $DS --bf16 $B --run_name $R $MORE"
@@ -69,14 +47,6 @@ def test_values_nobody_knows_are_listed() -> None:
         ("training.mixed_precision", "bf16"),
         (None, "run_name"),
     }
-
-
-def test_a_file_of_arguments_is_named_and_options_win_over_it() -> None:
-    found = read("accelerate launch scripts/run_sft.py recipes/config.yaml --load_in_4bit=true")
-    assert ("config", "recipes/config.yaml", "(argument)") in found.references
-    assert facts(found)["model.quantization"] == "nf4"
-    found = read("trl sft --config c.yaml --num_processes 4")
-    assert ("config", "c.yaml", "--config") in found.references
 
 
 def test_ranks_of_python_alone_and_of_tools() -> None:
@@ -97,37 +67,6 @@ def test_ranks_of_python_alone_and_of_tools() -> None:
     assert world("swift sft --model m --train_type lora", NPROC_PER_NODE="4", NNODES="$N") == {
         "hardware.gpus_per_node": 4
     }
-
-
-def test_llama_factory_reads_options_and_words_over_a_file() -> None:
-    found = read("llamafactory-cli train c.yaml per_device_train_batch_size=2 quantization_bit=4")
-    assert found.reader == "llamafactory"
-    assert facts(found)["training.micro_batch_size"] == 2
-    assert facts(found)["model.quantization"] == "nf4"
-    assert ("config", "c.yaml", "(argument)") in found.references
-    flags = read(
-        "deepspeed --num_gpus 8 src/train_bash.py --stage sft --finetuning_type lora --cutoff_len 2048 --model_name_or_path m"
-    )
-    assert flags.reader == "llamafactory"
-    assert facts(flags)["training.sequence_length"] == 2048
-
-
-def test_ms_swift_and_open_instruct() -> None:
-    swift = read(
-        "swift sft --model m --train_type lora --per_device_train_batch_size 2 --max_length 4096 --deepspeed zero3"
-    )
-    assert swift.reader == "ms_swift"
-    assert facts(swift)["training.sequence_length"] == 4096
-    tulu = read(
-        "accelerate launch open_instruct/finetune.py --model_name_or_path m "
-        "--with_tracking --max_seq_length 4096 --use_flash_attn"
-    )
-    assert tulu.reader == "open_instruct"
-    assert facts(tulu)["training.trainer"] == "sft"
-    grpo = read(
-        "python open_instruct/grpo_fast.py --model_name_or_path m --per_device_train_batch_size 1 --deepspeed_stage 3 --beta 0.01"
-    )
-    assert (grpo.reader, facts(grpo)["training.zero_stage"], facts(grpo)["training.trainer"]) == ("script", 3, "grpo")
 
 
 @pytest.mark.parametrize(

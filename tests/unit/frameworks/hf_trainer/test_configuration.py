@@ -1,4 +1,4 @@
-"""The reader of trainer arguments: HF Trainer and TRL."""
+"""The reader of the HF Trainer's arguments."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import pytest
 from compatcheck.core.document import AUTO
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
 
 CONFIGS = ROOT / "fixtures/configs"
 
 
 def test_json_arguments_with_fsdp() -> None:
-    (document,) = hf_trainer.read(str(CONFIGS / "hf_trainer/arguments.json"))
+    (document,) = read_file(hf_trainer, str(CONFIGS / "hf_trainer/arguments.json")).documents
     found = facts(document)
     assert document.reader == "hf_trainer"
     assert document.references == (("model", "llama-3-8b", "model_name_or_path"),)
@@ -27,57 +28,12 @@ def test_json_arguments_with_fsdp() -> None:
 
 
 def test_yaml_arguments_with_an_inner_deepspeed_configuration() -> None:
-    document, inner = hf_trainer.read(str(CONFIGS / "hf_trainer/arguments.yaml"))
+    document, inner = read_file(hf_trainer, str(CONFIGS / "hf_trainer/arguments.yaml")).documents
     assert facts(document)["training.mixed_precision"] == "no"
     assert inner.reader == "deepspeed"
     assert facts(inner)["training.zero_stage"] == 2
     assert facts(inner)["training.micro_batch_size"] is AUTO
     assert [key for key, _ in document.unread] == ["my_own_switch"]
-
-
-def test_grpo_recipe() -> None:
-    (document,) = hf_trainer.read(str(CONFIGS / "trl/grpo.yaml"))
-    found = facts(document)
-    assert document.reader == "trl"
-    assert found["training.trainer"] == "grpo"
-    assert found["rollout.engine"] == "vllm"
-    assert found["training.num_generations"] == 16
-    assert found["model.attn_implementation"] == "flash_attention_2"
-    assert document.unread == ()
-
-
-def test_preference_recipe_with_quantised_adapters() -> None:
-    (document,) = hf_trainer.read(str(CONFIGS / "trl/preference.yaml"))
-    found = facts(document)
-    assert found["training.trainer"] == "dpo"
-    assert found["training.peft"] == "lora"
-    assert found["model.quantization"] == "nf4"
-    assert document.unread == ()
-
-
-@pytest.mark.parametrize(
-    ("data", "path", "trainer"),
-    [
-        ({"packing": True}, "x.yaml", "sft"),
-        ({"num_generations": 8}, "recipes/sft/x.yaml", "grpo"),
-        ({"loss_type": "apo_zero"}, "x.yaml", "dpo"),
-        ({"max_prompt_length": 8, "beta": 0.1}, "recipes/zephyr/orpo/config_full.yaml", "orpo"),
-        ({"max_prompt_length": 8, "beta": 0.1}, "recipes/config_full.yaml", None),
-        ({"beta": 0.1, "loss_type": "sigmoid"}, "dpo.yaml", "dpo"),
-        ({"beta": 0.1, "loss_type": "sigmoid"}, "train.yaml", None),
-        ({"dataset_mixture": {}}, "recipes/smol/sft/config.yaml", "sft"),
-        ({"dataset_mixture": {}}, "recipes/sft-and-dpo.yaml", None),
-        ({"learning_rate": 1}, "recipes/dpo/config.yaml", None),
-    ],
-)
-def test_what_tells_a_trainer(data: dict[str, object], path: str, trainer: str | None) -> None:
-    assert hf_trainer.detect_trainer(data, path)[0] == trainer
-
-
-def test_a_trainer_told_by_its_path_says_so() -> None:
-    data = {"learning_rate": 1e-5, "output_dir": "out", "max_prompt_length": 8}
-    (document,) = hf_trainer.read_data(data, "recipes/orpo/a.yaml")
-    assert ("training.trainer", "(path of this file)") in {(entry.fact, entry.key) for entry in document.statements}
 
 
 @pytest.mark.parametrize(
@@ -92,13 +48,13 @@ def test_a_trainer_told_by_its_path_says_so() -> None:
     ],
 )
 def test_mixed_precision(given: dict[str, object], precision: str | None) -> None:
-    (document,) = hf_trainer.read_data({"learning_rate": 1e-5, "output_dir": "out", **given}, "a.json")
+    (document,) = hf_trainer.read({"learning_rate": 1e-5, "output_dir": "out", **given}, "a.json").documents
     assert facts(document).get("training.mixed_precision") == precision
 
 
 def test_values_of_the_wrong_type_are_said_and_lose_nothing_else() -> None:
-    (document,) = hf_trainer.read_data(
+    (document,) = hf_trainer.read(
         {"optim": [1], "per_device_train_batch_size": 2, "model_name_or_path": 5}, "a.yaml"
-    )
+    ).documents
     assert facts(document)["training.micro_batch_size"] == 2
     assert [skipped.source.key for skipped in document.skipped] == ["optim", "model_name_or_path"]

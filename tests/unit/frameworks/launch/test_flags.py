@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.frameworks.launch.flags import known_values, parse_flags
-from tests.unit.frameworks.launch.written_commands import word
+from tests.unit.frameworks.launch_script.written_commands import word
 
 
 def parse(*words: str, **more: bool) -> dict[str, object]:

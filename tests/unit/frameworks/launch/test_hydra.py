@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.frameworks.launch.hydra import interpolate, parse_overrides, parse_value
-from tests.unit.frameworks.launch.written_commands import word
+from tests.unit.frameworks.launch_script.written_commands import word
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.frameworks.llamafactory import configuration as llama_factory
 from compatcheck.frameworks.recognise import read_configuration
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
 
 CONFIGS = ROOT / "fixtures/configs/llama_factory"
@@ -19,12 +20,12 @@ SHORT: dict[str, Any] = {"model_name_or_path": "llama-3-8b", "stage": "sft", "te
 
 
 def read(**keys: Any) -> Document:
-    (document,) = llama_factory.read_data({**SHORT, **keys}, "train.yaml")
+    (document,) = llama_factory.read_arguments({**SHORT, **keys}, "train.yaml").documents
     return document
 
 
 def test_full_fine_tuning_with_a_deepspeed_file() -> None:
-    (document,) = llama_factory.read(str(CONFIGS / "full_zero3.yaml"))
+    (document,) = read_file(llama_factory, str(CONFIGS / "full_zero3.yaml")).documents
     assert document.reader == "llamafactory"
     assert document.references == (
         ("model", "llama-3-70b", "model_name_or_path"),
@@ -47,7 +48,7 @@ def test_full_fine_tuning_with_a_deepspeed_file() -> None:
 
 
 def test_preference_training_of_adapters_on_a_quantised_model() -> None:
-    (document,) = llama_factory.read(str(CONFIGS / "qlora_dpo.yaml"))
+    (document,) = read_file(llama_factory, str(CONFIGS / "qlora_dpo.yaml")).documents
     found = facts(document)
     assert document.unread == ()
     assert found["training.trainer"] == "dpo"
@@ -65,7 +66,8 @@ def test_preference_training_of_adapters_on_a_quantised_model() -> None:
 
 def test_files_that_train_nothing_are_passed_over() -> None:
     assert read_configuration(str(CONFIGS / "merge.yaml"), named=False) is None
-    assert not llama_factory.recognise({**SHORT, "do_train": None, "do_predict": True, "output_dir": "out"})
+    predicts = {**SHORT, "do_train": None, "do_predict": True, "output_dir": "out"}
+    assert llama_factory.read(predicts, "predict.yaml").documents == ()
 
 
 def test_a_prediction_file_is_not_taken_for_trainer_arguments(tmp_path: Path) -> None:
@@ -219,11 +221,11 @@ def test_misspelt_and_foreign_keys_are_unread() -> None:
 
 def test_a_deepspeed_configuration_inside_is_read() -> None:
     data = {**SHORT, "deepspeed": {"zero_optimization": {"stage": 2}, "train_batch_size": 8}}
-    _, inner = llama_factory.read_data(data, "train.yaml")
+    _, inner = llama_factory.read_arguments(data, "train.yaml").documents
     assert facts(inner)["training.zero_stage"] == 2
 
 
 def test_a_list_is_no_training_file(tmp_path: Path) -> None:
     (tmp_path / "train.yaml").write_text("- a\n")
-    with pytest.raises(InputError, match="LLaMA-Factory"):
-        llama_factory.read(str(tmp_path / "train.yaml"))
+    with pytest.raises(InputError, match="is no configuration"):
+        read_configuration(str(tmp_path / "train.yaml"), named=True)

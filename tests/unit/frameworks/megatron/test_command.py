@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.frameworks.launch.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 MAIN = (
     "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
@@ -47,3 +47,18 @@ def test_what_is_left_out_is_what_the_program_does_without_it(words, found):
         "training.sequence_parallel", "model.gated_mlp", "model.tie_word_embeddings", "model.intermediate_size",
     )  # fmt: skip
     assert tuple(stated.get(name) for name in names) == found
+
+
+def test_megatron_describes_its_model() -> None:
+    text = (
+        "torchrun --nproc_per_node 8 pretrain_gpt.py "
+        "--tensor-model-parallel-size 4 --num-layers 32 --hidden-size 4096 --bf16 "
+        "--num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 "
+        "--global-batch-size 256 --train-iters 10 --recompute-granularity full"
+    )
+    document = documents(text)[0]
+    found = facts(document)
+    assert document.reader == "megatron"
+    assert (found["training.tensor_parallel"], found["training.pipeline_parallel"]) == (4, 1)
+    assert (found["model.num_key_value_heads"], found["training.gradient_checkpointing"]) == (32, True)
+    assert found["training.sharding"] == "megatron"

@@ -10,6 +10,7 @@ from compatcheck.core.document import AUTO, Document
 from compatcheck.frameworks.ms_swift import configuration as ms_swift
 from compatcheck.frameworks.recognise import read_configuration
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
 
 CONFIGS = ROOT / "fixtures/configs/ms_swift"
@@ -17,11 +18,11 @@ SHORT: dict[str, Any] = {"model": "llama-3-8b", "tuner_type": "lora", "dataset":
 
 
 def read(**keys: Any) -> tuple[Document, ...]:
-    return ms_swift.read_data({**SHORT, **keys}, "sft.yaml")[0]
+    return ms_swift.read({**SHORT, **keys}, "sft.yaml")[0]
 
 
 def test_adapters_with_a_built_in_deepspeed_file() -> None:
-    (document, inner), environment = ms_swift.read(str(CONFIGS / "sft.yaml"))
+    (document, inner), environment, *_ = read_file(ms_swift, str(CONFIGS / "sft.yaml"))
     found = facts(document)
     assert document.reader == "ms_swift"
     assert document.references == (("model", "llama-3-8b", "model"),)
@@ -42,7 +43,7 @@ def test_adapters_with_a_built_in_deepspeed_file() -> None:
 
 
 def test_reinforcement_learning_as_json() -> None:
-    (document, inner), environment = ms_swift.read(str(CONFIGS / "grpo.json"))
+    (document, inner), environment, *_ = read_file(ms_swift, str(CONFIGS / "grpo.json"))
     found = facts(document)
     assert environment is None
     assert document.unread == document.skipped == ()
@@ -62,7 +63,7 @@ def test_reinforcement_learning_as_json() -> None:
 
 
 def test_megatron_with_groups_of_workers() -> None:
-    (document,), _ = ms_swift.read(str(CONFIGS / "megatron.yaml"))
+    (document,), *_ = read_file(ms_swift, str(CONFIGS / "megatron.yaml"))
     found = facts(document)
     assert document.reader == "megatron_swift"
     assert document.unread == document.skipped == ()
@@ -126,7 +127,7 @@ def test_an_fsdp_file_of_ones_own_is_named() -> None:
 @pytest.mark.parametrize("key", ["tuner_type", "train_type", "sft_type"])
 def test_adapters_over_the_releases(key: str, word: str, adapter: str | None) -> None:
     data = {"model": "llama-3-8b", "split_dataset_ratio": 0, key: word}
-    (document,) = ms_swift.read_data(data, "sft.yaml")[0]
+    (document,) = ms_swift.read(data, "sft.yaml")[0]
     assert facts(document)["training.peft"] == adapter
 
 

@@ -11,6 +11,7 @@ from compatcheck.cli.__main__ import main
 from compatcheck.frameworks.native import configuration as native
 from compatcheck.frameworks.recognise import read_configuration
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file
 
 CONFIGS = ROOT / "fixtures/configs"
 CASES = [
@@ -45,14 +46,14 @@ def test_printed_facts_read_back_to_the_same_facts(
     first = print_facts(CONFIGS / name, monkeypatch, capsys)
     file = tmp_path / "facts.yaml"
     file.write_text(first, encoding="utf-8")
-    document, _ = native.read(str(file))
+    (document,) = read_file(native, str(file)).documents
     assert document.unread == ()
     assert document.skipped == ()
     assert print_facts(file, monkeypatch, capsys).splitlines()[1:] == first.splitlines()[1:]
 
 
 def test_a_version_that_cannot_be_compared_is_said() -> None:
-    _, environment = native.read_data({"packages": {"deepspeed": "not-a-version", "torch": "2.8.0"}}, "facts.yaml")
+    _, environment = native.read_sections({"packages": {"deepspeed": "not-a-version", "torch": "2.8.0"}}, "facts.yaml")
     assert environment is not None
     (skipped,) = environment.skipped
     assert skipped.named
@@ -61,7 +62,7 @@ def test_a_version_that_cannot_be_compared_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["llamafactory", "llama-factory", "LLaMA-Factory", "llama_factory"])
 def test_a_framework_may_be_spelt_as_its_program_is(name: str) -> None:
-    document, _ = native.read_data({"training": {"framework": name}}, "facts.yaml")
+    document, _ = native.read_sections({"training": {"framework": name}}, "facts.yaml")
     assert [statement.value for statement in document.statements] == ["llamafactory"]
 
 

@@ -10,6 +10,7 @@ from compatcheck.frameworks.open_instruct import configuration as open_instruct
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
 from tests import ROOT
+from tests.unit.frameworks.reading import read_file
 from tests.unit.frameworks.stated_facts import facts
 
 RECIPE = ROOT / "fixtures/configs/open_instruct/sft.yaml"
@@ -22,7 +23,7 @@ SHORT: dict[str, Any] = {
 
 
 def test_a_recipe_for_supervised_training() -> None:
-    document = open_instruct.read(str(RECIPE))
+    document = read_file(open_instruct, str(RECIPE)).documents[0]
     assert document.reader == "open_instruct"
     assert document.references == (("model", "llama-3-8b", "model_name_or_path"),)
     assert document.unread == document.skipped == ()
@@ -38,16 +39,18 @@ def test_a_recipe_for_supervised_training() -> None:
 
 
 def test_preferences_are_told_by_their_keys() -> None:
-    found = facts(open_instruct.read_data({**SHORT, "beta": 5, "loss_type": "dpo_norm", "use_lora": True}, "r.yaml"))
+    found = facts(
+        open_instruct.read({**SHORT, "beta": 5, "loss_type": "dpo_norm", "use_lora": True}, "r.yaml").documents[0]
+    )
     assert found["training.trainer"] == "dpo"
     assert found["training.loss_type"] == "dpo_norm"
     assert found["training.peft"] == "lora"
 
 
 def test_misspelt_keys_and_bad_values() -> None:
-    document = open_instruct.read_data(
+    document = open_instruct.read(
         {**SHORT, "gradient_checkpoint": True, "use_lorra": 1, "packing": "some"}, "r.yaml"
-    )
+    ).documents[0]
     assert document.unread == (("gradient_checkpoint", "gradient_checkpointing"), ("use_lorra", "use_lora"))
     (skipped,) = document.skipped
     assert (skipped.source.path, skipped.source.key, skipped.hint) == ("r.yaml", "packing", "expected true or false")
@@ -63,7 +66,7 @@ def test_checkpointing_is_what_transformers_makes_of_it() -> None:
     for release, reentrant in (("4.57.1", True), ("5.3.0", False)):
         packages = {"transformers": Package("transformers", release, Source("requirements.txt"))}
         environment = Environment(origin="requirements.txt", packages=packages, complete=False)
-        document = open_instruct.read_data(SHORT, "r.yaml")
+        document = open_instruct.read(SHORT, "r.yaml").documents[0]
         found = resolve("x", rules=open_rules(()), environment=environment, documents=[document]).roles["train"]
         assert found["training.use_reentrant"].value is reentrant
         assert found["training.gradient_checkpointing"].value is False

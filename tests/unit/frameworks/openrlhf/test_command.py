@@ -11,7 +11,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
-from tests.unit.frameworks.launch.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 OLD = (
     "--actor_num_nodes 4 --actor_num_gpus_per_node 8 --ref_num_nodes 2 "

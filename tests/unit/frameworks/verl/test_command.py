@@ -9,11 +9,11 @@ import pytest
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
-from compatcheck.frameworks.verl import command as verl
+from compatcheck.frameworks.verl import configuration as verl
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.locate import open_rules
-from tests.unit.frameworks.launch.written_commands import documents, facts
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
 
 MAIN = "python3 -m verl.trainer.main_ppo "
 A, M, R, F = (
@@ -259,7 +259,7 @@ def test_a_configuration_file_is_read_like_a_command() -> None:
         },
         "algorithm": {"adv_estimator": "grpo"},
     }
-    document = verl.read_data(data, "grpo.yaml")
+    document = verl.read(data, "grpo.yaml").documents[0]
     assert (document.reader, document.is_command) == ("verl", False)
     assert facts(document)["rollout.n"] == 4
     assert facts(document, "reference")["training.context_parallel"] == 2

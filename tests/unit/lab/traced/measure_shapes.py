@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from compatcheck.frameworks.model.configuration import read_data
+from compatcheck.frameworks.model.configuration import read as read_model
 from compatcheck.lab.traced.request import Untraceable
 from compatcheck.lab.traced.trace import trace
 from tests import ROOT
@@ -88,7 +88,9 @@ RUNS = (
 
 def complete(run: dict[str, Any]) -> dict[str, Any]:
     """Return a run's facts, with those that its model's configuration states."""
-    stated = {one.fact: one.value for one in read_data(run["config"], "config.json").statements if one.fact}
+    stated = {
+        one.fact: one.value for one in read_model(run["config"], "config.json").documents[0].statements if one.fact
+    }
     return {**stated, **run["facts"]}
 
 

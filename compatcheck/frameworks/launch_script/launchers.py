@@ -1,4 +1,4 @@
-"""Peel the launchers off a command until the training program and its own arguments are left.
+"""Take the launchers off a command until the training program and its own arguments are left.
 
 ``nohup env A=1 ray job submit … -- torchrun --nproc_per_node 8 train.py --x 1`` is ``train.py --x 1`` on 8 ranks. What the
 launchers say about ranks becomes a document of its own.
@@ -9,35 +9,20 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document, Statement
 from compatcheck.frameworks.launch import ranks as rank_options
 from compatcheck.frameworks.launch.flags import split_flag
+from compatcheck.frameworks.launch.program import Launch
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
+from compatcheck.frameworks.registry import PROGRAMS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from compatcheck.core.command import Command, Word
-
-
-class Launch(NamedTuple):
-    """A training program with its own arguments."""
-
-    program: str
-    """Path of a script, dotted name of a module, or a tool with its sub-command: ``llamafactory-cli train``."""
-    kind: str
-    """``script``, ``module`` or ``tool``."""
-    arguments: tuple[Word, ...]
-    command: Command
-    launchers: tuple[str, ...]
-    """Names of what was peeled off, outermost first."""
-    documents: tuple[Document, ...]
-    """What the launchers themselves say."""
-    variables: Mapping[str, str]
-    """Environment variables whose values are known."""
+    from compatcheck.core.document import Document
 
 
 PYTHON = re.compile(r"python(\d+(\.\d+)*)?w?(\.exe)?$|pypy3?$")
@@ -108,23 +93,14 @@ _MPI_SWITCHES = {"allow_run_as_root", "oversubscribe", "bind_to_none", "tag_outp
 _RAY_SWITCHES = {"no_wait", "verbose", "v"}
 _TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
 MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
-_TOOLS = {
-    "llamafactory-cli",
-    "axolotl",
-    "tune",
-    "swift",
-    "trl",
-    "vllm",
-    "megatron",
-    "lmf",
-    "xtuner",
-    "sglang",
-    "llmtuner",
-}
+_OTHER_TOOLS = {"vllm", "sglang", "xtuner"}
+"""Tools with sub-commands that no program of the registry reads."""
+_TOOLS = {tool for program in PROGRAMS for tool in program.tools} | _OTHER_TOOLS
+_TOOL_MODULES = {module: tool for program in PROGRAMS for module, tool in program.tool_modules.items()}
 
 
-class _Peel:
-    """The state of peeling one command."""
+class _Remainder:
+    """What is left of a command, and what the launchers taken off it say."""
 
     def __init__(self, command: Command) -> None:
         self.command = command
@@ -192,15 +168,15 @@ class _Peel:
         return head.replace("-", "_"), as_argument(word, value) if equals else None
 
 
-def peel(command: Command) -> Launch | None:
-    """Return the program a command starts in the end; None when it starts none that could train."""
-    state = _Peel(command)
+def remove_launchers(command: Command) -> Launch | None:
+    """Take the launchers off: return the program a command starts in the end; None when it starts none that could train."""
+    state = _Remainder(command)
     for _ in range(_MAX_LAYERS):
         if not state.words or state.words[0].text is None:
             return None
         name = os.path.basename(state.words[0].text)
         state.words.pop(0)
-        found = _peel_one(name, state)
+        found = _remove_launcher(name, state)
         if found is not None:
             program, kind = found
             launcher = state.ranks.document(command.source, tuple(state.references))
@@ -216,7 +192,7 @@ def peel(command: Command) -> Launch | None:
 _MAX_LAYERS = 12
 
 
-def _peel_one(name: str, state: _Peel) -> tuple[str, str] | None:
+def _remove_launcher(name: str, state: _Remainder) -> tuple[str, str] | None:
     """Take one layer off; return the program and its kind when it is the last one."""
     if name in _WRAPPERS:
         _wrapped(name, state, _WRAPPERS[name])
@@ -241,12 +217,12 @@ def _peel_one(name: str, state: _Peel) -> tuple[str, str] | None:
     return None
 
 
-def command_word(state: _Peel, name: str) -> str:
+def command_word(state: _Remainder, name: str) -> str:
     """Return a program's path as the command wrote it."""
     return next((word.text for word in state.command.words if word.text and os.path.basename(word.text) == name), name)
 
 
-def _wrapped(name: str, state: _Peel, positional: int) -> None:
+def _wrapped(name: str, state: _Remainder, positional: int) -> None:
     state.launchers.append(name)
     valued = _WITH_VALUE.get(name, set())
     while state.words and (state.words[0].text or "").startswith("-"):
@@ -256,7 +232,7 @@ def _wrapped(name: str, state: _Peel, positional: int) -> None:
     del state.words[:positional]
 
 
-def _env(state: _Peel) -> None:
+def _env(state: _Remainder) -> None:
     state.launchers.append("env")
     while state.words:
         text = state.words[0].text or state.words[0].written
@@ -270,7 +246,7 @@ def _env(state: _Peel) -> None:
             state.variables.pop(state.words.pop(0).text or "", None)
 
 
-def _runner(name: str, state: _Peel) -> None:
+def _runner(name: str, state: _Remainder) -> None:
     valued = _WITH_VALUE["conda" if name in {"conda", "mamba", "micromamba"} else "uv"]
     if not state.words or state.words.pop(0).text != "run":
         state.stopped = True
@@ -287,7 +263,7 @@ def _runner(name: str, state: _Peel) -> None:
             state.words.pop(0)
 
 
-def _insert_python(state: _Peel) -> None:
+def _insert_python(state: _Remainder) -> None:
     word = state.words[0]
     state.words[:0] = [word._replace(text="python", written="python"), word._replace(text="-m", written="-m")]
 
@@ -295,7 +271,7 @@ def _insert_python(state: _Peel) -> None:
 _PYTHON_VALUED = {"-W", "-X"}
 
 
-def _python(state: _Peel) -> tuple[str, str] | None:
+def _python(state: _Remainder) -> tuple[str, str] | None:
     while state.words:
         text = state.words[0].text
         if text is None:
@@ -334,7 +310,7 @@ _SUBMITTERS = {"mason.py"}
 """Scripts that hand the command behind ``--`` to a cluster (open-instruct)."""
 
 
-def _submit(state: _Peel) -> None:
+def _submit(state: _Remainder) -> None:
     places = [place for place, word in enumerate(state.words) if word.text == "--"]
     if not places:
         state.stopped = True
@@ -343,12 +319,7 @@ def _submit(state: _Peel) -> None:
     del state.words[: places[0] + 1]
 
 
-_MODULES_OF_TOOLS = {
-    "llamafactory.cli": "llamafactory-cli", "axolotl.cli": "axolotl", "swift.cli.main": "swift", "trl.cli": "trl",
-}  # fmt: skip
-
-
-def _module(module: str, state: _Peel) -> tuple[str, str] | None:
+def _module(module: str, state: _Remainder) -> tuple[str, str] | None:
     if module in MODULE_OF_TORCHRUN:
         return _torchrun(state)
     if module in {"accelerate.commands.launch", "accelerate.commands.accelerate_cli"}:
@@ -357,12 +328,12 @@ def _module(module: str, state: _Peel) -> tuple[str, str] | None:
         return _accelerate_launch(state)
     if module in {"deepspeed.launcher.runner", "deepspeed"}:
         return _deepspeed(state)
-    if module in _MODULES_OF_TOOLS:
-        return _tool(_MODULES_OF_TOOLS[module], state)
+    if module in _TOOL_MODULES:
+        return _tool(_TOOL_MODULES[module], state)
     return module, "module"
 
 
-def _next_program(state: _Peel, launcher: str, *, is_module: bool, plain: bool = False) -> tuple[str, str] | None:
+def _next_program(state: _Remainder, launcher: str, *, is_module: bool, plain: bool = False) -> tuple[str, str] | None:
     state.launchers.append(launcher)
     program = _program(state.words[0]) if state.words else None
     if program is None:
@@ -376,7 +347,7 @@ def _next_program(state: _Peel, launcher: str, *, is_module: bool, plain: bool =
     return program, "script"
 
 
-def _torchrun(state: _Peel) -> tuple[str, str] | None:
+def _torchrun(state: _Remainder) -> tuple[str, str] | None:
     options, is_module, doubt = state.options(_TORCHRUN_SWITCHES, modules=("m", "module"))
     rank_options.read_torchrun(options, state.ranks, state.line, state.variables)
     if doubt is not None:
@@ -386,7 +357,7 @@ def _torchrun(state: _Peel) -> tuple[str, str] | None:
     return _next_program(state, "torchrun", is_module=is_module, plain="no_python" in options)
 
 
-def _deepspeed(state: _Peel) -> tuple[str, str] | None:
+def _deepspeed(state: _Remainder) -> tuple[str, str] | None:
     options, is_module, doubt = state.options(_DEEPSPEED_SWITCHES, modules=("module",))
     rank_options.read_deepspeed(options, state.ranks, state.line)
     if doubt is not None:
@@ -394,51 +365,30 @@ def _deepspeed(state: _Peel) -> tuple[str, str] | None:
     return _next_program(state, "deepspeed", is_module=is_module, plain="no_python" in options)
 
 
-def _accelerate(state: _Peel) -> tuple[str, str] | None:
+def _accelerate(state: _Remainder) -> tuple[str, str] | None:
     if not state.words or state.words.pop(0).text != "launch":
         state.stopped = True
         return None
     return _accelerate_launch(state)
 
 
-def _accelerate_launch(state: _Peel) -> tuple[str, str] | None:
+def _accelerate_launch(state: _Remainder) -> tuple[str, str] | None:
     options, is_module, doubt = state.options(_ACCELERATE_SWITCHES, modules=("m", "module"))
-    read_accelerate_options(options, state.ranks, state.documents, state.references, state.command)
+    from compatcheck.frameworks.accelerate.launcher import read_options  # noqa: PLC0415 (only where accelerate launches)
+
+    read_options(options, state.ranks, state.documents, state.references, state.command)
     if doubt is not None and "num_processes" not in options:
         state.ranks.doubt(rank_options.WORLD, "--num_processes", doubt, state.line)
     return _next_program(state, "accelerate", is_module=is_module, plain="no_python" in options)
 
 
-def read_accelerate_options(
-    options: Mapping[str, Argument],
-    ranks: Ranks,
-    documents: list[Document],
-    references: list[tuple[str, str, str]],
-    command: Command,
-) -> None:
-    """Read the options of ``accelerate launch``: ranks, the files it names, and settings that replace those of its file."""
-    from compatcheck.frameworks.accelerate.launcher import read_settings  # noqa: PLC0415 (only where accelerate launches)
-
-    file = options.get("config_file")
-    rank_options.read_accelerate(options, ranks, has_file=file is not None, line=command.source.line)
-    if file is not None and isinstance(file.value, str):
-        references.append(("accelerate", file.value, "--config_file"))
-        if file.line is not None:
-            ranks.lines["--config_file"] = file.line
-    elif file is not None and file.why is not None:
-        ranks.doubt(rank_options.WORLD, "--config_file", file.why, file.line)
-    document = read_settings(options, command.source, has_file=file is not None)
-    if document is not None:
-        documents.append(document)
-
-
-def _srun(state: _Peel) -> tuple[str, str] | None:
+def _srun(state: _Remainder) -> tuple[str, str] | None:
     options, _, _ = state.options(_SRUN_SWITCHES, short_with_value=_SRUN_SHORT)
     rank_options.read_srun(options, state.ranks)
     return _next_program(state, "srun", is_module=False, plain=True)
 
 
-def _mpirun(state: _Peel) -> None:
+def _mpirun(state: _Remainder) -> None:
     state.launchers.append("mpirun")
     options: dict[str, Argument] = {}
     while state.words and (state.words[0].text or "").startswith("-"):
@@ -452,7 +402,7 @@ def _mpirun(state: _Peel) -> None:
     rank_options.read_mpirun(options, state.ranks)
 
 
-def _ray(state: _Peel) -> tuple[str, str] | None:
+def _ray(state: _Remainder) -> tuple[str, str] | None:
     if [word.text for word in state.words[:2]] != ["job", "submit"]:
         state.stopped = True
         return None
@@ -470,7 +420,7 @@ def _ray(state: _Peel) -> tuple[str, str] | None:
     return _next_program(state, "ray", is_module=False, plain=True)
 
 
-def _tune(state: _Peel) -> tuple[str, str] | None:
+def _tune(state: _Remainder) -> tuple[str, str] | None:
     if not state.words or state.words.pop(0).text != "run":
         state.stopped = True
         return None
@@ -486,7 +436,7 @@ def _tune(state: _Peel) -> tuple[str, str] | None:
     return f"tune run {state.words.pop(0).text}", "tool"
 
 
-def _tool(name: str, state: _Peel) -> tuple[str, str] | None:
+def _tool(name: str, state: _Remainder) -> tuple[str, str] | None:
     if name == "tune":
         return _tune(state)
     if not state.words or state.words[0].text is None:
@@ -507,9 +457,3 @@ _LAUNCHERS = {
     "srun": _srun,
 }
 """Launchers by the name of their program."""
-
-
-def visible_devices(launch: Launch) -> Statement | None:
-    """Say how many ranks a tool that starts one per visible device will start on its node, where the script tells."""
-    count = rank_options.count_visible(launch.variables)
-    return None if count is None else Statement(rank_options.GPUS, "CUDA_VISIBLE_DEVICES", count)

@@ -7,33 +7,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.errors import InputError
-from compatcheck.core.hjson import parse_hjson
 from compatcheck.core.source import Skipped
-from compatcheck.frameworks.axolotl import command as axolotl
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
-from compatcheck.frameworks.deepspeed_chat import command as deepspeed_chat
-from compatcheck.frameworks.easy_r1 import command as easy_r1
-from compatcheck.frameworks.hf_trainer import command as trainers
+from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.launch.flags import parse_flags
-from compatcheck.frameworks.launch.launchers import Launch, peel
-from compatcheck.frameworks.megatron import command as megatron
-from compatcheck.frameworks.open_instruct import command as open_instruct_rl
-from compatcheck.frameworks.openrlhf import command as openrlhf
-from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml
-from compatcheck.frameworks.torchtune import command as torchtune
-from compatcheck.frameworks.verl import command as verl
+from compatcheck.frameworks.launch_script.launchers import remove_launchers
+from compatcheck.frameworks.registry import command_readers
+from compatcheck.frameworks.text import expect_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from compatcheck.core.command import Command
+    from compatcheck.frameworks.launch.program import Launch
 
-FRAMEWORKS = (verl, easy_r1, openrlhf, deepspeed_chat, torchtune, axolotl, open_instruct_rl, trainers, megatron)
-"""Readers of command lines, the ones with the surest marks first."""
 _MANY_RANKS = {"torchrun", "deepspeed", "accelerate"}
 
 
-class Run(NamedTuple):
+class TrainingCommand(NamedTuple):
     """One training command of a script."""
 
     launch: Launch
@@ -58,17 +49,17 @@ class Run(NamedTuple):
         return self.launch.command.source.line
 
 
-def read_commands(commands: Iterable[Command], files: Mapping[str, str] | None = None) -> tuple[Run, ...]:
+def read_commands(commands: Iterable[Command], files: Mapping[str, str] | None = None) -> tuple[TrainingCommand, ...]:
     """Return the training commands, each with its documents; what is repeated word for word counts once.
 
     Args:
         commands: of one script, in the order it would run them.
         files: files the script itself writes, by path.
     """
-    runs: list[Run] = []
+    runs: list[TrainingCommand] = []
     seen: set[tuple[object, ...]] = set()
     for command in commands:
-        launch = peel(command)
+        launch = remove_launchers(command)
         if launch is None:
             continue
         identity = (launch.program, *((word.text or word.written) for word in launch.arguments))
@@ -76,17 +67,17 @@ def read_commands(commands: Iterable[Command], files: Mapping[str, str] | None =
         if documents and identity not in seen:
             seen.add(identity)
             written = (part for document in documents for part in _take_written(document, files or {}))
-            runs.append(Run(launch, tuple(written)))
+            runs.append(TrainingCommand(launch, tuple(written)))
     return tuple(runs)
 
 
 def read_launch(launch: Launch) -> tuple[Document, ...]:
     """Return what a launch says; nothing when it is not known to train."""
-    for framework in FRAMEWORKS:
-        kind = framework.recognise(launch)
+    for reader in command_readers():
+        kind = reader.recognise(launch)
         if kind is not None:
             program = _program_reference(launch)
-            documents = (*framework.read(launch, kind), *launch.documents)
+            documents = (*reader.read(launch, kind), *launch.documents)
             first = documents[0]._replace(references=(*documents[0].references, *program))
             return first, *documents[1:]
     source = launch.command.source
@@ -145,13 +136,8 @@ def _take_written(document: Document, files: Mapping[str, str]) -> tuple[Documen
             continue
         place = f"{document.source.path} ({os.path.normpath(name)})"
         try:
-            found.append(deepspeed.read_data(_parse(text, place), place))
+            data = expect_mapping(syntax.parse_here_document(text, place), place, "a configuration of DeepSpeed")
+            found.append(deepspeed.read_section(data, place))
         except InputError as error:
             skipped.append(Skipped(document.place(key), f"writes {name!r}: {error.message}", error.hint))
     return document._replace(references=tuple(kept), skipped=tuple(skipped)), *found
-
-
-def _parse(text: str, place: str) -> dict[str, object]:
-    if text.lstrip().startswith("{"):
-        return expect_mapping(parse_hjson(text, place), place, "a DeepSpeed configuration")
-    return expect_mapping(parse_json_or_yaml(text, place), place, "a DeepSpeed configuration")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.command import Command, Word
 from compatcheck.core.source import Source
-from compatcheck.frameworks.launch.read import read_commands
+from compatcheck.frameworks.launch_script.commands import read_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.document import Document
-    from compatcheck.frameworks.launch.launchers import Launch
-    from compatcheck.frameworks.launch.read import Run
+    from compatcheck.frameworks.launch.program import Launch
+    from compatcheck.frameworks.launch_script.commands import TrainingCommand
 
 LINE = 7
 """Line all words stand in."""
@@ -31,7 +31,7 @@ def command(text: str, **variables: str) -> Command:
     return Command(tuple(map(word, shlex.split(text))), given, Source("train.sh", None, LINE))
 
 
-def runs(*texts: str, files: Mapping[str, str] | None = None, **variables: str) -> tuple[Run, ...]:
+def runs(*texts: str, files: Mapping[str, str] | None = None, **variables: str) -> tuple[TrainingCommand, ...]:
     return read_commands([command(text, **variables) for text in texts], files)
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatcheck.frameworks.launch.launchers import peel
-from tests.unit.frameworks.launch.written_commands import command, ranks
+from compatcheck.frameworks.launch_script.launchers import remove_launchers
+from tests.unit.frameworks.launch_script.written_commands import command, ranks
 
 GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world_size"
 
@@ -81,7 +81,7 @@ GPUS, NODES, WORLD = "hardware.gpus_per_node", "hardware.nodes", "hardware.world
     ],
 )
 def test_launchers_are_peeled_off(text: str, program: str, first: str, known: dict[str, Any]) -> None:
-    launch = peel(command(text))
+    launch = remove_launchers(command(text))
     assert launch is not None
     assert launch.program == program
     assert launch.arguments[0].text == first
@@ -99,7 +99,7 @@ def test_launchers_are_peeled_off(text: str, program: str, first: str, known: di
     ],
 )
 def test_tools_keep_their_word(text: str, program: str) -> None:
-    launch = peel(command(text))
+    launch = remove_launchers(command(text))
     assert launch is not None
     assert (launch.program, launch.kind) == (program, "tool")
 
@@ -117,18 +117,18 @@ def test_tools_keep_their_word(text: str, program: str) -> None:
     ],
 )
 def test_what_trains_nothing_is_no_launch(text: str) -> None:
-    assert peel(command(text)) is None
+    assert remove_launchers(command(text)) is None
 
 
 def test_variables_of_the_command_and_of_the_ray_job_are_kept() -> None:
     job = """ray job submit --runtime-env-json='{"env_vars": {"B": "2"}}' -- env C=3 python t.py"""
-    launch = peel(command(job, A="1"))
+    launch = remove_launchers(command(job, A="1"))
     assert launch is not None
     assert launch.variables == {"A": "1", "B": "2", "C": "3"}
 
 
 def test_ranks_say_where_they_were_written() -> None:
-    launch = peel(command("torchrun --nproc_per_node 8 t.py"))
+    launch = remove_launchers(command("torchrun --nproc_per_node 8 t.py"))
     assert launch is not None
     (document,) = launch.documents
     assert document.is_command
@@ -140,7 +140,7 @@ def test_options_of_accelerate_replace_those_of_its_file() -> None:
         "accelerate launch --config_file a.yaml --mixed_precision bf16 "
         "--use_deepspeed --zero_stage 3 --deepspeed_config_file d.json t.py"
     )
-    launch = peel(command(text))
+    launch = remove_launchers(command(text))
     assert launch is not None
     settings, launcher = launch.documents
     assert {entry.fact: entry.value for entry in settings.statements} == {
@@ -186,5 +186,5 @@ def test_options_of_accelerate_replace_those_of_its_file() -> None:
     )
 )
 def test_any_words_are_peeled_without_an_error(words: list[str]) -> None:
-    launch = peel(command(" ".join(f"'{text}'" for text in words)))
+    launch = remove_launchers(command(" ".join(f"'{text}'" for text in words)))
     assert launch is None or launch.program

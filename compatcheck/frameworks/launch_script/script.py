@@ -9,20 +9,21 @@ from compatcheck.core.document import Document
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_text
-from compatcheck.frameworks.launch.read import Run, read_commands
+from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
+from compatcheck.frameworks.registry import PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_MARKS = re.compile(
-    r"\b(torchrun|torch\.distributed|accelerate|deepspeed|python3?|ray|srun|mpirun|llamafactory-cli|axolotl|tune|swift|trl|megatron)\b"
-)
+_LAUNCHERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "python", "python3", "ray", "srun", "mpirun")
+_TOOLS = (tool for program in PROGRAMS for tool in program.tools)
+_MARKS = re.compile(rf"\b({'|'.join(map(re.escape, (*_LAUNCHERS, *_TOOLS)))})\b")
 """Words without which a script starts no training."""
 
 
 def read_launch_script(
     path: str, files: Files = LOCAL, *, named: bool, arguments: Sequence[str] | None = None
-) -> Iterator[tuple[str, Run]]:
+) -> Iterator[tuple[str, TrainingCommand]]:
     """Yield the training commands of a script, each with the name its run has in reports.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.frameworks.launch.written_commands import facts, runs
+from tests.unit.frameworks.launch_script.written_commands import facts, runs
 
 HF = "--output_dir o --per_device_train_batch_size 4 --learning_rate 1e-5"
 

@@ -1,0 +1,172 @@
+"""Conversions of configuration values that many programs' keys share; a key file names them, with an argument behind a colon.
+
+A conversion turns a file's value into one `parse_value` accepts, `LEAVE` where it states nothing about the fact, or raises
+ValueError with a hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Convert = Callable[[Any], Any]
+
+LEAVE = object()
+"""What a conversion returns when the value states nothing about the fact."""
+
+
+def is_on(value: object) -> bool:
+    """Tell whether a switch is on, as a boolean or as a word."""
+    return value is True or str(value).lower() == "true"
+
+
+def is_off(value: object) -> bool:
+    """Tell whether a switch is off, as a boolean or as a word."""
+    return value is False or str(value).lower() == "false"
+
+
+def state_nothing(_: object) -> object:
+    """Leave the fact out, whatever the value."""
+    return LEAVE
+
+
+def stated(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a key that states nothing when it is null."""
+    return LEAVE if value is None else value
+
+
+def positive(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a number that states nothing unless it is whole and above 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else LEAVE
+
+
+def none_when_zero(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read 0, false and empty text as "none"."""
+    return None if value in (0, False, "", "none", "None") else value
+
+
+def none_when_empty(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read empty text as "none"."""
+    return None if value == "" else value
+
+
+def non_empty(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a key that states nothing when it is null, 0 or empty."""
+    return value or LEAVE
+
+
+def unless_auto(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a key that states nothing when it is null or ``auto``."""
+    return LEAVE if value in (None, "auto") else value
+
+
+def lower_case(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a word whose case does not matter."""
+    return str(value).lower()
+
+
+def switch(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a key that states nothing unless it is true or false."""
+    return value if is_on(value) or is_off(value) else LEAVE
+
+
+def text(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a key that states nothing unless it is text."""
+    return value if isinstance(value, str) else LEAVE
+
+
+def sole_text(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read text, or a list of one text; several together state nothing."""
+    return text(value[0] if isinstance(value, list) and len(value) == 1 else value)
+
+
+def names(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a list of names, of which one may stand alone."""
+    return [value] if isinstance(value, str) else value
+
+
+def kernel(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read an attention implementation; a kernel of the hub counts as what it implements."""
+    return LEAVE if value is None else str(value).removeprefix("kernels-community/")
+
+
+def lora_of_rank(rank: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Tell from the rank of an adapter whether there is one."""
+    return LEAVE if not isinstance(rank, int) else "lora" if rank > 0 else None
+
+
+COMMON: Mapping[str, Convert] = {
+    function.__name__: function
+    for function in (
+        kernel,
+        lora_of_rank,
+        lower_case,
+        names,
+        non_empty,
+        none_when_empty,
+        none_when_zero,
+        positive,
+        sole_text,
+        state_nothing,
+        stated,
+        switch,
+        text,
+        unless_auto,
+    )
+}
+
+
+def constant(value: object) -> Convert:
+    """Make the conversion that gives this value, whatever the key's own."""
+    return lambda _: value
+
+
+def _when_on(value: object) -> Convert:
+    return lambda given: value if is_on(given) else LEAVE
+
+
+def _when_given(value: object) -> Convert:
+    return lambda given: LEAVE if given is None else value
+
+
+def _when_non_empty(value: object) -> Convert:
+    return lambda given: value if given else LEAVE
+
+
+WITH_ARGUMENT: Mapping[str, Callable[[object], Convert]] = {
+    "given": _when_given,
+    "non_empty": _when_non_empty,
+    "on": _when_on,
+}
+"""``on:cpu`` states ``cpu`` when the switch is on, ``given:true`` states true when the key is not null."""
+
+
+def by_words(words: Mapping[str, object], otherwise: str) -> Convert:
+    """Make the conversion that replaces words, in any case.
+
+    Args:
+        words: lower-case word → value.
+        otherwise: what another word is: ``leave`` (states nothing), ``same`` (null states nothing), ``lower``
+            (itself in lower case), ``error``, or a value.
+    """
+
+    def convert(value: Any) -> Any:  # noqa: ANN401 (configuration)
+        word = "null" if value is None else str(value).lower()
+        if word in words:
+            return words[word]
+        if otherwise == "error":
+            msg = f"known: {', '.join(known for known, found in words.items() if found is not LEAVE)}"
+            raise ValueError(msg)
+        if otherwise in {"same", "lower"}:
+            return stated(value if otherwise == "same" else word)
+        return LEAVE if otherwise == "leave" else read_atom(otherwise)
+
+    return convert
+
+
+def read_atom(word: str) -> object:
+    """Read a value of a key file: ``null``, ``true``, ``false``, ``leave``, a whole number, or the word itself."""
+    return _ATOMS[word] if word in _ATOMS else int(word) if word.isdigit() else word
+
+
+_ATOMS: Mapping[str, object] = {"null": None, "true": True, "false": False, "leave": LEAVE}

@@ -1,0 +1,164 @@
+"""A model by the name it is given: ``config.json``, a model directory, a hub id in the local cache, or a well-known name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.architectures.count import count_parameters
+from compatcheck.core.errors import InputError
+from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.json_file import parse_json
+from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.model.configuration import make_model_document, recognise
+from compatcheck.frameworks.text import expect_mapping, read_text
+from compatcheck.rules.vocabulary import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from compatcheck.core.document import Document
+    from compatcheck.rules.database import RuleSet
+
+_WELL_KNOWN = "well-known model "
+"""Stands in front of a well-known model's name where its source is shown."""
+
+
+def find_model(
+    name: str,
+    rules: RuleSet,
+    environ: Mapping[str, str],
+    origin: Source | None = None,
+    files: Files = LOCAL,
+) -> Document:
+    """Read a model by path, cached hub id or well-known name.
+
+    Args:
+        name: what the person or a configuration calls the model.
+        rules: holds the well-known models.
+        environ: environment variables; the hub cache is found through them.
+        origin: the configuration that names the model, None when a person does.
+        files: the tree that the path, or the cache, lies in.
+
+    Raises:
+        InputError: it is nowhere to be found, or its files are broken.
+    """
+    if files.exists(name):
+        return _read_path(name, files)
+    known = _well_known(name, rules)
+    if known is not None:
+        short, config = known
+        return _translate(config, _WELL_KNOWN + short)
+    cached = _cached(name, environ, files)
+    if cached is not None:
+        return _read_path(cached, files)
+    models = rules.section("models") or {}
+    near = nearest(name, [*models, *(alias for entry in models.values() for alias in entry["aliases"])])
+    what = "is neither a file nor a directory, nor in the local hub cache, nor a well-known model"
+    hint = "give --model with a config.json or a model directory" + (f"; did you mean {near!r}?" if near else "")
+    msg = f"model {name!r} {what}"
+    raise InputError(msg, source=origin, hint=hint)
+
+
+def find_config(documents: Iterable[Document], rules: RuleSet) -> Mapping[str, Any] | None:
+    """Return the parsed config.json behind the model of a subject, or None when no document is about one.
+
+    Args:
+        documents: of one subject.
+        rules: holds the well-known models.
+    """
+    for document in documents:
+        if document.reader != "model":
+            continue
+        short = document.source.path.removeprefix(_WELL_KNOWN)
+        if short != document.source.path:
+            known = _well_known(short, rules)
+            return None if known is None else known[1]
+        return expect_mapping(
+            parse_json(read_text(document.source.path), document.source.path),
+            document.source.path,
+            "a model configuration",
+        )
+    return None
+
+
+def is_path(name: str) -> bool:
+    """Tell whether a name can only be a path, not a hub id or a well-known model."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(".json") or os.path.exists(name)
+
+
+def _translate(config: Mapping[str, Any], path: str) -> Document:
+    return make_model_document(config, path, count_parameters(config, path))
+
+
+def _read_path(path: str, files: Files) -> Document:
+    directory = path if files.is_directory(path) else None
+    file = os.path.join(path, "config.json") if directory else path
+    if directory and not files.exists(file):
+        msg = "holds no config.json"
+        raise InputError(
+            msg,
+            source=Source(path),
+            hint="name the model's directory or its config.json",
+        )
+    config = expect_mapping(parse_json(read_text(file, files), file), file, "a model configuration")
+    if not recognise(config):
+        msg = "has no model_type, so it is not a model configuration"
+        raise InputError(msg, source=Source(file, "model_type"), hint="name the config.json that save_pretrained wrote")
+    if directory is not None and _holds_weights(directory, files):
+        return _with_weights(config, file, directory, files)
+    return _translate(config, file)
+
+
+def _holds_weights(directory: str, files: Files) -> bool:
+    return any(name.endswith((".safetensors", ".safetensors.index.json")) for name in files.list_names(directory))
+
+
+def _with_weights(config: Mapping[str, Any], file: str, directory: str, files: Files) -> Document:
+    """Count from the weights' headers, which win over the formula."""
+    from compatcheck.architectures.weights import count_directory  # noqa: PLC0415 (only for directories with weights)
+
+    try:
+        counts, reason = count_directory(config, directory, files)
+    except InputError as error:
+        document = _translate(config, file)
+        skipped = Skipped(error.source or Source(directory), error.message, error.hint)
+        return document._replace(skipped=(*document.skipped, skipped))
+    if counts is None:
+        document = _translate(config, file)
+        return document._replace(
+            skipped=(*document.skipped, Skipped(Source(directory), reason or "weights not counted")),
+        )
+    return make_model_document(config, file, counts, "counted from the headers of the weights")
+
+
+def _well_known(name: str, rules: RuleSet) -> tuple[str, Mapping[str, Any]] | None:
+    models = rules.section("models") or {}
+    for short, entry in models.items():
+        if name.lower() == short or name in entry["aliases"]:
+            return short, entry["config"]
+    return None
+
+
+def _cached(name: str, environ: Mapping[str, str], files: Files) -> str | None:
+    """Find the newest snapshot of a hub id in the local cache, without the network."""
+    if is_path(name):
+        return None
+    home = environ.get("HF_HOME") or os.path.join(
+        environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+        "huggingface",
+    )
+    cache = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
+    repository = os.path.join(cache, "models--" + name.replace("/", "--"))
+    try:
+        snapshots = [files.read_text(os.path.join(repository, "refs", "main")).strip()]
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        try:
+            snapshots = sorted(files.list_names(os.path.join(repository, "snapshots")))
+        except (OSError, ValueError):
+            return None
+    for snapshot in reversed(snapshots):
+        directory = os.path.join(repository, "snapshots", snapshot)
+        if files.exists(os.path.join(directory, "config.json")):
+            return directory
+    return None

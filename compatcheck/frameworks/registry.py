@@ -1,0 +1,88 @@
+"""The training programs and the libraries beneath them, each one folder; what they read is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.frameworks.reader import CommandReader, ConfigurationReader
+
+
+class Program(NamedTuple):
+    """One folder of this package."""
+
+    folder: str
+    has_files: bool = True
+    """Whether it reads configuration files: ``configuration.py``."""
+    has_commands: bool = True
+    """Whether it reads command lines: ``command.py``."""
+    shares_keys: bool = False
+    """Whether files of programs that are not read hold its keys, too: then those are told first (`unread`)."""
+    tools: tuple[str, ...] = ()
+    """Commands it installs that train, each with a sub-command: ``axolotl train``."""
+    tool_modules: Mapping[str, str] = {}
+    """Modules that are one of the tools: ``python -m axolotl.cli train``."""
+    refines: str | None = None
+    """Reader of which this one is a special case: a command of that one which names a file of this one is this one's."""
+
+    @property
+    def configuration(self) -> ConfigurationReader:
+        """The reader of its files."""
+        return cast("ConfigurationReader", import_module(f"compatcheck.frameworks.{self.folder}.configuration"))
+
+    @property
+    def command(self) -> CommandReader:
+        """The reader of its command lines."""
+        return cast("CommandReader", import_module(f"compatcheck.frameworks.{self.folder}.command"))
+
+
+PROGRAMS = (
+    Program("verl"),
+    Program("easy_r1"),
+    Program("openrlhf", has_files=False),
+    Program("deepspeed_chat", has_files=False),
+    Program("native", has_commands=False),
+    Program("torchtune", tools=("tune",)),
+    Program("axolotl", tools=("axolotl",), tool_modules={"axolotl.cli": "axolotl"}),
+    Program("open_instruct"),
+    Program("ms_swift", tools=("swift", "megatron"), tool_modules={"swift.cli.main": "swift"}),
+    Program(
+        "llamafactory",
+        tools=("llamafactory-cli", "lmf", "llmtuner"),
+        tool_modules={"llamafactory.cli": "llamafactory-cli"},
+    ),
+    Program("accelerate", has_commands=False),
+    Program("deepspeed", has_commands=False),
+    Program("model", has_commands=False, shares_keys=True),
+    Program("trl", shares_keys=True, tools=("trl",), tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
+    Program("hf_trainer", shares_keys=True),
+    Program("megatron", has_files=False),
+)
+"""The ones with the surest marks first: a file or a command is read by the first that recognises it."""
+
+
+def configuration_readers(*, shares_keys: bool | None = None) -> Iterator[ConfigurationReader]:
+    """Yield the readers of files in their order; those with keys of their own, or those without, where asked for."""
+    for program in PROGRAMS:
+        if program.has_files and shares_keys in (None, program.shares_keys):
+            yield program.configuration
+
+
+def command_readers() -> Iterator[CommandReader]:
+    """Yield the readers of command lines in their order."""
+    return (program.command for program in PROGRAMS if program.has_commands)
+
+
+def find_configuration_reader(reader: str) -> ConfigurationReader | None:
+    """Return the reader whose files have this name as a kind of reference; None for other kinds."""
+    folder = reader.replace("-", "_")
+    found = (program for program in PROGRAMS if program.has_files and program.folder == folder)
+    return next((program.configuration for program in found), None)
+
+
+def find_refinement(reader: str) -> str | None:
+    """Return the reader that is a special case of this one."""
+    return next((program.folder for program in PROGRAMS if program.refines == reader), None)

@@ -1,0 +1,133 @@
+"""From the keys of a configuration to statements in the vocabulary, by key table; keys nobody understands are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.core.document import AUTO, Document, Statement
+from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.redaction import redact
+from compatcheck.core.source import Skipped, Source
+from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.rules.vocabulary import nearest, parse_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from compatcheck.frameworks.keys import Key
+
+_MAX_GUESSES = 100
+"""Unread keys of one file for which the nearest known key is searched; each search takes a fraction of a millisecond."""
+
+
+class Translation(NamedTuple):
+    """The keys of one document, translated."""
+
+    statements: tuple[Statement, ...]
+    unread: tuple[tuple[str, str | None], ...]
+    skipped: tuple[Skipped, ...]
+
+
+def flatten(data: Mapping[str, Any], prefix: str = "", stop: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield every leaf as a dotted key and its value; a key in ``stop`` is a leaf whatever it holds."""
+    for name, value in data.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and key not in stop:
+            yield from flatten(value, f"{key}.", stop)
+        else:
+            yield key, value
+
+
+def translate(
+    leaves: Iterator[tuple[str, Any]],
+    table: Mapping[str, tuple[Key, ...]],
+    *,
+    irrelevant: Callable[[str], bool],
+    source: Source,
+    auto: bool = False,
+) -> Translation:
+    """Translate dotted keys.
+
+    Args:
+        leaves: dotted keys with their values.
+        table: what keys mean.
+        irrelevant: tells whether a key is known and has no bearing on memory.
+        source: the file.
+        auto: whether the word ``auto`` stands for "filled in later".
+    """
+    statements: list[Statement] = []
+    unread: list[tuple[str, str | None]] = []
+    skipped: list[Skipped] = []
+    for key, value in leaves:
+        entry = table.get(key)
+        if entry is None:
+            misplaced = _misplaced(key, value, table)
+            if misplaced is not None:
+                name, wanted = misplaced
+                skip = not_understood(source, name, wanted)
+                if skip not in skipped:
+                    skipped.append(skip)
+                continue
+            if irrelevant(key):
+                statements.append(Statement(None, key, value))
+            else:
+                unread.append((key, nearest(key, list(table)) if len(unread) < _MAX_GUESSES else None))
+            continue
+        for meaning in entry:
+            if auto and value == "auto":
+                statements.append(Statement(meaning.fact, key, AUTO, meaning.role))
+                continue
+            try:
+                converted = value if meaning.convert is None else meaning.convert(value)
+                if converted is LEAVE:
+                    statements.append(Statement(None, key, value, meaning.role))
+                    continue
+                parsed = parse_value(meaning.fact, converted, source._replace(key=key))
+            except (UsageError, ValueError, TypeError, AttributeError, LookupError) as error:
+                hint = error.hint if isinstance(error, UsageError) else str(error) or None
+                reason = f"value {_short(value)} of {key} is not understood"
+                skipped.append(Skipped(source._replace(key=key), reason, hint, fact=meaning.fact))
+                continue
+            statements.append(Statement(meaning.fact, key, parsed, meaning.role))
+    return Translation(tuple(statements), tuple(unread), tuple(skipped))
+
+
+def not_understood(source: Source, key: str, wanted: str) -> Skipped:
+    """Say that the value of a key is not one this release knows."""
+    return Skipped(source._replace(key=key), f"value of {key} is not understood", f"expected {wanted}")
+
+
+def _misplaced(key: str, value: object, table: Mapping[str, object]) -> tuple[str, str] | None:
+    """Find a section written as one value, or a value written as a section; return its key and what is expected."""
+    if value and not isinstance(value, Mapping) and any(name.startswith(f"{key}.") for name in table):
+        return key, "a mapping of keys"
+    parent = key
+    while "." in parent:
+        parent = parent.rpartition(".")[0]
+        if table.get(parent) and not any(name.startswith(f"{parent}.") for name in table):
+            return parent, "one value, not a mapping"
+    return None
+
+
+def _short(value: object) -> str:
+    text = redact(repr(value))
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def make_document(
+    reader: str,
+    source: Source,
+    translation: Translation,
+    references: tuple[tuple[str, str, str], ...] = (),
+) -> Document:
+    """Assemble a document; a file in which no key at all was understood is not one of this reader.
+
+    Raises:
+        InputError: nothing in the file was understood.
+    """
+    if not translation.statements and not translation.skipped and translation.unread:
+        first = ", ".join(key for key, _ in translation.unread[:3])
+        msg = f"none of its keys is known ({first})"
+        raise InputError(msg, source=source, hint="is this the file you meant?")
+    return Document(reader, source, translation.statements, translation.unread, translation.skipped, references)

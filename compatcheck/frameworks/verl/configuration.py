@@ -1,0 +1,267 @@
+"""verl's configurations (YAML): complete ones, and those that a command composes from; what follows from several keys at once.
+
+Keys are read as the program that reads them means them. ``*_micro_batch_size`` counts sequences over all ranks in every
+release; the forks (`forks`) multiply it by ``rollout.n`` as well (``verl/workers/fsdp_workers.py``), and
+``*_micro_batch_size_per_gpu`` exists from 0.2. The critic is there for ``algorithm.adv_estimator=gae``, its default, and the
+reference as `training.reference_model` tells.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.document import Document, Statement
+from compatcheck.core.source import Source
+from compatcheck.frameworks.conversions import LEAVE
+from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.launch.arguments import name_roles
+from compatcheck.frameworks.launch.hydra import parse_value
+from compatcheck.frameworks.launch.values import Argument
+from compatcheck.frameworks.reader import Reading
+from compatcheck.frameworks.translation import flatten, translate
+from compatcheck.frameworks.verl.forks import tell_fork
+from compatcheck.rules.vocabulary import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+READER, LABEL = "verl", "verl"
+TELLING_WORDS: tuple[str, ...] = ()
+DECIDES: tuple[str, ...] = ()
+ACTOR, CRITIC, REFERENCE, REWARD = "actor", "critic", "reference", "reward"
+_A, _M, _R, _F = (
+    "actor_rollout_ref.actor.",
+    "actor_rollout_ref.model.",
+    "actor_rollout_ref.rollout.",
+    "actor_rollout_ref.ref.",
+)
+MODELS = {_M + "path": "model", "critic.model.path": "model:critic", "reward_model.model.path": "model:reward"}
+
+
+def _resolved(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    """Read a key that states nothing when it is null, or is that of another key."""
+    return LEAVE if value is None or (isinstance(value, str) and "${" in value) else value
+
+
+def _engine(value: Any) -> Any:  # noqa: ANN401 (configuration)
+    return LEAVE if value is None else str(value).removesuffix("_v6").removesuffix("_async")
+
+
+CONVERSIONS = {"engine": _engine, "resolved": _resolved}
+TABLE = KeyTable(__file__, conversions=CONVERSIONS)
+"""Key → meaning, over verl 0.1 to 0.9.1 and its forks."""
+_NAMES = Names(__file__)
+"""Last parts of verl's keys."""
+
+
+def recognise(data: Mapping[str, Any]) -> bool:
+    """Tell whether parsed data is a configuration of verl."""
+    return "actor_rollout_ref" in data
+
+
+def read(data: Mapping[str, Any], path: str) -> Reading:
+    """Translate a configuration file of verl: one that a command composes from, or a complete one."""
+    leaves = {key: value for key, value in flatten(data, stop=_WHOLE) if not key.startswith(("defaults", "hydra."))}
+    options = {key: Argument(_follow(value, leaves), None) for key, value in leaves.items()}
+    table, models = table_for(options)
+    source = Source(path)
+    translation = translate(
+        ((key, argument.value) for key, argument in options.items() if key not in models),
+        table,
+        irrelevant=is_plain,
+        source=source,
+    )
+    references = tuple(
+        (kind, str(options[key].value), key)
+        for key, kind in models.items()
+        if key in options and isinstance(options[key].value, str)
+    )
+    inferred = infer(options, Argument("", None), options.get("model_engine"))
+    statements = (*translation.statements, *inferred)
+    document = Document(tell_fork(options), source, statements, translation.unread, translation.skipped, references)
+    return Reading((document,))
+
+
+_WHOLE = ("actor_rollout_ref.rollout.engine_kwargs", "actor_rollout_ref.model.override_config.rope_scaling")
+_POINTER = re.compile(r"\$\{(?:oc\.select:)?([\w.]+)(?:,\s*([^{}]*))?\}")
+
+
+def _follow(value: object, leaves: Mapping[str, object], depth: int = 0) -> object:
+    """Follow ``${other.key}`` and ``${oc.select:other.key,default}``; what leads nowhere stands for null."""
+    match = _POINTER.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or depth > _MAX_DEPTH:
+        return value
+    if match[1] in leaves:
+        return _follow(leaves[match[1]], leaves, depth + 1)
+    return None if match[2] is None else parse_value(match[2].strip())
+
+
+_MAX_DEPTH = 16
+
+
+def value_of(options: Mapping[str, Argument], key: str) -> object:
+    """Return a known value, None otherwise."""
+    argument = options.get(key)
+    return argument.value if argument is not None and argument.why is None else None
+
+
+def has_critic(options: Mapping[str, Argument]) -> bool:
+    """Tell whether a value model is trained (``need_critic``, ``verl/trainer/ppo/utils.py``)."""
+    enabled = value_of(options, "critic.enable")
+    if isinstance(enabled, bool):
+        return enabled
+    estimator = options.get("algorithm.adv_estimator")
+    return (
+        estimator is None or estimator.value == "gae" or (estimator.why is not None and "critic.model.path" in options)
+    )
+
+
+def table_for(options: Mapping[str, Argument]) -> tuple[Table, dict[str, str]]:
+    """Return the key table and the keys that name models, without the models this run does not have."""
+    absent = set() if has_critic(options) else {CRITIC}
+    if value_of(options, "reward_model.enable") is not True:
+        absent.add(REWARD)
+    table: Table = {
+        key: tuple(meaning for meaning in meanings if meaning.role not in absent) for key, meanings in TABLE.items()
+    }
+    if value_of(options, _A + "use_dynamic_bsz") is True:
+        _cut_by_length(table, _A + "ppo_max_token_len_per_gpu", ACTOR)
+    if value_of(options, "critic.use_dynamic_bsz") is True or value_of(options, _A + "use_dynamic_bsz") is True:
+        table["critic.ppo_micro_batch_size"] = table["critic.ppo_micro_batch_size_per_gpu"] = ()
+        table["critic.ppo_max_token_len_per_gpu"] = (
+            () if CRITIC in absent else (Key("training.micro_batch_tokens", _resolved, CRITIC),)
+        )
+    models = {key: kind for key, kind in MODELS.items() if kind.partition(":")[2] not in absent}
+    return table, models
+
+
+def _cut_by_length(table: Table, key: str, role: str) -> None:
+    """Read micro batches as counts of tokens, which ``use_dynamic_bsz`` makes them; the keys in sequences count for nothing."""
+    for name in ("ppo_micro_batch_size", "ppo_micro_batch_size_per_gpu"):
+        table[_A + name] = ()
+    for section in (_R, _F):
+        for name in ("log_prob_micro_batch_size", "log_prob_micro_batch_size_per_gpu"):
+            table[section + name] = ()
+    table[key] = (Key("training.micro_batch_tokens", _resolved, role),)
+    table[_R + "log_prob_max_token_len_per_gpu"] = (Key("rollout.log_prob_micro_batch_tokens", _resolved),)
+    table[_F + "log_prob_max_token_len_per_gpu"] = (Key("training.micro_batch_tokens", _resolved, REFERENCE),)
+
+
+def infer(options: Mapping[str, Argument], name: Argument | None, engine: Argument | None) -> Iterator[Statement]:
+    """Say what follows from several keys, or from a key that is left out where the chosen configuration settles it.
+
+    Args:
+        options: by key.
+        name: of the configuration a command composes from; None where it is left out.
+        engine: the choice of the group ``model_engine``.
+    """
+    base = "ppo_trainer" if name is None else str(name.value).removesuffix(".yaml")
+    key = "--config-name (left out)" if name is None else "--config-name"
+    if engine is not None and engine.value == "megatron":
+        base, key = "ppo_megatron_trainer", "model_engine"
+    roles = [ACTOR, REFERENCE, *([CRITIC] if has_critic(options) else [])]
+    yield from name_roles(roles)
+    strategy = value_of(options, _A + "strategy")
+    for role, section in ((ACTOR, _A), (REFERENCE, _F), (CRITIC, "critic.")):
+        if role not in roles or section + "strategy" in options:
+            continue
+        if role == REFERENCE and isinstance(strategy, str):
+            yield from _sharded(strategy, _A + "strategy", role)
+        elif base in {"ppo_trainer", "ppo_megatron_trainer"}:
+            yield from _sharded("megatron" if "megatron" in base else "fsdp", key, role)
+    if "algorithm.adv_estimator" not in options and base in {"ppo_trainer", "ppo_megatron_trainer"}:
+        yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
+    terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
+    if terms and all(value_of(options, key) is False for key in terms):
+        yield Statement(None, "(no KL term)", True)
+    forward = "(only run forward)"
+    frozen = [REFERENCE, *([REWARD] if value_of(options, "reward_model.enable") is True else [])]
+    for role in frozen:
+        yield Statement("training.gradient_checkpointing", forward, False, role)
+        yield Statement("training.offload_optimizer", forward, None, role)
+        yield Statement("model.trainable_parameters", forward, 0, role)
+        yield Statement("training.peft", forward, None, role)
+    if value_of(options, _A + "use_dynamic_bsz") is True:
+        yield from _left_out_tokens(options)
+    sequences = _per_step(options)
+    if sequences is not None:
+        yield Statement("training.global_batch_size", _A + "ppo_mini_batch_size", sequences, ACTOR)
+        if has_critic(options) and "critic.ppo_mini_batch_size" not in options:
+            yield Statement("training.global_batch_size", "critic.ppo_mini_batch_size (left out)", sequences, CRITIC)
+    generated = _generated(options)
+    if generated is not None:
+        yield Statement("rollout.global_batch_size", "data.train_batch_size", generated)
+
+
+def _left_out_tokens(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say what limits in tokens are where they are left out: the actor's for scoring (``trainer/config/ppo_trainer.yaml``)."""
+    key = _A + "ppo_max_token_len_per_gpu"
+    limit: object = _ACTOR_TOKENS
+    if key in options:
+        limit = value_of(options, key)
+    else:
+        yield Statement("training.micro_batch_tokens", f"{key} (left out)", limit, ACTOR)
+    others: list[tuple[str, str, str | None, object]] = []
+    others.append((_R + "log_prob_", "rollout.log_prob_micro_batch_tokens", None, limit))
+    others.append((_F + "log_prob_", "training.micro_batch_tokens", REFERENCE, limit))
+    if has_critic(options):
+        others.append(("critic.ppo_", "training.micro_batch_tokens", CRITIC, _CRITIC_TOKENS))
+    for section, fact, role, tokens in others:
+        name = section + "max_token_len_per_gpu"
+        if name not in options and isinstance(tokens, int):
+            yield Statement(fact, f"{name} (left out)", tokens, role)
+
+
+_ACTOR_TOKENS, _CRITIC_TOKENS = 16384, 32768
+"""Defaults of ``ppo_max_token_len_per_gpu`` in verl 0.2 to 0.7 and Search-R1."""
+
+
+def _sharded(strategy: str, key: str, role: str) -> Iterator[Statement]:
+    for words, fact in (("sharding", "training.sharding"), ("fsdp_version", "training.fsdp_version")):
+        if strategy in TABLE.words[words]:
+            yield Statement(fact, key, TABLE.words[words][strategy], role)
+
+
+def _per_step(options: Mapping[str, Argument]) -> int | None:
+    """Count the sequences of one optimizer step: prompts of a mini batch × n, at most those of the whole batch.
+
+    ``ppo_mini_batch_size`` counts prompts and is multiplied by ``rollout.n`` (``fsdp_workers.py``); a batch holds
+    ``data.train_batch_size`` × n sequences, in Search-R1 × ``n_agent`` as well.
+    """
+    mini, generated = value_of(options, _A + "ppo_mini_batch_size"), _generated(options)
+    n = 1 if _R + "n" not in options else value_of(options, _R + "n")
+    if generated is None or not isinstance(mini, int) or not isinstance(n, int) or isinstance(mini, bool):
+        return None
+    return min(mini * n, generated)
+
+
+def _generated(options: Mapping[str, Argument]) -> int | None:
+    """Count the completions of one batch over all ranks: prompts × ``rollout.n``, in Search-R1 × ``n_agent`` as well."""
+    count = 1
+    for key, left_out in (("data.train_batch_size", None), (_R + "n", 1), (_R + "n_agent", 1)):
+        value = left_out if key not in options else value_of(options, key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return None
+        count *= value
+    return count
+
+
+_SECTIONS = ("actor_rollout_ref.", "critic.", "reward_model.")
+_FREE = (
+    "reward_model.reward_kwargs.",
+    "reward_model.overlong_buffer",
+    ".override_optimizer_config.",
+    ".override_config.",
+    ".engine_kwargs.",
+    ".override_transformer_config.",
+    ".override_ddp_config.",
+    ".megatron.override",
+)
+
+
+def is_plain(key: str) -> bool:
+    """Tell whether a key is one of verl's that has no bearing on memory, or a recipe's own outside the models' sections."""
+    if key.rpartition(".")[2] in _NAMES or any(part in key for part in _FREE):
+        return True
+    return not key.startswith(_SECTIONS) and nearest(key, list(TABLE)) is None

@@ -1,0 +1,12 @@
+"""axolotl's command lines."""
+
+from __future__ import annotations
+
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
+
+
+def test_axolotl_names_its_file() -> None:
+    document = documents("axolotl train a.yml --micro-batch-size 2 --launcher torchrun")[0]
+    assert document.reader == "axolotl"
+    assert document.references == (("config", "a.yml", "(argument)"),)
+    assert facts(document) == {"training.micro_batch_size": 2}

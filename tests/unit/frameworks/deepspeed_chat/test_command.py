@@ -1,0 +1,34 @@
+"""DeepSpeed-Chat's command lines."""
+
+from __future__ import annotations
+
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
+
+
+def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
+    one = (
+        "deepspeed main.py --model_name_or_path m --data_split 2,4,4 --zero_stage 2 "
+        "--per_device_train_batch_size 4 --offload --lora_dim 128"
+    )
+    document = documents(one)[0]
+    assert document.reader == "deepspeed_chat"
+    found = facts(document)
+    assert (found["training.zero_stage"], found["training.offload_optimizer"], found["training.mixed_precision"]) == (
+        2,
+        "cpu",
+        "fp16",
+    )
+    assert (found["training.peft"], found["training.sequence_length"], found["training.gradient_checkpointing"]) == (
+        "lora",
+        512,
+        False,
+    )
+    three = (
+        "deepspeed main.py --actor_model_name_or_path a "
+        "--critic_model_name_or_path c --actor_zero_stage 3 --critic_gradient_checkpointing"
+    )
+    document = documents(three)[0]
+    actor, critic = facts(document, "actor"), facts(document, "critic")
+    assert (actor["training.zero_stage"], critic["training.zero_stage"]) == (3, 0)
+    assert (actor["training.gradient_checkpointing"], critic["training.gradient_checkpointing"]) == (False, True)
+    assert [(kind, name) for kind, name, _ in document.references[:2]] == [("model", "a"), ("model:critic", "c")]

@@ -1,0 +1,18 @@
+"""open-instruct's command lines."""
+
+from __future__ import annotations
+
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
+
+
+def test_tuning_and_reinforcement_learning() -> None:
+    tulu = documents(
+        "accelerate launch open_instruct/finetune.py --model_name_or_path m "
+        "--with_tracking --max_seq_length 4096 --use_flash_attn"
+    )[0]
+    assert tulu.reader == "open_instruct"
+    assert facts(tulu)["training.trainer"] == "sft"
+    grpo = documents(
+        "python open_instruct/grpo_fast.py --model_name_or_path m --per_device_train_batch_size 1 --deepspeed_stage 3 --beta 0.01"
+    )[0]
+    assert (grpo.reader, facts(grpo)["training.zero_stage"], facts(grpo)["training.trainer"]) == ("script", 3, "grpo")
