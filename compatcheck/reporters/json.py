@@ -70,7 +70,7 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
                     "name": name,
                     "version": version,
                     "source": source,
-                    **({"optional": True} if name in subject.optional else {}),
+                    "optional": name in subject.optional,
                 }
                 for name, version, source in subject.packages
             ],
