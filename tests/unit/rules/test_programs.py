@@ -9,7 +9,7 @@ import pytest
 from compatcheck.rules.programs import KINDS, find_program, lineage, programs, trainers
 from tests import ROOT
 
-READERS = re.compile(r'(?:make_document\(|Document\(|READER = |reader=|reader = )\s*"([\w-]+)"')
+READERS = re.compile(r'(?:make_document\(|Document\(|READER, LABEL = |READER = |reader=|reader = )\s*"([\w-]+)"')
 """How readers name themselves in documents."""
 
 
