@@ -62,7 +62,7 @@ def list_command(
     for rule in listed:
         state = "" if rule.status == "active" else f" [{rule.status}]"
         click.echo(f"{rule.id}{state}\n  {rule.title} ({rule.kind}, {rule.confidence})")
-    click.echo(f"{len(listed)} rules · db {rules.date} ({rules.id})", err=True)
+    click.echo(f"{_count(len(listed), 'rule')} · db {rules.date} ({rules.id})", err=True)
     return EXIT_CLEAN
 
 
@@ -96,7 +96,7 @@ def lint_command(paths: tuple[str, ...], rule_directories: tuple[str, ...]) -> i
     if not found.proven:
         click.echo(NO_PROOF, err=True)
     if found.readable:
-        click.echo(f"{found.files} rules, {len(found.problems)} problems", err=True)
+        click.echo(f"{_count(found.files, 'rule')}, {_count(len(found.problems), 'problem')}", err=True)
     return EXIT_FINDINGS if found.problems else EXIT_CLEAN
 
 
@@ -114,3 +114,7 @@ def new_command(rule_id: str, directory: Path | None) -> int:
 
     click.echo(str(write_skeleton(rule_id, directory or Path(CHECKOUT if is_checkout() else "rules"))))
     return EXIT_CLEAN
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

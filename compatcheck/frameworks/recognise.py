@@ -120,7 +120,8 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
         msg = "is empty"
         raise InputError(msg, source=Source(path), hint="name the file that says something")
     labels = sorted((reader.LABEL for reader in configuration_readers()), key=str.lower)
-    kinds = f"{', '.join(labels)}, launch scripts (.sh), training scripts (.py)"
+    kinds = ", ".join("facts (with the line `compatcheck: 1`)" if label == "facts" else label for label in labels)
+    kinds += ", launch scripts (.sh), training scripts (.py)"
     hint = f"known: locks, requirements and other lists of packages (docs/inputs.md), {kinds}"
     msg = "lists no packages and is no configuration this release can read"
     raise InputError(msg, source=Source(path), hint=hint)

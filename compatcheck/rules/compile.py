@@ -112,35 +112,35 @@ def _matching_part(rule: Rule) -> list[object]:
         rule.kind,
         rule.status,
         rule.confidence,
-        [[_ranges(rule, clause.packages), _code(rule, clause.when)] for clause in rule.clauses],
+        [[_ranges(rule, clause.packages), _code(rule, "affected", clause.when)] for clause in rule.clauses],
         _ranges(rule, rule.unverified),
-        _code(rule, rule.when),
-        _code(rule, rule.unless),
+        _code(rule, "when", rule.when),
+        _code(rule, "unless", rule.unless),
         impact.effect,
         impact.memory,
         impact.scope,
         impact.phase,
-        _code(rule, impact.expected),
-        _code(rule, impact.low),
-        _code(rule, impact.high),
+        _code(rule, "impact.bytes", impact.expected),
+        _code(rule, "impact.low", impact.low),
+        _code(rule, "impact.high", impact.high),
         rule.debunks,
         rule.former_ids,
     ]
 
 
-def _code(rule: Rule, text: str | None) -> Code | None:
+def _code(rule: Rule, key: str, text: str | None) -> Code | None:
     if text is None:
         return None
     try:
         code = parse(text)
     except RuleError as error:
-        raise RuleError(error.message, source=Source(rule.path), hint=error.hint) from None
+        raise RuleError(error.message, source=Source(rule.path, key), hint=error.hint) from None
     for name in sorted(fact_names(code)):
         if name not in vocabulary():
             near = nearest(name, list(vocabulary()))
-            hint = f"did you mean {near!r}?" if near else "see `compatcheck facts --names`"
+            hint = (f"did you mean {near!r}? " if near else "") + "`compatcheck facts --names` has them all"
             msg = f"unknown fact {name!r}"
-            raise RuleError(msg, source=Source(rule.path), hint=hint)
+            raise RuleError(msg, source=Source(rule.path, key), hint=hint)
     return code
 
 

@@ -92,7 +92,10 @@ def _check_comparison(
         values.append(value)
         suspect = suspect or found[0]
     assert suspect is not None  # noqa: S101 (a comparison has one)
-    if not any(_affects(clause.packages, suspect.versions) for clause in rule.clauses):
+    named = {name for clause in rule.clauses for name, specifier in clause.packages.items() if specifier != "absent"}
+    if named and named.isdisjoint(suspect.versions):
+        yield f"{_describe(comparison.suspect)} was measured without {' and '.join(sorted(named))}, which `affected` is about"
+    elif not any(_affects(clause.packages, suspect.versions) for clause in rule.clauses):
         releases = ", ".join(f"{name} {version}" for name, version in suspect.versions.items() if name != "python")
         yield f"{_describe(comparison.suspect)} was measured with {releases}, which `affected` leaves out"
     yield from _check_range(rule, comparison, values[0] - sum(values[1:]), suspect, proof)

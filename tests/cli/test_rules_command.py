@@ -40,7 +40,7 @@ def test_new_then_lint(tmp_path: Path) -> None:
     assert run("rules", "new", "deepspeed/bad-pattern", "--directory", rules).code == 2
     assert run("rules", "new", "bad pattern", "--directory", rules).code == 2
     assert run("rules", "new", "../../etc/passwd", "--directory", rules).code == 2
-    assert "1 rules" in run("rules", "lint", rules).err
+    assert "1 rule, " in run("rules", "lint", rules).err
 
 
 def test_lint_of_ones_own_rules(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_lint_of_ones_own_rules(tmp_path: Path) -> None:
     path.write_text(text.replace("training.zero_stage == 3 and", "training.zero_stgae == 3 and"), encoding="utf-8")
     ran = run("rules", "lint", path)
     assert ran.code == 1
-    assert "did you mean 'training.zero_stage'" in ran.out
+    assert "copied.yaml (when): unknown fact 'training.zero_stgae' (did you mean 'training.zero_stage'?" in ran.out
     path.write_text(text.replace("kind: regression", "kind: regresion"), encoding="utf-8")
     ran = run("rules", "lint", path)
     assert ran.code == 1
@@ -91,7 +91,7 @@ def test_a_directory_named_twice_is_read_once(tmp_path: Path) -> None:
     _copy(tmp_path / "a", "deepspeed/own")
     ran = run("rules", "list", "deepspeed/own", "--rules", tmp_path / "a", "--rules", tmp_path / "a" / ".." / "a")
     assert ran.code == 0, ran.err
-    assert "1 rules" in ran.err
+    assert "1 rule " in ran.err
 
 
 def test_the_former_id_of_a_built_in_rule_is_taken_too(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_there_are_at_least_25() -> None:
 def test_a_probe_says_what_it_measures_and_derives_it(name: str) -> None:
     probe = find_probe(name)
     assert probe.title.endswith((".", "?"))
-    assert len(probe.documentation) > 300, "the derivation is missing"
+    assert len(probe.documentation) > 300, "the docstring does not derive the prediction: 300 characters at least"
     assert set(probe.module.BACKENDS) <= set(BACKENDS)
     assert probe.module.ACCOUNTING in {"storages", "allocator"}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.measurement import show_parameter
+from compatcheck.core.source import Source
 from compatcheck.lab.probes.fingerprint import hash_code
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 class ProbeModule(Protocol):
     """What a file of ``probes/catalog`` defines; it runs inside foreign interpreters and imports nothing but what it measures.
 
-    Its docstring's first line says what is measured; the rest derives the prediction.
+    Its docstring's first line says what is measured and ends with a full stop; the rest derives the prediction, in full sentences
+    (300 characters at least). ``tests/probes/test_catalog.py`` holds every probe to this.
     """
 
     # ``SHARES`` may name files of this folder, without their underscore, that it gets by `Recorder.load`.
@@ -168,6 +170,8 @@ class Probe:
         return ("bad" if bad else "good"), value, predicted
 
 
+_OFFERS = (*ProbeModule.__annotations__, "predict", "tolerance", "facts", "run")
+"""Names that every probe defines."""
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
 
 
@@ -195,7 +199,7 @@ def find_probe(name: str) -> Probe:
     """Return one probe.
 
     Raises:
-        UsageError: there is none of this name.
+        UsageError: there is none of this name, or its file lacks what a probe offers.
     """
     plain = name.replace("-", "_")
     names = probe_names()
@@ -208,4 +212,10 @@ def find_probe(name: str) -> Probe:
             msg, hint=f"did you mean {' or '.join(near)}?" if near else "`compatcheck probe list` has them all"
         )
     module: Any = import_module(f"compatcheck.lab.probes.catalog.{plain}")
+    missing = [offer for offer in _OFFERS if not hasattr(module, offer)]
+    if missing:
+        msg = f"probe {plain} does not define {', '.join(missing)}"
+        raise UsageError(
+            msg, source=Source(module.__file__), hint="`ProbeModule` of lab/probes/probe.py says what each is"
+        )
     return Probe(plain, module, module.__file__)

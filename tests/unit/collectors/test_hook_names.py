@@ -67,7 +67,7 @@ def test_the_hook_looks_at_every_kind_of_file() -> None:
     known = [recogniser for recogniser in RECOGNISERS if recogniser.kind not in ONLY_NAMED]
     for recogniser in known:
         names = [name for name in NAMES if recogniser.pattern.fullmatch(name.lower())]
-        assert names, f"no name here is one of {recogniser.kind}"
+        assert names, f"add a file name of {recogniser.kind} to NAMES, and its pattern to {HOOKS.name}"
     for name in NAMES:
         assert any(recogniser.pattern.fullmatch(name.lower()) for recogniser in known), name
         assert pattern.search(name), name

@@ -119,6 +119,7 @@ def test_bytes_outside_of_the_range_are_told_with_all_numbers() -> None:
         (comparison(metric="kept_bytes"), {}, "has no kept_bytes"),
         (comparison("good.json"), {}, "good.json was measured with deepspeed 0.16.8, which `affected` leaves out"),
         (comparison(), {"clauses": (Clause(packages={"deepspeed": "absent"}),)}, "leaves out"),
+        (comparison(), {"clauses": (Clause(packages={"peft": ">=0.1"}),)}, "bad.json was measured without peft"),
         (comparison(), {"expected": None}, "needs `impact.bytes`"),
         (
             comparison(),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-PROBES = ROOT / "compatcheck" / "probes"
+PROBES = ROOT / "compatcheck" / "lab" / "probes"
 OPEN = {
     ("allocator_configuration", "setting"),
     ("cublas_workspace", "config"),
@@ -55,6 +55,12 @@ def test_a_parameter_that_makes_no_sense_is_refused(
     with pytest.raises(UsageError, match=message) as caught:
         find_probe(probe).complete({name: value})
     assert caught.value.hint == hint
+
+
+def test_a_probe_that_lacks_what_probes_offer_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(find_probe("masks").module, "facts")
+    with pytest.raises(UsageError, match=r"masks does not define facts$"):
+        find_probe("masks")
 
 
 def test_zero_has_a_meaning_where_it_is_the_default() -> None:
