@@ -36,12 +36,9 @@ _NEWEST = (4, 5)
 def read_pdm_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the groups installed beside ``default``, among which pdm counts the extras: ``pdm sync`` takes development
-            groups too, a deployment does not; the Python, without which versions that differ between Pythons are joined
-            with ``||``.
+    ``selection`` names the groups installed beside ``default``, among which pdm counts the extras: ``pdm sync`` takes
+    development groups too, a deployment does not; the Python, without which versions that differ between Pythons are joined
+    with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 4.

@@ -42,10 +42,7 @@ _MARKERS = (
 def read_pipfile(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read the requirements of a project.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the sections installed beside ``packages`` (``dev-packages`` or package categories), and the Python.
+    ``selection`` names the sections installed beside ``packages`` (``dev-packages`` or package categories), and the Python.
 
     Raises:
         InputError: it cannot be read or is not TOML.

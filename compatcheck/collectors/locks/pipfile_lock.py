@@ -32,10 +32,7 @@ _SPEC = 6
 def read_pipfile_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the sections installed beside ``default`` (``develop`` or package categories), and the Python.
+    ``selection`` names the sections installed beside ``default`` (``develop`` or package categories), and the Python.
 
     Raises:
         InputError: it cannot be read, is not JSON or not a lock of pipfile-spec 6.

@@ -40,11 +40,8 @@ _LISTED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[([^\]]*)\])?")
 def read_poetry_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras and the groups installed beside ``main``: ``poetry install`` takes ``dev`` and the like too, a
-            deployment does not; the Python, without which versions that differ between Pythons are joined with ``||``.
+    ``selection`` names the extras and the groups installed beside ``main``: ``poetry install`` takes ``dev`` and the like too,
+    a deployment does not; the Python, without which versions that differ between Pythons are joined with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1 or 2.

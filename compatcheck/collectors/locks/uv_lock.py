@@ -41,11 +41,8 @@ _LOCAL = ("editable", "virtual", "directory")
 def read_uv_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras and dependency groups of the workspace members that are installed, the ``dev`` group only when it
-            is named; the Python, without which versions that differ between Pythons are joined with ``||``.
+    ``selection`` names the extras and dependency groups of the workspace members that are installed, the ``dev`` group only
+    when it is named; the Python, without which versions that differ between Pythons are joined with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1, or the selection is of extras that exclude each

@@ -113,7 +113,7 @@ _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]{2,60})=(\S*)")
 def read(part: Part, path: str) -> Iterator[Report]:
     """Read the reports of a part."""
     for fields in _split(find_fields(part.text, _LABEL, ("gpu models and configuration",))):
-        report = open_report("collect_env", part, fields, path)
+        report = open_report("collect_env", part, path, fields[0].start, fields[-1].end)
         for entry in fields:
             _take(entry, report, part, path)
         if any(entry.label in _VLLM for entry in fields):

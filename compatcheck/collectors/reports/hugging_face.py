@@ -130,7 +130,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
 def _report(fields: list[Field], part: Part, path: str) -> Iterator[Report]:
     if len(fields) < 2 or not any(_OWN.match(entry.label) for entry in fields):
         return
-    report = open_report("environment list", part, fields, path)
+    report = open_report("environment list", part, path, fields[0].start, fields[-1].end)
     for entry in fields:
         _take(entry, report, part, path)
     count = report.values.pop("gpu number", None)

@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.reports.report import DRIVER, Report, is_version, place
+from compatcheck.collectors.reports.report import DRIVER, Report, is_version, open_report, place
 from compatcheck.core.markers import canonical_name
 
 if TYPE_CHECKING:
@@ -126,9 +126,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
         if report is None or index - last > _GAP:
             if report is not None and _counts(report):
                 yield report
-            report = Report(
-                kind="list", source=place(part, start, path), writer=part.writer, depth=part.depth, start=start, end=end
-            )
+            report = open_report("list", part, path, start, end)
         last = index
         report.end = end
         _take(report, stated, part, path, start)

@@ -33,10 +33,7 @@ _MAX_BYTES = 4 * MIB
 def read_script(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read the requirements of a script; they are ranges, because running it resolves them anew.
 
-    Args:
-        path: the script.
-        files: the tree it lies in.
-        selection: the Python it runs on.
+    ``selection`` names the Python it runs on.
 
     Raises:
         InputError: it cannot be read, has no block ``script`` or two, or its block is not TOML.

@@ -45,10 +45,7 @@ def read_pyproject(path: str, files: Files = LOCAL, selection: Selection = DEFAU
 
     Whether the packages are there that only an unselected extra or dependency group (PEP 735, or of poetry) requires is unknown.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras and groups that are installed, and the Python.
+    ``selection`` names the extras and groups that are installed, and the Python.
 
     Raises:
         InputError: it cannot be read or is not TOML.
@@ -120,13 +117,13 @@ def read_stated(path: str, files: Files = LOCAL) -> Stated:
     return _read_stated(_Reading(read_toml(path, files)))
 
 
-def read_limits(path: str, files: Files = LOCAL) -> tuple[Requirement, ...]:
+def read_limits(path: str) -> tuple[Requirement, ...]:
     """Return the constraints and overrides of uv that a project states.
 
     Raises:
         InputError: it cannot be read or is not TOML.
     """
-    reading = _Reading(read_toml(path, files))
+    reading = _Reading(read_toml(path))
     uv = as_table(as_table(reading.file.data.get("tool")).get("uv"))
     keys = ("constraint-dependencies", "override-dependencies")
     return tuple(item for key in keys for item in reading.read_strings(uv.get(key), "tool.uv", key))

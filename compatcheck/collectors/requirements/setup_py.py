@@ -45,10 +45,7 @@ def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
     Lists and names that are bound once, at the top of the file, to a list count. Whether the packages are there that only an
     unselected extra requires is unknown.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras that are installed, and the Python.
+    ``selection`` names the extras that are installed, and the Python.
 
     Raises:
         InputError: it cannot be read or is not Python.
