@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.locks.tables import describe_origin
-from compatcheck.core.environment import Environment
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
@@ -23,6 +22,7 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from compatcheck.core.environment import Environment
     from compatcheck.core.selection import Choice
 
 _FORM = 'write it as name = "*", name = ">=1.2" or name = {version = ">=1.2", extras = ["x"]}'
@@ -75,15 +75,7 @@ def read_pipfile(path: str, files: Files = LOCAL, selection: Selection = DEFAULT
     notes = [f"sections not selected: {', '.join(left)}"] if left else []
     if not packages and not skipped:
         skipped.append(Skipped(Source(path), "states no requirements", "check the lock or environment of the project"))
-    return Environment(
-        path,
-        packages,
-        complete=False,
-        damage=combined.damage,
-        skipped=tuple(skipped),
-        notes=(*notes, *combined.notes),
-        offered=offered,
-    )
+    return combined.describe(path, packages, skipped=skipped, notes=notes, offered=offered)
 
 
 def _read_item(name: str, value: object, source: Source, sources: Mapping[str, str]) -> Requirement:

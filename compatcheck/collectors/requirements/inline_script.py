@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
@@ -22,6 +21,8 @@ from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from compatcheck.core.environment import Environment
 
 _OPENING = re.compile(r"# /// ([a-zA-Z0-9-]+)")
 _CLOSING = "# ///"
@@ -75,14 +76,7 @@ def read_script(path: str, files: Files = LOCAL, selection: Selection = DEFAULT)
     notes = []
     if path != STANDARD_INPUT and files.is_file(path + ".lock"):
         notes.append(f"{path}.lock pins what these ranges allow: check it too")
-    return Environment(
-        path,
-        combined.packages,
-        complete=False,
-        damage=combined.damage,
-        skipped=tuple(skipped),
-        notes=(*notes, *combined.notes),
-    )
+    return combined.describe(path, skipped=skipped, notes=notes)
 
 
 def find_blocks(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:

@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.collectors.requirements.project_indexes import torch_index
-from compatcheck.core.environment import Environment
 from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -30,7 +29,7 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.core.environment import Package
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.selection import Choice
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
@@ -81,15 +80,7 @@ def read_pyproject(path: str, files: Files = LOCAL, selection: Selection = DEFAU
                 Source(path), "states no requirements", "check the requirement file, lock or environment of the project"
             )
         )
-    return Environment(
-        path,
-        packages,
-        complete=False,
-        damage=combined.damage,
-        skipped=tuple(reading.skipped),
-        notes=(*reading.notes, *combined.notes),
-        offered=offered,
-    )
+    return combined.describe(path, packages, skipped=reading.skipped, notes=reading.notes, offered=offered)
 
 
 class Stated(NamedTuple):
