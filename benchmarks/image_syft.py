@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cpu import run
 
-from compatcheck.collectors.image.archive import open_image
+from compatcheck.collectors.image.archive import open_images
 from compatcheck.collectors.image.environments import read_image
 from compatcheck.collectors.python.distributions import canonical_name
 
@@ -211,7 +211,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     root = build(work, base, options.torch)
     readings = {}
     for path in (work / "docker.tar", work / "oci.tar", work / "layout", root):
-        readings[path] = read_ours(open_image(str(path), cache=None))
+        readings[path] = read_ours(open_images(str(path), cache=None)[0])
     distributions, conda, started = readings[work / "docker.tar"]
     failed = started != "/opt/venv"
     print(f"started: {started}")

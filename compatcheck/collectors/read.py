@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -11,56 +10,38 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.selection import DEFAULT, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from compatcheck.core.environment import Environment
 
-_READERS: Mapping[str, tuple[str, str, Mapping[str, object]]] = {
-    "requirements": ("requirements.lines", "read_requirements", {"constraints": False}),
-    "constraints": ("requirements.lines", "read_requirements", {"constraints": True}),
-    "pylock": ("locks.pylock", "read_pylock", {}),
-    "uv_lock": ("locks.uv_lock", "read_uv_lock", {}),
-    "poetry_lock": ("locks.poetry_lock", "read_poetry_lock", {}),
-    "pdm_lock": ("locks.pdm_lock", "read_pdm_lock", {}),
-    "pipfile_lock": ("locks.pipfile_lock", "read_pipfile_lock", {}),
-    "pip_list": ("requirements.pip_list", "read_pip_list", {}),
-    "pip_inspect": ("requirements.pip_list", "read_pip_inspect", {}),
-    "pipfile": ("locks.pipfile", "read_pipfile", {}),
-    "script": ("requirements.inline_script", "read_script", {}),
-    "pyproject": ("requirements.pyproject", "read_pyproject", {}),
-    "dockerfile": ("dockerfile.read", "read_dockerfile", {}),
-    "setup_py": ("requirements.setup_py", "read_setup_py", {}),
-    "report": ("reports.find", "read_reports", {}),
-    "conda_environment": ("conda.environment_yml", "read_conda_environment", {}),
-    "conda_list": ("conda.listing", "read_conda_list", {}),
-    "conda_lock": ("conda.lock", "read_conda_lock", {}),
-    "pixi_lock": ("conda.pixi_lock", "read_pixi_lock", {}),
-    "pixi": ("conda.pixi", "read_pixi", {}),
-    "cyclonedx_json": ("sbom.cyclonedx", "read_cyclonedx_json", {}),
-    "cyclonedx_xml": ("sbom.cyclonedx", "read_cyclonedx_xml", {}),
-    "spdx": ("sbom.spdx", "read_spdx", {}),
-    "syft_json": ("sbom.syft", "read_syft_json", {}),
+_READERS: Mapping[str, tuple[str, str, bool]] = {
+    "requirements": ("requirements.lines", "read_requirements", True),
+    "constraints": ("requirements.lines", "read_constraints", True),
+    "pylock": ("locks.pylock", "read_pylock", True),
+    "uv_lock": ("locks.uv_lock", "read_uv_lock", True),
+    "poetry_lock": ("locks.poetry_lock", "read_poetry_lock", True),
+    "pdm_lock": ("locks.pdm_lock", "read_pdm_lock", True),
+    "pipfile_lock": ("locks.pipfile_lock", "read_pipfile_lock", True),
+    "pip_list": ("requirements.pip_list", "read_pip_list", False),
+    "pip_inspect": ("requirements.pip_list", "read_pip_inspect", False),
+    "pipfile": ("locks.pipfile", "read_pipfile", True),
+    "script": ("requirements.inline_script", "read_script", True),
+    "pyproject": ("requirements.pyproject", "read_pyproject", True),
+    "dockerfile": ("dockerfile.read", "read_dockerfile", True),
+    "setup_py": ("requirements.setup_py", "read_setup_py", True),
+    "report": ("reports.find", "read_reports", False),
+    "conda_environment": ("conda.environment_yml", "read_conda_environment", False),
+    "conda_list": ("conda.listing", "read_conda_list", False),
+    "conda_lock": ("conda.lock", "read_conda_lock", False),
+    "pixi_lock": ("conda.pixi_lock", "read_pixi_lock", False),
+    "pixi": ("conda.pixi", "read_pixi", True),
+    "cyclonedx_json": ("sbom.cyclonedx", "read_cyclonedx_json", False),
+    "cyclonedx_xml": ("sbom.cyclonedx", "read_cyclonedx_xml", False),
+    "spdx": ("sbom.spdx", "read_spdx", False),
+    "syft_json": ("sbom.syft", "read_syft_json", False),
 }
-"""Kind, as `compatcheck.collectors.recognise` names it → module, function and its options."""
-
-_CHOOSE = frozenset(
-    {
-        "requirements",
-        "constraints",
-        "pylock",
-        "uv_lock",
-        "poetry_lock",
-        "pdm_lock",
-        "pipfile_lock",
-        "pipfile",
-        "script",
-        "pyproject",
-        "setup_py",
-        "pixi",
-        "dockerfile",
-    }
-)
-"""Kinds that offer something to choose: extras, groups, a Python, a stage."""
+"""Kind, as `compatcheck.collectors.recognise` names it → module, function, and whether the file offers something to
+choose: extras, groups, a Python, a stage."""
 
 LOCKS = frozenset(
     {"pylock", "uv_lock", "poetry_lock", "pdm_lock", "pipfile_lock", "conda_list", "conda_lock", "pixi_lock"}
@@ -85,10 +66,9 @@ def read_environments(
     Raises:
         InputError: it cannot be read or is malformed.
     """
-    module, function, options = _READERS[kind]
-    reader: Callable[..., Environment | tuple[Environment, ...]]
-    reader = partial(getattr(import_module(f"compatcheck.collectors.{module}"), function), **options)
-    read = reader(path, files, selection) if kind in _CHOOSE else reader(path, files)
+    module, function, chooses = _READERS[kind]
+    reader = getattr(import_module(f"compatcheck.collectors.{module}"), function)
+    read = reader(path, files, selection) if chooses else reader(path, files)
     # An environment is a tuple itself, of another kind.
     environments: tuple[Environment, ...] = read if type(read) is tuple else (read,)
     if selection.python is not None:

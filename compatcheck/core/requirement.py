@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from compatcheck.core.environment import Damage, Package
+from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, describe_machine, evaluate
 from compatcheck.core.redaction import redact
 from compatcheck.core.textfile import echo
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
     from compatcheck.core.selection import Choice
-    from compatcheck.core.source import Source
+    from compatcheck.core.source import Skipped, Source
 
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
@@ -63,6 +63,34 @@ class Combined(NamedTuple):
     notes: tuple[str, ...]
     damage: tuple[Damage, ...] = ()
     """Distributions whose requirements no release satisfies; their version is unknown."""
+
+    def describe(
+        self,
+        path: str,
+        packages: Mapping[str, Package] | None = None,
+        *,
+        skipped: Iterable[Skipped],
+        notes: Iterable[str] = (),
+        offered: frozenset[Choice] = frozenset(),
+    ) -> Environment:
+        """Return the environment of a file that states requirements: whatever it does not name may be there too.
+
+        Args:
+            path: the file.
+            packages: those of the environment where they are others than these, optional ones beside them.
+            skipped: what of the file could not be used.
+            notes: remarks, in front of these.
+            offered: its extras and groups.
+        """
+        return Environment(
+            path,
+            self.packages if packages is None else packages,
+            complete=False,
+            damage=self.damage,
+            skipped=tuple(skipped),
+            notes=(*notes, *self.notes),
+            offered=offered,
+        )
 
 
 def parse_requirement(text: str, source: Source) -> Requirement:

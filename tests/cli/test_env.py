@@ -83,13 +83,6 @@ def test_commands_that_do_not_exist_are_told_the_nearest() -> None:
     assert "check" in run("--help").out
 
 
-@pytest.mark.parametrize("format_name", ["text", "json"])
-def test_the_dump_is_written_whatever_is_unknown(prefix: Path, format_name: str) -> None:
-    ran = run("env", "--dump", "--prefix", prefix, "--format", format_name)
-    assert ran.code == 0
-    assert "deepspeed" in ran.out
-
-
 def test_metadata_that_contradicts_its_directory_is_a_finding(tmp_path: Path) -> None:
     site = tmp_path / "v" / "lib" / "python3.11" / "site-packages"
     folder = site / "deepspeed-0.16.4.dist-info"

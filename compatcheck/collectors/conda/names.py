@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from compatcheck.core.data_file import read_data
 from compatcheck.core.markers import canonical_name
 
-_TABLE = os.path.join(os.path.dirname(__file__), "data", "conda_names.json")
 _PYTHON_BUILD = re.compile(r"(?:^|_)(?:py|pypy)(?:\d|h|_|$)|(?:^|[a-z]\d+)py\d{2,3}(?:h|_|$)")
 """``py311h06a4308_0``, ``pyhd8ed1ab_0``, ``py_0``, ``py3.11_cuda12.4_cudnn9.1.0_0``, ``cuda126_py311h…``, and that of
 the channel defaults, ``gpu_cuda124py311h…``."""
@@ -25,8 +23,7 @@ class _Names(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _read_names() -> _Names:
-    with open(_TABLE, encoding="utf-8") as file:
-        table = json.load(file)
+    table = read_data(__file__, "conda_names")
     return _Names(table["distributions"], frozenset(table["others"]))
 
 

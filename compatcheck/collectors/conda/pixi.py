@@ -34,10 +34,7 @@ _MAX_ENVIRONMENTS = 100
 def read_pixi(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> tuple[Environment, ...]:
     """Read a manifest: one environment for each that it defines, as it is on linux-64.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras and groups of a ``pyproject.toml`` that are installed.
+    ``selection`` names the extras and groups of a ``pyproject.toml`` that are installed.
 
     Raises:
         InputError: it cannot be read, is not TOML or holds no workspace of pixi.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.data_file import read_data
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -12,90 +14,7 @@ if TYPE_CHECKING:
 
 _TRANSPARENT = frozenset({"sudo", "time", "exec", "command", "env", "nice"})
 """Programs in front of a command that change nothing about what it installs."""
-_WITH_VALUE = frozenset(
-    {
-        "-r",
-        "--requirement",
-        "--requirements",
-        "-c",
-        "--constraint",
-        "--constraints",
-        "-e",
-        "--editable",
-        "-i",
-        "--index-url",
-        "--pypi-url",
-        "--extra-index-url",
-        "-f",
-        "--find-links",
-        "-t",
-        "--target",
-        "--prefix",
-        "--root",
-        "--python",
-        "-p",
-        "--platform",
-        "--python-version",
-        "--python-platform",
-        "--implementation",
-        "--abi",
-        "--timeout",
-        "--default-timeout",
-        "--retries",
-        "--trusted-host",
-        "--allow-insecure-host",
-        "--no-binary",
-        "--only-binary",
-        "--config-settings",
-        "--config-setting",
-        "-C",
-        "--global-option",
-        "--install-option",
-        "--build-option",
-        "--upgrade-strategy",
-        "--src",
-        "--progress-bar",
-        "--cache-dir",
-        "--override",
-        "--overrides",
-        "--torch-backend",
-        "--index",
-        "--default-index",
-        "--index-strategy",
-        "--prerelease",
-        "--resolution",
-        "--exclude-newer",
-        "--link-mode",
-        "--extra",
-        "--group",
-        "--proxy",
-        "--log",
-        "--use-feature",
-        "--use-deprecated",
-        "--report",
-        "--keyring-provider",
-        "--cert",
-        "--client-cert",
-        "--no-build-isolation-package",
-        "--no-build-package",
-        "--no-binary-package",
-        "--upgrade-package",
-        "-P",
-        "--reinstall-package",
-        "--refresh-package",
-        "--build-constraint",
-        "--build-constraints",
-        "--excludes",
-        "--concurrent-builds",
-        "--exists-action",
-        "-n",
-        "--name",
-        "--channel",
-        "--file",
-        "--solver",
-        "--repodata-fn",
-    }
-)
+_WITH_VALUE = frozenset(read_data(__file__, "install_commands")["with_value"])
 """Options of pip, uv and conda that take the next word."""
 _SETTINGS = ("PIP_", "UV_")
 """How the variables begin that pip and uv read their options from."""

@@ -100,19 +100,6 @@ def open_images(path: str, *, cache: str | None) -> tuple[Image, ...]:
     return images
 
 
-def open_image(path: str, *, cache: str | None) -> Image:
-    """Read the image at a path; the first, with a note, where there are several.
-
-    Raises:
-        InputError: see `open_images`.
-    """
-    images = open_images(path, cache=cache)
-    if len(images) == 1:
-        return images[0]
-    note = "has several images; only the first was looked at: " + ", ".join(image.origin for image in images)
-    return images[0]._replace(notes=(*images[0].notes, note))
-
-
 def _open(path: str) -> int:
     """Open a file, a named pipe, or standard input.
 

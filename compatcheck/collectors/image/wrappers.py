@@ -5,65 +5,15 @@ from __future__ import annotations
 import posixpath
 import re
 
+from compatcheck.core.data_file import read_data
+
 PYTHON = r"(?:python|pypy)[\d.]*t?"
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
-WRAPPERS = {
-    "tini": ("pe", 0),
-    "tini-static": ("pe", 0),
-    "docker-init": ("pe", 0),
-    "catatonit": ("", 0),
-    "dumb-init": ("r", 0),
-    "nohup": ("", 0),
-    "nice": ("n", 0),
-    "ionice": ("cn", 0),
-    "time": ("", 0),
-    "exec": ("a", 0),
-    "command": ("", 0),
-    "stdbuf": ("ioe", 0),
-    "sudo": ("ugpCDRThU", 0),
-    "gosu": ("", 1),
-    "su-exec": ("", 1),
-    "timeout": ("ks", 1),
-    "taskset": ("", 1),
-    "numactl": ("CNmpil", 0),
-    "xvfb-run": ("efnps", 0),
-    "setsid": ("", 0),
-    "chroot": ("", 1),
-    "env": ("uC", 0),
-}
+_TABLE = read_data(__file__, "wrappers")
+WRAPPERS: dict[str, tuple[str, int]] = {name: (letters, own) for name, (letters, own) in _TABLE["wrappers"].items()}
 """Program → its one-letter options that take a value, and the words before the command it starts."""
 
-UV_VALUES = frozenset(
-    {
-        "--with",
-        "--with-editable",
-        "--with-requirements",
-        "--extra",
-        "--no-extra",
-        "--group",
-        "--no-group",
-        "--only-group",
-        "--env-file",
-        "--index",
-        "--default-index",
-        "--index-url",
-        "-i",
-        "--extra-index-url",
-        "--find-links",
-        "-f",
-        "--python",
-        "-p",
-        "--package",
-        "--directory",
-        "--project",
-        "--cache-dir",
-        "--config-file",
-        "--color",
-        "--link-mode",
-        "--exclude-newer",
-        "-w",
-    }
-)
+UV_VALUES = frozenset(_TABLE["uv_values"])
 """Options of ``uv run`` with a value behind a blank."""
 CONDA_VALUES = frozenset({"--cwd", "-r", "--root-prefix", "--rc-file"})
 SPREADERS = frozenset({"mpirun", "mpiexec", "orterun", "prun", "srun", "jsrun", "nsys", "ncu"})

@@ -10,9 +10,9 @@ ask for those of the package they stand in; and nothing has to be narrowed by a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.environment import Package
+from compatcheck.core.environment import Environment, Package
 from compatcheck.core.markers import InvalidMarkerError, evaluate
 from compatcheck.core.requirement import add_unselected
 from compatcheck.core.source import Skipped, Source
@@ -58,32 +58,6 @@ class Entry(NamedTuple):
     """When this entry is installed, where the lock says so itself."""
     requires_python: str | None = None
     details: Mapping[str, str] = {}
-
-
-class Tables:
-    """The ``[[package]]`` tables of one lock, and what could not be used of them."""
-
-    def __init__(self, path: str, lines: Mapping[tuple[str, str | None], int], remedy: str) -> None:
-        self.path = path
-        self.lines = lines
-        self.remedy = remedy
-        self.skipped: list[Skipped] = []
-
-    def identify(self, position: int, table: Mapping[str, Any]) -> tuple[str, str | None, Source] | None:
-        """Return the name, the version and the place of an entry; None for one without a name."""
-        name, version = table.get("name"), table.get("version")
-        if not isinstance(name, str):
-            self._skip(Source(self.path, f"package[{position}]"), "an entry of package has no name")
-            return None
-        line = self.lines.get((name, version if isinstance(version, str) else None), self.lines.get((name, None)))
-        source = Source(self.path, f"package.{name}", line)
-        if version is not None and not isinstance(version, str):
-            self._skip(source, f"the version of {echo(name)} is not a string")
-            version = None
-        return name, version, source
-
-    def _skip(self, source: Source, reason: str) -> None:
-        self.skipped.append(Skipped(source, reason, self.remedy, named=True))
 
 
 class _Walk:
@@ -235,30 +209,42 @@ class Lock:
         return set(self._by_name) - set(packages)
 
 
-def select_entries(
+def select_entries(  # noqa: PLR0913 (what a lock may say beside its entries)
+    path: str,
     select: Callable[[frozenset[Choice]], Lock],
     offered: frozenset[Choice],
     chosen: frozenset[Choice],
     *,
+    skipped: Iterable[Skipped],
+    notes: Iterable[str] = (),
     groups: str = "groups",
-) -> tuple[Lock, dict[str, Package], list[str]]:
+) -> Environment:
     """Select what a lock installs, and what its unselected extras and groups would bring.
 
     Args:
+        path: the lock.
         select: selects entries by the extras and groups that are chosen.
         offered: extras and groups of the lock.
         chosen: those that are selected.
+        skipped: what of the lock could not be read.
+        notes: remarks on it.
         groups: what the tool calls its groups.
-
-    Returns:
-        The lock as selected, its packages, and remarks on what was left out.
     """
     lock = select(chosen)
     packages = lock.packages()
-
     packages = add_unselected(packages, offered - chosen, lambda more: select(chosen | more).packages())
-    notes = say_absent(lock.absent(packages)) + say_unselected(offered - chosen, groups)
-    return lock, packages, notes
+    left_out = say_absent(lock.absent(packages)) + say_unselected(offered - chosen, groups)
+    lost = (*skipped, *lock.skipped)
+    pythons = lock.environment.pythons
+    return Environment(
+        path,
+        packages,
+        complete=not lost,
+        python=pythons[0] if len(pythons) == 1 else None,
+        skipped=lost,
+        notes=tuple(dict.fromkeys((*notes, *left_out, *lock.notes))),
+        offered=offered,
+    )
 
 
 def say_absent(names: Iterable[str]) -> list[str]:

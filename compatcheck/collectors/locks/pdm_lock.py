@@ -7,31 +7,28 @@ https://pdm-project.org/latest/usage/lockfile/
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.locks.graph import Dependency, Entry, Lock, Tables, select_entries
-from compatcheck.collectors.requirements.pyproject import Stated, read_stated
-from compatcheck.core.environment import Environment
-from compatcheck.core.errors import InputError
+from compatcheck.collectors.locks.graph import Entry, Lock, select_entries
+from compatcheck.collectors.locks.tables import Tables, check_version, depend, describe_origin, read_project
 from compatcheck.core.expected_shapes import as_table, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
-from compatcheck.core.redaction import redact
-from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
+from compatcheck.core.requirement import InvalidRequirementError, parse_requirement
 from compatcheck.core.selection import DEFAULT, Selection, offer
-from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
-from compatcheck.core.toml import locate_entries, read_toml
-from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
+from compatcheck.core.textfile import echo
+from compatcheck.core.toml import read_toml
+from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from compatcheck.core.environment import Environment
     from compatcheck.core.selection import Choice
+    from compatcheck.core.source import Source
 
 _REMEDY = "make the lock anew with `pdm lock`"
-_VERSION = 4
+_VERSIONS = (4,)
 _NEWEST = (4, 5)
 """lock_version that pdm 2.29 writes."""
 
@@ -39,34 +36,28 @@ _NEWEST = (4, 5)
 def read_pdm_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the groups installed beside ``default``, among which pdm counts the extras: ``pdm sync`` takes development
-            groups too, a deployment does not; the Python, without which versions that differ between Pythons are joined
-            with ``||``.
+    ``selection`` names the groups installed beside ``default``, among which pdm counts the extras: ``pdm sync`` takes
+    development groups too, a deployment does not; the Python, without which versions that differ between Pythons are joined
+    with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 4.
     """
     file = read_toml(path, files)
     metadata = as_table(file.data.get("metadata"))
-    notes = _check_version(path, metadata.get("lock_version"))
-    tables = file.data.get("package", [])
-    if not isinstance(tables, list):
-        message = "has no [[package]]"
-        raise InputError(message, source=Source(path, "package"), hint=_REMEDY)
+    notes = check_version(path, "lock_version", metadata.get("lock_version"), _VERSIONS, _NEWEST, _REMEDY)
+    reading = _Reading(file, _REMEDY)
+    read = reading.read()
     requires = _read_targets(path, metadata, notes)
     environment = describe_machine(selection.markers, requires_python=requires)
-    reading = _Reading(path, locate_entries(file.text, "package"), _REMEDY)
-    read = [
-        entry
-        for position, table in enumerate(map(as_table, tables))
-        if (entry := reading.read(position, table)) is not None
-    ]
     groups = [_groups(table) for _, table in read]
     says_groups = any(groups)
-    project = _read_project(path, files, notes, is_needed=not says_groups)
+    project = read_project(path, files, [] if says_groups else notes)
+    if project is None and not says_groups:
+        notes.append(
+            "the lock is without the strategy inherit_metadata, and no pyproject.toml beside it states requirements: "
+            "entries are taken whatever leads to them, those of all groups included"
+        )
     named = {*map(canonical_name, as_texts(metadata.get("groups"))), *(group for entry in groups for group in entry)}
     if project is not None:
         named |= {*project.groups, *project.optional}
@@ -88,32 +79,12 @@ def read_pdm_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
         else:
             by_name = {**project.optional, **project.groups}
             brought = (item for group in sorted(wanted) for item in by_name.get(group, ()))
-            lock.follow(map(_depend, (*project.required, *brought)))
+            lock.follow(map(depend, (*project.required, *brought)))
         return lock
 
-    lock, packages, left_out = select_entries(select, offered, offer((), (choice.name for choice in chosen)))
-    notes += left_out
-    skipped = (*reading.skipped, *lock.skipped)
-    return Environment(
-        path,
-        packages,
-        complete=not skipped,
-        python=environment.pythons[0] if len(environment.pythons) == 1 else None,
-        skipped=skipped,
-        notes=tuple(dict.fromkeys((*notes, *lock.notes))),
-        offered=offered | offer(extras),
-    )
-
-
-def _check_version(path: str, stated: object) -> list[str]:
-    version = parse_version(stated) if isinstance(stated, str) else None
-    if version is None or version.major != _VERSION:
-        message = f"is of lock_version {echo_value(stated)}; version {_VERSION} is understood"
-        source = Source(path, "metadata.lock_version")
-        raise InputError(message, source=source, hint=f"upgrade compatcheck, or {_REMEDY}")
-    newest = ".".join(map(str, _NEWEST))
-    newer = f"{path} is of lock_version {version}, newer than the {newest} that is understood"
-    return [newer] if version.release[:2] > _NEWEST else []
+    grouped = offer((), (choice.name for choice in chosen))
+    installed = select_entries(path, select, offered, grouped, skipped=reading.skipped, notes=notes)
+    return installed._replace(offered=offered | offer(extras))
 
 
 def _read_targets(path: str, metadata: Mapping[str, Any], notes: list[str]) -> str | None:
@@ -159,85 +130,29 @@ def _fold_extras(read: list[tuple[Entry, Mapping[str, Any]]]) -> list[Entry]:
     return list(plain.values())
 
 
-def _read_project(path: str, files: Files, notes: list[str], *, is_needed: bool) -> Stated | None:
-    """Read the project beside a lock, which tells its extras from its groups; None where it states no requirements.
-
-    Args:
-        path: the lock.
-        files: the tree it lies in.
-        notes: take a remark where the project is missing.
-        is_needed: whether the way to an entry begins there, for entries do not say their groups.
-    """
-    manifest = os.path.join(os.path.dirname(path), "pyproject.toml")
-    if path != STANDARD_INPUT and files.is_file(manifest):
-        try:
-            stated = read_stated(manifest, files)
-        except InputError as error:
-            if is_needed:
-                notes.append(f"{error}; the groups of the lock are not told apart")
-        else:
-            if stated.required or stated.optional or stated.groups:
-                return stated
-    if is_needed:
-        notes.append(
-            "the lock is without the strategy inherit_metadata, and no pyproject.toml beside it states requirements: "
-            "entries are taken whatever leads to them, those of all groups included"
-        )
-    return None
-
-
-def _depend(item: Requirement) -> Dependency:
-    extras = (name.strip() for name in item.details.get("extras", "").split(","))
-    return Dependency(item.name, item.specifier, item.marker, tuple(canonical_name(name) for name in extras if name))
-
-
 class _Reading(Tables):
     """The entries of one file."""
 
-    def read(self, position: int, table: Mapping[str, Any]) -> tuple[Entry, Mapping[str, Any]] | None:
-        """Read one ``[[package]]``."""
-        known = self.identify(position, table)
-        if known is None:
-            return None
-        name, version, source = known
+    def describe(self, name: str, version: str | None, source: Source, table: Mapping[str, Any]) -> Entry:
+        """Return the entry that a table describes."""
         marker, requires = table.get("marker"), table.get("requires_python")
         dependencies = []
         for text in as_texts(table.get("dependencies")):
             try:
-                dependencies.append(_depend(parse_requirement(text, source)))
+                dependencies.append(depend(parse_requirement(text, source)))
             except InvalidRequirementError as error:
-                self.skipped.append(Skipped(source, f"a dependency of {name}: {error}", _REMEDY, named=True))
-        details, named = _details(name, table)
-        return (
-            Entry(
-                canonical_name(name),
-                version or named,
-                source,
-                tuple(dependencies),
-                {},
-                marker if isinstance(marker, str) else None,
-                requires if isinstance(requires, str) else None,
-                details,
-            ),
-            table,
+                self.skip(source, f"a dependency of {name}: {error}")
+        details, named = describe_origin(name, table)
+        return Entry(
+            canonical_name(name),
+            version or named,
+            source,
+            tuple(dependencies),
+            {},
+            marker if isinstance(marker, str) else None,
+            requires if isinstance(requires, str) else None,
+            details,
         )
-
-
-def _details(name: str, table: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:
-    """Describe where an entry comes from, with the version that its file name tells."""
-    details: dict[str, str] = {}
-    version = None
-    for kind in ("git", "hg", "svn", "bzr"):
-        if isinstance(table.get(kind), str):
-            revision = table.get("ref") or table.get("revision")
-            details.update(source=kind, vcs=kind, direct_url=redact(table[kind]), revision=str(revision or ""))
-    for kind in ("url", "path"):
-        if isinstance(table.get(kind), str):
-            _, version, more = read_url(table[kind], name)
-            details.update(more, source=kind)
-    if table.get("editable") is True:
-        details["editable"] = "true"
-    return details, version
 
 
 def _groups(table: Mapping[str, Any]) -> frozenset[str]:

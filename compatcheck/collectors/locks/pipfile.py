@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.environment import Environment
+from compatcheck.collectors.locks.tables import describe_origin
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.redaction import redact
-from compatcheck.core.requirement import Combined, Requirement, add_unselected, combine, read_url
+from compatcheck.core.requirement import Combined, Requirement, add_unselected, combine
 from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo_value
@@ -22,6 +22,7 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from compatcheck.core.environment import Environment
     from compatcheck.core.selection import Choice
 
 _FORM = 'write it as name = "*", name = ">=1.2" or name = {version = ">=1.2", extras = ["x"]}'
@@ -41,10 +42,7 @@ _MARKERS = (
 def read_pipfile(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read the requirements of a project.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the sections installed beside ``packages`` (``dev-packages`` or package categories), and the Python.
+    ``selection`` names the sections installed beside ``packages`` (``dev-packages`` or package categories), and the Python.
 
     Raises:
         InputError: it cannot be read or is not TOML.
@@ -77,15 +75,7 @@ def read_pipfile(path: str, files: Files = LOCAL, selection: Selection = DEFAULT
     notes = [f"sections not selected: {', '.join(left)}"] if left else []
     if not packages and not skipped:
         skipped.append(Skipped(Source(path), "states no requirements", "check the lock or environment of the project"))
-    return Environment(
-        path,
-        packages,
-        complete=False,
-        damage=combined.damage,
-        skipped=tuple(skipped),
-        notes=(*notes, *combined.notes),
-        offered=offered,
-    )
+    return combined.describe(path, packages, skipped=skipped, notes=notes, offered=offered)
 
 
 def _read_item(name: str, value: object, source: Source, sources: Mapping[str, str]) -> Requirement:
@@ -97,7 +87,7 @@ def _read_item(name: str, value: object, source: Source, sources: Mapping[str, s
     else:
         message = f"{name} = {echo_value(value)} is not a requirement"
         raise InvalidSpecifierError(message)
-    details, version = describe_origin(name, stated, sources)
+    details, version = read_details(name, stated, sources)
     written = stated.get("version", "*")
     if not isinstance(written, str):
         message = f"the version of {name} is not a string"
@@ -128,23 +118,9 @@ def read_sources(value: object) -> dict[str, str]:
     return {name: url for name, url in pairs if isinstance(name, str) and isinstance(url, str)}
 
 
-def describe_origin(
-    name: str, stated: Mapping[str, Any], sources: Mapping[str, str]
-) -> tuple[dict[str, str], str | None]:
-    """Describe where an entry comes from, and the version that its file name tells."""
-    details: dict[str, str] = {}
-    version = None
-    for kind in ("git", "hg", "svn", "bzr"):
-        if isinstance(stated.get(kind), str):
-            reference = stated.get("ref")
-            revision = reference if isinstance(reference, str) else ""
-            details.update(source=kind, vcs=kind, direct_url=redact(stated[kind]), revision=revision)
-    for kind in ("file", "path", "url"):
-        if isinstance(stated.get(kind), str):
-            _, version, more = read_url(stated[kind], name)
-            details.update(more, source=kind)
-    if stated.get("editable") is True:
-        details["editable"] = "true"
+def read_details(name: str, stated: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+    """Describe an entry by where it comes from, its index and extras, and read the version that its file name tells."""
+    details, version = describe_origin(name, stated)
     if isinstance(stated.get("index"), str):
         details["index"] = redact(sources.get(stated["index"], stated["index"]))
     if isinstance(stated.get("extras"), list):

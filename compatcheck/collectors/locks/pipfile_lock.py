@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.locks.graph import Entry, Lock, select_entries
-from compatcheck.collectors.locks.pipfile import describe_origin, join_markers, read_machine, read_sources
-from compatcheck.core.environment import Environment
+from compatcheck.collectors.locks.pipfile import join_markers, read_details, read_machine, read_sources
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import locate_members, read_json
@@ -22,6 +21,7 @@ from compatcheck.core.versions import exact_version
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from compatcheck.core.environment import Environment
     from compatcheck.core.selection import Choice
 
 _REMEDY = "make the lock anew with `pipenv lock`"
@@ -32,10 +32,7 @@ _SPEC = 6
 def read_pipfile_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the sections installed beside ``default`` (``develop`` or package categories), and the Python.
+    ``selection`` names the sections installed beside ``default`` (``develop`` or package categories), and the Python.
 
     Raises:
         InputError: it cannot be read, is not JSON or not a lock of pipfile-spec 6.
@@ -79,16 +76,7 @@ def read_pipfile_lock(path: str, files: Files = LOCAL, selection: Selection = DE
         lock.select(index for index, section in enumerate(sections) if section in wanted)
         return lock
 
-    lock, packages, notes = select_entries(select, offered, selection.choose(offered), groups="sections")
-    return Environment(
-        path,
-        packages,
-        complete=not skipped and not lock.skipped,
-        python=environment.pythons[0] if len(environment.pythons) == 1 else None,
-        skipped=(*skipped, *lock.skipped),
-        notes=tuple(dict.fromkeys((*notes, *lock.notes))),
-        offered=offered,
-    )
+    return select_entries(path, select, offered, selection.choose(offered), skipped=skipped, groups="sections")
 
 
 def _read_entry(name: str, member: object, source: Source, sources: Mapping[str, str]) -> Entry | Skipped:
@@ -97,7 +85,7 @@ def _read_entry(name: str, member: object, source: Source, sources: Mapping[str,
         stated = member
     if stated is None:
         return Skipped(source, f"the entry of {echo(name)} is not an object", _REMEDY, named=True)
-    details, named = describe_origin(name, stated, sources)
+    details, named = read_details(name, stated, sources)
     version = stated.get("version")
     if version is not None and not isinstance(version, str):
         return Skipped(source, f"the version of {echo(name)} is not a string", _REMEDY, named=True)

@@ -7,33 +7,30 @@ https://python-poetry.org/docs/basic-usage/#installing-dependencies
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.locks.graph import Dependency, Entry, Lock, Tables, select_entries
-from compatcheck.collectors.requirements.pyproject import Stated, convert_poetry_range, read_stated
-from compatcheck.core.environment import Environment
-from compatcheck.core.errors import InputError
+from compatcheck.collectors.locks.graph import Dependency, Entry, Lock, select_entries
+from compatcheck.collectors.locks.tables import Tables, check_version, depend, read_project, split_names
+from compatcheck.collectors.requirements.pyproject import Stated, convert_poetry_range
 from compatcheck.core.expected_shapes import as_table, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
 from compatcheck.core.selection import DEFAULT, Selection, offer
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import STANDARD_INPUT, echo_value
-from compatcheck.core.toml import locate_entries, read_toml
-from compatcheck.core.versions import InvalidSpecifierError, parse_version
+from compatcheck.core.toml import read_toml
+from compatcheck.core.versions import InvalidSpecifierError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from packaging.version import Version
-
+    from compatcheck.core.environment import Environment
     from compatcheck.core.requirement import Requirement
     from compatcheck.core.selection import Choice
 
 _REMEDY = "make the lock anew with `poetry lock`"
+_VERSIONS = (1, 2)
 _NEWEST = (2, 1)
 """lock-version that poetry 2.5 writes."""
 _LISTED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[([^\]]*)\])?")
@@ -43,36 +40,20 @@ _LISTED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[([^\]]*)\])?")
 def read_poetry_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras and the groups installed beside ``main``: ``poetry install`` takes ``dev`` and the like too, a
-            deployment does not; the Python, without which versions that differ between Pythons are joined with ``||``.
+    ``selection`` names the extras and the groups installed beside ``main``: ``poetry install`` takes ``dev`` and the like too,
+    a deployment does not; the Python, without which versions that differ between Pythons are joined with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1 or 2.
     """
     file = read_toml(path, files)
-    metadata = file.data.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    version = _check_version(path, metadata.get("lock-version", "1.0"))
-    tables = file.data.get("package", [])
-    if not isinstance(tables, list):
-        message = "has no [[package]]"
-        raise InputError(message, source=Source(path, "package"), hint=_REMEDY)
-    reading = _Reading(path, locate_entries(file.text, "package"), _REMEDY)
-    read = [
-        entry
-        for position, table in enumerate(map(as_table, tables))
-        if (entry := reading.read(position, table)) is not None
-    ]
+    metadata = as_table(file.data.get("metadata"))
+    notes = check_version(path, "lock-version", metadata.get("lock-version", "1.0"), _VERSIONS, _NEWEST, _REMEDY)
+    reading = _Reading(file, _REMEDY)
+    read = reading.read()
     environment = describe_machine(selection.markers, requires_python=_python(metadata.get("python-versions")))
-    notes: list[str] = []
-    if version.release[:2] > _NEWEST:
-        newest = ".".join(map(str, _NEWEST))
-        notes.append(f"{path} is of lock-version {version}, newer than the {newest} that is understood")
     says_groups = any("groups" in table for _, table in read)
-    stated = None if says_groups else _read_manifest(path, files, notes)
+    stated = None if says_groups else read_project(path, files, notes)
     if says_groups:
         groups = {group for _, table in read for group in _groups(table)}
     elif stated is not None:
@@ -93,35 +74,15 @@ def read_poetry_lock(path: str, files: Files = LOCAL, selection: Selection = DEF
         if says_groups:
             lock.select(_mark(read, lock, wanted))
         elif stated is not None:
-            lock.follow(map(_depend, _list_roots(stated, chosen)))
+            lock.follow(map(depend, _list_roots(stated, chosen)))
         else:
             lock.select(index for index, (_, table) in enumerate(read) if _is_taken(table, wanted))
             listed = (_LISTED.match(item) for extra in sorted(extras) for item in by_extra.get(extra, ()))
-            lock.follow(Dependency(canonical_name(match[1]), extras=_names(match[2])) for match in listed if match)
+            lock.follow(Dependency(canonical_name(match[1]), extras=split_names(match[2])) for match in listed if match)
         return lock
 
-    lock, packages, left_out = select_entries(select, offered, selection.choose(offered))
-    notes += left_out
-    skipped = (*reading.skipped, *lock.skipped)
-    python = environment.pythons[0] if len(environment.pythons) == 1 else None
-    return Environment(
-        path,
-        packages,
-        complete=not skipped,
-        python=python,
-        skipped=skipped,
-        notes=tuple(dict.fromkeys((*notes, *lock.notes))),
-        offered=offered,
-    )
-
-
-def _check_version(path: str, stated: object) -> Version:
-    version = parse_version(stated) if isinstance(stated, str) else None
-    if version is None or version.major not in {1, 2}:
-        message = f"is of lock-version {echo_value(stated)}; versions 1 and 2 are understood"
-        source = Source(path, "metadata.lock-version")
-        raise InputError(message, source=source, hint=f"upgrade compatcheck, or {_REMEDY}")
-    return version
+    chosen = selection.choose(offered)
+    return select_entries(path, select, offered, chosen, skipped=reading.skipped, notes=notes)
 
 
 def _python(stated: object) -> str | None:
@@ -153,27 +114,10 @@ def _mark(read: list[tuple[Entry, Mapping[str, Any]]], lock: Lock, chosen: froze
     return selected
 
 
-def _read_manifest(path: str, files: Files, notes: list[str]) -> Stated | None:
-    """Read the requirements of the project beside a lock; None where it states none."""
-    manifest = os.path.join(os.path.dirname(path), "pyproject.toml")
-    if path == STANDARD_INPUT or not files.is_file(manifest):
-        return None
-    try:
-        stated = read_stated(manifest, files)
-    except InputError as error:
-        notes.append(f"{error}; the groups of the lock are not told apart")
-        return None
-    return stated if stated.required or stated.groups or stated.optional else None
-
-
 def _list_roots(stated: Stated, chosen: frozenset[Choice]) -> list[Requirement]:
     """List what a project requires; a group ``main`` is always installed."""
     always = stated.groups.get("main", ())
     return [*stated.required, *always, *(item for choice in sorted(chosen) for item in stated.brought_by(choice))]
-
-
-def _depend(item: Requirement) -> Dependency:
-    return Dependency(item.name, item.specifier, item.marker, _names(item.details.get("extras")))
 
 
 def _is_taken(table: Mapping[str, Any], groups: frozenset[str]) -> bool:
@@ -184,26 +128,19 @@ def _is_taken(table: Mapping[str, Any], groups: frozenset[str]) -> bool:
 class _Reading(Tables):
     """The entries of one file."""
 
-    def read(self, position: int, table: Mapping[str, Any]) -> tuple[Entry, Mapping[str, Any]] | None:
-        """Read one ``[[package]]``."""
-        known = self.identify(position, table)
-        if known is None:
-            return None
-        name, version, source = known
+    def describe(self, name: str, version: str | None, source: Source, table: Mapping[str, Any]) -> Entry:
+        """Return the entry that a table describes."""
         required, optional = _read_dependencies(as_table(table.get("dependencies")))
         marker = table.get("marker")  # of lock-version 1.0; 2.1 writes markers
-        return (
-            Entry(
-                canonical_name(name),
-                version,
-                source,
-                tuple(required),
-                _read_extras(as_table(table.get("extras")), required, optional),
-                marker if isinstance(marker, str) else None,
-                _python(table.get("python-versions")),
-                _details(table),
-            ),
-            table,
+        return Entry(
+            canonical_name(name),
+            version,
+            source,
+            tuple(required),
+            _read_extras(as_table(table.get("extras")), required, optional),
+            marker if isinstance(marker, str) else None,
+            _python(table.get("python-versions")),
+            _details(table),
         )
 
 
@@ -242,7 +179,7 @@ def _read_extras(
                 found += [dependency for dependency in optional if dependency.name == name]
             elif match.group(2):  # a required package with an extra more, or the package itself
                 found += [
-                    dependency._replace(extras=_names(match.group(2)))
+                    dependency._replace(extras=split_names(match.group(2)))
                     for dependency in required
                     if dependency.name == name
                 ]
@@ -268,7 +205,3 @@ def _details(table: Mapping[str, Any]) -> dict[str, str]:
 
 def _groups(table: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(map(canonical_name, as_texts(table.get("groups"))))
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(canonical_name(name.strip()) for name in (text or "").split(",") if name.strip())

@@ -38,11 +38,8 @@ _REMEDY = "make the lock anew with the tool that wrote it"
 def read_pylock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras that are installed, and the dependency groups in place of the lock's ``default-groups``; the
-            Python, without which versions that differ between Pythons are joined with ``||``.
+    ``selection`` names the extras that are installed, and the dependency groups in place of the lock's ``default-groups``; the
+    Python, without which versions that differ between Pythons are joined with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1.

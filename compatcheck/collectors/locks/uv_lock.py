@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.locks.graph import MOST_ENTRIES, say_absent, say_unselected
+from compatcheck.collectors.locks.tables import list_tables
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_tables, as_texts
@@ -40,11 +41,8 @@ _LOCAL = ("editable", "virtual", "directory")
 def read_uv_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a lock file and select what it installs on Linux.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras and dependency groups of the workspace members that are installed, the ``dev`` group only when it
-            is named; the Python, without which versions that differ between Pythons are joined with ``||``.
+    ``selection`` names the extras and dependency groups of the workspace members that are installed, the ``dev`` group only
+    when it is named; the Python, without which versions that differ between Pythons are joined with ``||``.
 
     Raises:
         InputError: it cannot be read, is not TOML or not a lock of version 1, or the selection is of extras that exclude each
@@ -55,15 +53,11 @@ def read_uv_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT
     if version != _VERSION or isinstance(version, bool):
         message = f"is of version {version!r}; version {_VERSION} is understood"
         raise InputError(message, source=Source(path, "version"), hint=f"upgrade compatcheck, or {_REMEDY}")
-    entries = file.data.get("package", [])
-    if not isinstance(entries, list):
-        message = "has no [[package]]"
-        raise InputError(message, source=Source(path, "package"), hint=_REMEDY)
+    entries = list_tables(file, _REMEDY)
     requires = file.data.get("requires-python")
     requires = requires if isinstance(requires, str) else None
     graph = _Graph(path, entries, locate_entries(file.text, "package"))
-    manifest = file.data.get("manifest")
-    manifest = manifest if isinstance(manifest, dict) else {}
+    manifest = as_table(file.data.get("manifest"))
     stated = as_tables(manifest.get("requirements"))
     roots = graph.roots(as_texts(manifest.get("members")), is_script=bool(stated))
     offered = graph.offered(roots)

@@ -125,6 +125,17 @@ def declare(gpu: Gpu, source: Source, *, gpus_per_node: int | None = None) -> Ha
     )
 
 
+def fill_in(hardware: Hardware, gpu: Gpu) -> Hardware:
+    """Take from the catalogue what a device did not say itself, and say so."""
+    looked_up = {
+        field: getattr(gpu, field)
+        for field in ("memory_bytes", "compute_capability", "multiprocessors", "nvlink")
+        if getattr(hardware, field) is None and getattr(gpu, field) is not None
+    }
+    sources = {**hardware.sources, **dict.fromkeys(looked_up, Source(f"GPU catalogue ({gpu.name})"))}
+    return hardware._replace(**looked_up, sources=sources, catalogued=frozenset(looked_up))
+
+
 def find_gpus(name: str, catalogue: Catalogue, memory_bytes: int | None = None) -> list[Gpu]:
     """Find the devices a name can mean.
 

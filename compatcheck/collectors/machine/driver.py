@@ -314,7 +314,7 @@ def _with_mig(reading: Reading, tool: str | None, deadline: float, environ: Mapp
 
 def _summarise(reading: Reading) -> tuple[Hardware, list[Skipped]]:
     """Describe a node by the device with the least memory, which is where a job runs out first."""
-    from compatcheck.collectors.machine.catalogue import find_gpus, load_catalogue  # noqa: PLC0415 (only where there are devices)
+    from compatcheck.collectors.machine.catalogue import fill_in, find_gpus, load_catalogue  # noqa: PLC0415 (only where there are devices)
     from compatcheck.core.errors import CompatcheckError  # noqa: PLC0415
 
     remarks = []
@@ -346,17 +346,7 @@ def _summarise(reading: Reading) -> tuple[Hardware, list[Skipped]]:
     )
     if smallest.mig and reading.listing is not None and not reading.unread:
         hardware = hardware._replace(sources=dict.fromkeys(("gpu", "memory_bytes", "gpus_per_node"), reading.listing))
-    if gpu is None:
-        return hardware, remarks
-    looked_up = {
-        name: getattr(gpu, name)
-        for name in ("memory_bytes", "compute_capability", "multiprocessors", "nvlink")
-        if getattr(hardware, name) is None and getattr(gpu, name) is not None
-    }
-    row = Source(f"GPU catalogue ({gpu.name})")
-    return hardware._replace(
-        **looked_up, sources=dict.fromkeys(looked_up, row), catalogued=frozenset(looked_up)
-    ), remarks
+    return hardware if gpu is None else fill_in(hardware, gpu), remarks
 
 
 def read_driver_version(root: str = "/") -> tuple[str, Source] | None:

@@ -7,6 +7,7 @@ looked at or shown. Values that look like credentials are hidden.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from compatcheck.core.data_file import read_words
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
@@ -17,57 +18,9 @@ from compatcheck.core.textfile import read_utf8
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 """The allocator's variable under its names, the one with precedence first (c10/core/AllocatorConfig.h)."""
 
-NAMES = frozenset(
-    {
-        *ALLOCATOR_VARIABLES,
-        "PYTORCH_NO_CUDA_MEMORY_CACHING",
-        "PYTORCH_NVML_BASED_CUDA_CHECK",
-        "FLASH_ATTENTION_DETERMINISTIC",
-        "NVIDIA_TF32_OVERRIDE",
-        "NVIDIA_REQUIRE_CUDA",
-        "NVIDIA_VISIBLE_DEVICES",
-        "NVIDIA_DISABLE_REQUIRE",
-        "NV_CUDA_COMPAT_PACKAGE",
-        "HIP_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES",
-        "OMP_NUM_THREADS",
-        "TOKENIZERS_PARALLELISM",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-        "MALLOC_ARENA_MAX",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "NNODES",
-        "USE_FLASH_ATTENTION",
-    }
-)
-PREFIXES = (
-    "NCCL_",
-    "TORCH_",
-    "TORCHINDUCTOR_",
-    "TORCHDYNAMO_",
-    "CUDA_",
-    "CUDNN_",
-    "CUBLAS_",
-    "CUBLASLT_",
-    "HF_",
-    "TRANSFORMERS_",
-    "ACCELERATE_",
-    "FSDP_",
-    "VLLM_",
-    "SGLANG_",
-    "DS_",
-    "DEEPSPEED_",
-    "BNB_",
-    "BITSANDBYTES_",
-    "FLASH_ATTN_",
-    "LIGER_",
-    "XFORMERS_",
-    "TRITON_",
-    "RAY_memory_",
-    "UNSLOTH_",
-    "NVTE_",
-)
+_WORDS = read_words(__file__, "variables")
+NAMES = frozenset({*ALLOCATOR_VARIABLES, *(word for word in _WORDS if not word.endswith("*"))})
+PREFIXES = tuple(word[:-1] for word in _WORDS if word.endswith("*"))
 
 DRIVER_VARIABLES = ("NVIDIA_REQUIRE_CUDA", "NV_CUDA_COMPAT_PACKAGE")
 """What NVIDIA's images set about the driver: what they start on, and the libraries for older ones they bring."""

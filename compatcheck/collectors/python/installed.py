@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
 from compatcheck.collectors.python.distributions import (
     canonical_name,
-    read_installer,
     read_name_and_version,
     same_version,
     split_egg_stem,
@@ -38,15 +37,9 @@ _VCS = r'"vcs"\s*:\s*"(\w+)"'
 _URL = r'"url"\s*:\s*"([^"\\]*)"'
 
 
-def collect_installed(layout: Layout, *, details: bool = False, files: Files = LOCAL) -> Environment:
-    """Read what is installed in an environment.
-
-    Args:
-        layout: where its packages lie.
-        details: whether the installer and origin of every distribution are read too.
-        files: the tree it lies in.
-    """
-    scan = _Scan(files, details=details)
+def collect_installed(layout: Layout, *, files: Files = LOCAL) -> Environment:
+    """Read what is installed in an environment, in the tree of files it lies in."""
+    scan = _Scan(files)
     for folder in layout.python_path:
         scan.read_folder(folder, follow=False)
     for folder in layout.site_packages:
@@ -77,9 +70,8 @@ def collect_installed(layout: Layout, *, details: bool = False, files: Files = L
 class _Scan:
     """What has been found so far, while the directories are read in import order."""
 
-    def __init__(self, files: Files, *, details: bool) -> None:
+    def __init__(self, files: Files) -> None:
         self.files = files
-        self.details = details
         self.packages: dict[str, Package] = {}
         self.folders: dict[str, str] = {}
         """Directory each distribution's metadata lies in."""
@@ -160,7 +152,7 @@ class _Scan:
             broken.append((guess, path))
             return None
         more: dict[str, str] = {}
-        if self.details or self.files.exists(f"{path}{os.sep}direct_url.json"):
+        if self.files.exists(f"{path}{os.sep}direct_url.json"):
             more = self._read_details(path)
         return Package(canonical_name(parts[0]), parts[1], Source(path), details=more)
 
@@ -180,10 +172,6 @@ class _Scan:
                 more["vcs"] = vcs[1]
             elif '"dir_info"' in text and "editable" not in more:
                 more["source"] = "directory"
-        if self.details:
-            installer = read_installer(path, self.files)
-            if installer is not None:
-                more["installer"] = installer
         return more
 
     def _read_egg_info(self, folder: str, name: str) -> Package | None:

@@ -24,6 +24,7 @@ from compatcheck.collectors.reports.report import (
     place,
     tidy,
 )
+from compatcheck.core.data_file import read_data
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Skipped
 
@@ -32,42 +33,8 @@ if TYPE_CHECKING:
 
     from compatcheck.collectors.reports.text import Part
 
-_LABELS = (
-    "PyTorch version",
-    "Is debug build",
-    "CUDA used to build PyTorch",
-    "ROCM used to build PyTorch",
-    "ROCm SDK used to build PyTorch",
-    "HIP used to build PyTorch",
-    "OS",
-    "GCC version",
-    "Clang version",
-    "CMake version",
-    "Libc version",
-    "Python version",
-    "Python platform",
-    "Is CUDA available",
-    "CUDA runtime version",
-    "CUDA_MODULE_LOADING set to",
-    "GPU models and configuration",
-    "Nvidia driver version",
-    "cuDNN version",
-    "Is XPU available",
-    "XPU used to build PyTorch",
-    "Intel GPU driver version",
-    "Intel GPU models onboard",
-    "Intel GPU models detected",
-    "HIP runtime version",
-    "MIOpen runtime version",
-    "Is XNNPACK available",
-    "Caching allocator config",
-    "CPU",
-    "ROCM Version",
-    "Neuron SDK Version",
-    "vLLM Version",
-    "vLLM Build Flags",
-    "GPU Topology",
-)
+_TABLE = read_data(__file__, "collect_env")
+_LABELS: list[str] = _TABLE["labels"]
 """In the order in which they are printed; vLLM's sections differ in what stands in front of torch's version."""
 _ORDER = {label: index for index, label in enumerate(_LABELS)}
 _LABEL = re.compile(
@@ -79,22 +46,7 @@ _LABEL = re.compile(
     r"|(?<!=)(={10,80}) {1,40}[A-Z][\w /]{3,40}={10,80}(?!=)"
     r"|(?<!=)(={10,80})\n"
 )
-_OWN = frozenset(
-    {
-        "CUDA used to build PyTorch",
-        "ROCM used to build PyTorch",
-        "Is debug build",
-        "Is CUDA available",
-        "CUDA runtime version",
-        "GPU models and configuration",
-        "Nvidia driver version",
-        "cuDNN version",
-        "Is XNNPACK available",
-        "CUDA_MODULE_LOADING set to",
-        "Versions of relevant libraries",
-        "vLLM Build Flags",
-    }
-)
+_OWN = frozenset(_TABLE["own"])
 """Labels that no other report has."""
 _FEWEST = 2
 _GAP = 12_000
@@ -113,7 +65,7 @@ _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]{2,60})=(\S*)")
 def read(part: Part, path: str) -> Iterator[Report]:
     """Read the reports of a part."""
     for fields in _split(find_fields(part.text, _LABEL, ("gpu models and configuration",))):
-        report = open_report("collect_env", part, fields, path)
+        report = open_report("collect_env", part, path, fields[0].start, fields[-1].end)
         for entry in fields:
             _take(entry, report, part, path)
         if any(entry.label in _VLLM for entry in fields):

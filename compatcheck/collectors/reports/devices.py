@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.machine.catalogue import Gpu, find_cut_name, find_gpus, load_catalogue
+from compatcheck.collectors.machine.catalogue import Gpu, fill_in, find_cut_name, find_gpus, load_catalogue
 from compatcheck.core.errors import CompatcheckError
 from compatcheck.core.hardware import Hardware
 from compatcheck.core.source import Skipped, Source
@@ -128,17 +128,7 @@ def _summarise(listing: Report, base: Hardware) -> Hardware:
         gpus_per_node=count,
         skipped=tuple(skipped),
     )
-    if gpu is None:
-        return hardware
-    looked_up = {
-        field: getattr(gpu, field)
-        for field in ("memory_bytes", "compute_capability", "multiprocessors", "nvlink")
-        if getattr(hardware, field) is None and getattr(gpu, field) is not None
-    }
-    row = Source(f"GPU catalogue ({gpu.name})")
-    return hardware._replace(
-        **looked_up, sources={**base.sources, **dict.fromkeys(looked_up, row)}, catalogued=frozenset(looked_up)
-    )
+    return hardware if gpu is None else fill_in(hardware, gpu)
 
 
 def _look_up(device: Device) -> tuple[Gpu | None, int | None]:

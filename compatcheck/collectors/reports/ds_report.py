@@ -54,7 +54,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
 
 
 def _report(fields: list[Field], part: Part, path: str) -> Report:  # noqa: C901, PLR0912 (one case a label)
-    report = open_report("ds_report", part, fields, path)
+    report = open_report("ds_report", part, path, fields[0].start, fields[-1].end)
     for entry in fields:
         source = place(part, entry.start, path, entry.label)
         value = entry.value

@@ -21,6 +21,7 @@ from compatcheck.collectors.reports.report import (
     place,
     tidy,
 )
+from compatcheck.core.data_file import read_data
 from compatcheck.core.units import GIB
 
 if TYPE_CHECKING:
@@ -28,69 +29,13 @@ if TYPE_CHECKING:
 
     from compatcheck.collectors.reports.text import Part
 
-_PACKAGES = {
-    "transformers": "transformers",
-    "accelerate": "accelerate",
-    "huggingface_hub": "huggingface-hub",
-    "hf hub": "huggingface-hub",
-    "safetensors": "safetensors",
-    "tokenizers": "tokenizers",
-    "deepspeed": "deepspeed",
-    "pytorch": "torch",
-    "trl": "trl",
-    "peft": "peft",
-    "datasets": "datasets",
-    "bitsandbytes": "bitsandbytes",
-    "liger-kernel": "liger-kernel",
-    "vllm": "vllm",
-    "diffusers": "diffusers",
-    "xformers": "xformers",
-    "llamafactory": "llamafactory",
-    "numpy": "numpy",
-    "tensorflow": "tensorflow",
-    "flash attention": "flash-attn",
-    "ms-swift": "ms-swift",
-    "sentence-transformers": "sentence-transformers",
-    "unsloth": "unsloth",
-}
+_TABLE = read_data(__file__, "hugging_face")
+_PACKAGES: dict[str, str] = _TABLE["packages"]
 """How the lists write a distribution, lower case → its name."""
 _UNSURE = frozenset({"torch", "accelerate", "safetensors", "vllm", "liger-kernel", "bitsandbytes", "tensorflow"})
 """What "not installed" may mean too old of, or unusable."""
-_OTHERS = (
-    "platform",
-    "python version",
-    "gpu type",
-    "gpu number",
-    "gpu memory",
-    "cuda device(s)",
-    "cuda device",
-    "accelerator(s)",
-    "system ram",
-    "accelerate config",
-    "accelerate default config",
-    "accelerate config passed",
-    "accelerate configs",
-    "accelerate bash location",
-    "pytorch accelerator",
-    "pytorch xpu available",
-    "pytorch npu available",
-    "using gpu in script?",
-    "using distributed or parallel set-up in script?",
-    "using distributed or parallel set-up in script",
-    "flax version (cpu?/gpu?/tpu?)",
-    "jax version",
-    "jaxlib version",
-    "tensorflow version (gpu?)",
-    "npu type",
-    "cann version",
-    "xpu type",
-    "git commit",
-    "default data directory",
-    "running on google colab?",
-    "accelerate location",
-    "xformers version",
-    "accelerator",
-)
+_OTHERS: list[str] = _TABLE["others"]
+"""Labels of other lines."""
 _LABEL = re.compile(
     r"(?<![A-Za-z0-9_.-])((?:"
     + "|".join(re.escape(name) for name in _PACKAGES)
@@ -130,7 +75,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
 def _report(fields: list[Field], part: Part, path: str) -> Iterator[Report]:
     if len(fields) < 2 or not any(_OWN.match(entry.label) for entry in fields):
         return
-    report = open_report("environment list", part, fields, path)
+    report = open_report("environment list", part, path, fields[0].start, fields[-1].end)
     for entry in fields:
         _take(entry, report, part, path)
     count = report.values.pop("gpu number", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.reports.report import Report, place
+from compatcheck.collectors.reports.report import Report, open_report, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,13 +20,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
     for found in _RELEASE.finditer(part.text):
         if not found[2].startswith(found[1] + "."):
             continue
-        source = place(part, found.start(), path, "release")
-        yield Report(
-            kind="nvcc",
-            source=source,
-            writer=part.writer,
-            depth=part.depth,
-            start=found.start(),
-            end=found.end(),
-            values={"runtime.nvcc": (found[2], source)},
-        )
+        report = open_report("nvcc", part, path, found.start(), found.end())
+        report.source = place(part, found.start(), path, "release")
+        report.values["runtime.nvcc"] = (found[2], report.source)
+        yield report

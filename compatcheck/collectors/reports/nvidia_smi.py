@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.collect_env import is_device_name
-from compatcheck.collectors.reports.report import CUDA, DRIVER, Device, Report, place
+from compatcheck.collectors.reports.report import CUDA, DRIVER, Device, Report, open_report, place
 from compatcheck.core.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ _FULL = re.compile(
 )
 _COLUMN = r"[a-z_]{2,30}(?:\.[a-z_]{2,30}){0,3}(?: \[[A-Za-z]{1,4}\])?"
 _COLUMNS = re.compile(r"(?:(?<=\n)|(?<=\A))((?:" + _COLUMN + r", ){1,40}" + _COLUMN + r")\n")
+_KIND = "nvidia-smi"
 _NEAR = 6_000
 """Characters of a table between its head and its first device at most, and between two devices."""
 _SMALLEST = 128 * MIB
@@ -68,7 +69,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
     if not heads:
         rows = [row for row in _ROW.finditer(text) if _MEMORY.search(text, row.end(), row.end() + 400)]
         if rows:
-            report = _start(part, path, rows[0].start())
+            report = open_report(_KIND, part, path, rows[0].start(), rows[0].start())
             _take_rows(part, path, report, rows[0].start(), len(text))
             yield report
     yield from _read_listing(part, path)
@@ -76,20 +77,8 @@ def read(part: Part, path: str) -> Iterator[Report]:
     yield from _read_columns(part, path)
 
 
-def _start(part: Part, path: str, position: int) -> Report:
-    return Report(
-        kind="nvidia-smi",
-        source=place(part, position, path),
-        writer=part.writer,
-        depth=part.depth,
-        start=position,
-        end=position,
-    )
-
-
 def _read_table(part: Part, path: str, head: re.Match[str], end: int) -> Report:
-    report = _start(part, path, head.start())
-    report.end = head.end()
+    report = open_report(_KIND, part, path, head.start(), head.end())
     source = place(part, head.start(), path, "Driver Version")
     if DRIVER.fullmatch(head[2]):
         report.values["driver"] = (head[2], source)
@@ -190,7 +179,7 @@ def _read_listing(part: Part, path: str) -> Iterator[Report]:
         if number == 0 or report is None:
             if report is not None:
                 yield report
-            report = _start(part, path, entry.start())
+            report = open_report(_KIND, part, path, entry.start(), entry.start())
             report.devices_source = report.source
         following = found[index + 1].start() if index + 1 < len(found) else min(len(part.text), entry.end() + 1200)
         piece = part.text[entry.end() : following]
@@ -212,7 +201,7 @@ def _read_full(part: Part, path: str) -> Iterator[Report]:
     logs = list(_LOG.finditer(part.text))
     for index, log in enumerate(logs):
         end = logs[index + 1].start() if index + 1 < len(logs) else len(part.text)
-        report = _start(part, path, log.start())
+        report = open_report(_KIND, part, path, log.start(), log.start())
         attached = None
         devices: list[Device] = []
         section = ""
@@ -248,7 +237,7 @@ def _read_columns(part: Part, path: str) -> Iterator[Report]:
         columns = [column.partition(" [")[0] for column in head[1].split(", ")]
         if not {"name", "driver_version", "memory.total", "gpu_name"} & set(columns):
             continue
-        report = _start(part, path, head.start())
+        report = open_report(_KIND, part, path, head.start(), head.start())
         report.devices_source = place(part, head.end(), path)
         position = head.end()
         for _ in range(64):

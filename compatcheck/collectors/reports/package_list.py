@@ -10,7 +10,8 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.reports.report import DRIVER, Report, is_version, place
+from compatcheck.collectors.reports.report import DRIVER, Report, is_version, open_report, place
+from compatcheck.core.data_file import read_data
 from compatcheck.core.markers import canonical_name
 
 if TYPE_CHECKING:
@@ -18,47 +19,7 @@ if TYPE_CHECKING:
 
     from compatcheck.collectors.reports.text import Part
 
-KNOWN = {
-    "torch": "torch",
-    "pytorch": "torch",
-    "transformers": "transformers",
-    "huggingface transformers": "transformers",
-    "deepspeed": "deepspeed",
-    "accelerate": "accelerate",
-    "peft": "peft",
-    "trl": "trl",
-    "vllm": "vllm",
-    "verl": "verl",
-    "bitsandbytes": "bitsandbytes",
-    "flash-attn": "flash-attn",
-    "flash_attn": "flash-attn",
-    "flash attention": "flash-attn",
-    "flash-attention": "flash-attn",
-    "xformers": "xformers",
-    "liger-kernel": "liger-kernel",
-    "liger_kernel": "liger-kernel",
-    "openrlhf": "openrlhf",
-    "axolotl": "axolotl",
-    "unsloth": "unsloth",
-    "unsloth_zoo": "unsloth-zoo",
-    "llamafactory": "llamafactory",
-    "ms-swift": "ms-swift",
-    "ms_swift": "ms-swift",
-    "sglang": "sglang",
-    "torchao": "torchao",
-    "torchtune": "torchtune",
-    "torchvision": "torchvision",
-    "triton": "triton",
-    "ray": "ray",
-    "datasets": "datasets",
-    "megatron-core": "megatron-core",
-    "transformer-engine": "transformer-engine",
-    "transformer_engine": "transformer-engine",
-    "apex": "apex",
-    "lightning": "lightning",
-    "pytorch-lightning": "pytorch-lightning",
-    "pytorch lightning": "pytorch-lightning",
-}
+KNOWN: dict[str, str] = read_data(__file__, "package_list")["known"]
 """What people write, lower case → the distribution."""
 _KNOWN_NAMES = frozenset(KNOWN.values())
 _BULLET = r" {0,12}(?:(?:[-*+•]|\d{1,2}[.)]) {0,3})?"
@@ -126,9 +87,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
         if report is None or index - last > _GAP:
             if report is not None and _counts(report):
                 yield report
-            report = Report(
-                kind="list", source=place(part, start, path), writer=part.writer, depth=part.depth, start=start, end=end
-            )
+            report = open_report("list", part, path, start, end)
         last = index
         report.end = end
         _take(report, stated, part, path, start)

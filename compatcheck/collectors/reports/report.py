@@ -12,7 +12,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from compatcheck.collectors.conda.records import CondaPackage
     from compatcheck.collectors.reports.text import Part
@@ -98,11 +98,10 @@ class Report:
         self.packages.setdefault(name, Package(name, None, source, ABSENT))
 
 
-def open_report(kind: str, part: Part, fields: Sequence[Field], path: str) -> Report:
-    """Begin a report that reaches from the first of its fields to the last."""
-    first, last = fields[0], fields[-1]
-    source = place(part, first.start, path)
-    return Report(kind=kind, source=source, writer=part.writer, depth=part.depth, start=first.start, end=last.end)
+def open_report(kind: str, part: Part, path: str, start: int, end: int) -> Report:
+    """Begin a report of one tool that reaches from one position of a part to another."""
+    source = place(part, start, path)
+    return Report(kind=kind, source=source, writer=part.writer, depth=part.depth, start=start, end=end)
 
 
 def is_version(text: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.collect_env import is_device_name
-from compatcheck.collectors.reports.report import Device, Report, place
+from compatcheck.collectors.reports.report import Device, Report, open_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,16 +22,9 @@ def read(part: Part, path: str) -> Iterator[Report]:
     """Read the reports of a part."""
     for devices, start, end in (_read_series(part.text), _read_processors(part.text)):
         if devices:
-            yield Report(
-                kind="rocm",
-                source=place(part, start, path),
-                writer=part.writer,
-                depth=part.depth,
-                start=start,
-                end=end,
-                devices=devices,
-                devices_source=place(part, start, path),
-            )
+            report = open_report("rocm", part, path, start, end)
+            report.devices, report.devices_source = devices, report.source
+            yield report
 
 
 def _read_series(text: str) -> tuple[list[Device], int, int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
@@ -23,6 +22,8 @@ from compatcheck.core.units import MIB
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from compatcheck.core.environment import Environment
+
 _OPENING = re.compile(r"# /// ([a-zA-Z0-9-]+)")
 _CLOSING = "# ///"
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
@@ -33,10 +34,7 @@ _MAX_BYTES = 4 * MIB
 def read_script(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read the requirements of a script; they are ranges, because running it resolves them anew.
 
-    Args:
-        path: the script.
-        files: the tree it lies in.
-        selection: the Python it runs on.
+    ``selection`` names the Python it runs on.
 
     Raises:
         InputError: it cannot be read, has no block ``script`` or two, or its block is not TOML.
@@ -78,14 +76,7 @@ def read_script(path: str, files: Files = LOCAL, selection: Selection = DEFAULT)
     notes = []
     if path != STANDARD_INPUT and files.is_file(path + ".lock"):
         notes.append(f"{path}.lock pins what these ranges allow: check it too")
-    return Environment(
-        path,
-        combined.packages,
-        complete=False,
-        damage=combined.damage,
-        skipped=tuple(skipped),
-        notes=(*notes, *combined.notes),
-    )
+    return combined.describe(path, skipped=skipped, notes=notes)
 
 
 def find_blocks(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:

@@ -14,7 +14,7 @@ import shlex
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.environment import Environment
+from compatcheck.core.data_file import read_data
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -28,7 +28,7 @@ from compatcheck.core.versions import parse_version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.core.environment import Package
+    from compatcheck.core.environment import Environment, Package
 
 MAX_LINES = 200_000
 """Most lines of a list of packages, of pip or conda: the longest that was seen has 3,000, and these take some seconds."""
@@ -51,38 +51,12 @@ _EDITABLE = re.compile(r"# Editable (?:\w+ )?install (?:with no [\w ]+)?\(([A-Za
 _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
 _URL = re.compile(r"(?:(?:git|hg|svn|bzr)\+[a-z+]+|https?|ftp|file)://|git\+[^/\s]+@", re.IGNORECASE)
 _ARCHIVE = re.compile(r"\.(?:whl|zip|tar|tgz|tbz|txz|tar\.(?:gz|bz2|xz|lzma|lz|Z))$", re.IGNORECASE)
-_SHORT = {
-    "-r": "--requirement",
-    "-c": "--constraint",
-    "-e": "--editable",
-    "-i": "--index-url",
-    "-f": "--find-links",
-    "-C": "--config-settings",
-    "-Z": "--always-unzip",
-}
-_WITH_VALUE = [
-    "--requirement",
-    "--constraint",
-    "--editable",
-    "--index-url",
-    "--pypi-url",
-    "--extra-index-url",
-    "--find-links",
-    "--no-binary",
-    "--only-binary",
-    "--trusted-host",
-    "--use-feature",
-    "--hash",
-    "--global-option",
-    "--install-option",
-    "--config-settings",
-    "--config-setting",
-    "--uploaded-prior-to",
-    "--only-final",
-    "--all-releases",
-]
+_TABLE = read_data(__file__, "pip_options")
+"""Options of requirement files (``req_file.py`` of pip)."""
+_SHORT: dict[str, str] = _TABLE["short"]
+_WITH_VALUE: list[str] = _TABLE["with_value"]
 _INDEXES = {"--index-url", "--pypi-url", "--extra-index-url", "--find-links"}
-_WITHOUT_VALUE = ["--no-index", "--prefer-binary", "--require-hashes", "--pre", "--always-unzip"]
+_WITHOUT_VALUE: list[str] = _TABLE["without_value"]
 _MAX_DEPTH = 50
 _MAX_REQUIREMENT = 8 * 1024
 _MAX_OPTIONS = 256 * 1024
@@ -117,55 +91,45 @@ class _Line(NamedTuple):
     text: str
 
 
-def read_requirements(
-    path: str, files: Files = LOCAL, selection: Selection = DEFAULT, *, constraints: bool = False
-) -> Environment:
+def read_requirements(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a requirement file and everything it includes.
 
     Args:
         path: the file, as the person named it; included files are found relative to the file that names them.
         files: the tree it lies in.
         selection: the Python that is known; a marker that it does not decide keeps its requirement, with a note.
-        constraints: whether the file holds constraints: whether its packages are there is unknown.
 
     Raises:
         InputError: the file itself cannot be read; an included file that cannot is ``skipped``.
     """
     reading = _Reading(files)
-    _read_file(reading, path, as_constraints=constraints)
-    environment = describe_machine(selection.markers)
-    if constraints:
-        combined = combine(reading.constraints, environment)
-        packages = {name: package._replace(is_optional=True) for name, package in combined.packages.items()}
-        remark = "holds constraints: it says which versions are allowed, not which packages are installed"
-        return Environment(
-            path,
-            packages,
-            complete=False,
-            damage=combined.damage,
-            skipped=tuple(reading.skipped),
-            notes=(*reading.notes, remark, *combined.notes),
-        )
-    combined = combine(reading.requirements, environment, constraints=reading.constraints)
-    return Environment(
-        path,
-        with_index(combined.packages, reading.indexes),
-        complete=False,
-        damage=combined.damage,
-        skipped=tuple(reading.skipped),
-        notes=(*reading.notes, *combined.notes),
-    )
+    _read_file(reading, path, as_constraints=False)
+    combined = combine(reading.requirements, describe_machine(selection.markers), constraints=reading.constraints)
+    packages = with_index(combined.packages, reading.indexes)
+    return combined.describe(path, packages, skipped=reading.skipped, notes=reading.notes)
 
 
-def read_statements(
-    path: str, files: Files = LOCAL, *, constraints: bool = False
-) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
-    """Return every line of a requirement file and of what it includes, one by one: what is required, and the constraints.
+def read_constraints(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
+    """Read a file of constraints, as `read_requirements`: whether its packages are there is unknown.
 
     Raises:
         InputError: the file itself cannot be read.
     """
     reading = _Reading(files)
+    _read_file(reading, path, as_constraints=True)
+    combined = combine(reading.constraints, describe_machine(selection.markers))
+    packages = {name: package._replace(is_optional=True) for name, package in combined.packages.items()}
+    remark = "holds constraints: it says which versions are allowed, not which packages are installed"
+    return combined.describe(path, packages, skipped=reading.skipped, notes=(*reading.notes, remark))
+
+
+def read_statements(path: str, *, constraints: bool) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
+    """Return every line of a requirement file and of what it includes, one by one: what is required, and the constraints.
+
+    Raises:
+        InputError: the file itself cannot be read.
+    """
+    reading = _Reading(LOCAL)
     _read_file(reading, path, as_constraints=constraints)
     return tuple(reading.requirements), tuple(reading.constraints)
 

@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.collectors.requirements.project_indexes import torch_index
-from compatcheck.core.environment import Environment
 from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -30,7 +29,7 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.core.environment import Package
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.selection import Choice
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
@@ -45,10 +44,7 @@ def read_pyproject(path: str, files: Files = LOCAL, selection: Selection = DEFAU
 
     Whether the packages are there that only an unselected extra or dependency group (PEP 735, or of poetry) requires is unknown.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras and groups that are installed, and the Python.
+    ``selection`` names the extras and groups that are installed, and the Python.
 
     Raises:
         InputError: it cannot be read or is not TOML.
@@ -84,15 +80,7 @@ def read_pyproject(path: str, files: Files = LOCAL, selection: Selection = DEFAU
                 Source(path), "states no requirements", "check the requirement file, lock or environment of the project"
             )
         )
-    return Environment(
-        path,
-        packages,
-        complete=False,
-        damage=combined.damage,
-        skipped=tuple(reading.skipped),
-        notes=(*reading.notes, *combined.notes),
-        offered=offered,
-    )
+    return combined.describe(path, packages, skipped=reading.skipped, notes=reading.notes, offered=offered)
 
 
 class Stated(NamedTuple):
@@ -120,13 +108,13 @@ def read_stated(path: str, files: Files = LOCAL) -> Stated:
     return _read_stated(_Reading(read_toml(path, files)))
 
 
-def read_limits(path: str, files: Files = LOCAL) -> tuple[Requirement, ...]:
+def read_limits(path: str) -> tuple[Requirement, ...]:
     """Return the constraints and overrides of uv that a project states.
 
     Raises:
         InputError: it cannot be read or is not TOML.
     """
-    reading = _Reading(read_toml(path, files))
+    reading = _Reading(read_toml(path))
     uv = as_table(as_table(reading.file.data.get("tool")).get("uv"))
     keys = ("constraint-dependencies", "override-dependencies")
     return tuple(item for key in keys for item in reading.read_strings(uv.get(key), "tool.uv", key))

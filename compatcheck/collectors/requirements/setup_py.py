@@ -10,7 +10,6 @@ import re
 import warnings
 from typing import TYPE_CHECKING
 
-from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -29,7 +28,7 @@ from compatcheck.core.units import MIB
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.environment import Package
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.selection import Choice
 
 MAX_BYTES = MIB
@@ -45,10 +44,7 @@ def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
     Lists and names that are bound once, at the top of the file, to a list count. Whether the packages are there that only an
     unselected extra requires is unknown.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        selection: the extras that are installed, and the Python.
+    ``selection`` names the extras that are installed, and the Python.
 
     Raises:
         InputError: it cannot be read or is not Python.
@@ -84,15 +80,7 @@ def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
     if not packages and not reading.skipped:
         reason = "states no requirements" if calls else "calls no setup()"
         reading.skipped.append(Skipped(Source(path), reason, _ELSEWHERE))
-    return Environment(
-        path,
-        packages,
-        complete=False,
-        damage=combined.damage,
-        skipped=tuple(dict.fromkeys(reading.skipped)),
-        notes=combined.notes,
-        offered=offered,
-    )
+    return combined.describe(path, packages, skipped=dict.fromkeys(reading.skipped), offered=offered)
 
 
 def _parse(path: str, files: Files) -> ast.Module:

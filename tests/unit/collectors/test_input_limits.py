@@ -56,5 +56,5 @@ def test_a_broken_component_of_a_named_sbom_counts_as_unread(tmp_path: Path) -> 
 def test_the_remedy_of_a_long_line_is_about_lines(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("torch" + "[" * 100_000)
-    (skip,) = requirements.read_requirements(str(path), constraints=False).skipped
+    (skip,) = requirements.read_requirements(str(path)).skipped
     assert skip.hint == "write one requirement a line"

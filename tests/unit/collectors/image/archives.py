@@ -6,6 +6,13 @@ import io
 import json
 import tarfile
 
+from compatcheck.collectors.image.archive import open_images
+
+
+def open_image(path, *, cache):
+    """Open the first image at a path."""
+    return open_images(path, cache=cache)[0]
+
 
 class To(str):
     """Target of a symbolic link."""

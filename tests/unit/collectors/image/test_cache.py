@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from compatcheck.collectors.image import cache
-from compatcheck.collectors.image.archive import open_image
 from compatcheck.collectors.image.cache import LayerCache, identify_file, layers_directory
 from compatcheck.collectors.image.layers import Kept, LayerRecord
 from tests.unit.collectors.image.archives import (
@@ -15,6 +14,7 @@ from tests.unit.collectors.image.archives import (
     docker_archive,
     listing,
     oci_files,
+    open_image,
     squeeze,
     tar,
     write_files,

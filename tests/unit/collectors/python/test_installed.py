@@ -26,8 +26,8 @@ def site(prefix):
     return site_of(prefix)
 
 
-def collect(prefix, environ=None, **options):
-    return collect_installed(locate(None, str(prefix), environ or {}), **options)
+def collect(prefix, environ=None):
+    return collect_installed(locate(None, str(prefix), environ or {}))
 
 
 def versions(environment):
@@ -90,7 +90,6 @@ def test_vendored_copies_do_not_count(prefix, site):
     add_dist(site / "setuptools" / "_vendor", "packaging", "26.0")
     add_dist(site / "ray" / "thirdparty_files", "psutil", "5.0")
     assert versions(collect(prefix)) == {}
-    assert versions(collect(prefix, details=True)) == {}
 
 
 def test_two_dist_infos_of_one_distribution(prefix, site):
@@ -228,8 +227,6 @@ class TestPaths:
         folder = add_dist(site, "pkg", "1.0")
         (folder / "direct_url.json").write_text('{"archive_info": {}, "url": "https://me:secret@example.org/pkg.whl"}')
         assert collect(prefix).packages["pkg"].details == {"direct_url": "https://[redacted]@example.org/pkg.whl"}
-        details = collect(prefix, details=True).packages["pkg"].details
-        assert details == {"direct_url": "https://[redacted]@example.org/pkg.whl", "installer": "pip"}
 
     def test_develop_install(self, prefix, site, tmp_path):
         source = tmp_path / "fork"

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from compatcheck.collectors.requirements.lines import decode, logical_lines, read_requirements
+from compatcheck.collectors.requirements.lines import decode, logical_lines, read_constraints, read_requirements
 from compatcheck.core.errors import InputError
 from compatcheck.core.selection import Selection
 from tests import ROOT
@@ -234,7 +234,7 @@ def test_constraints_narrow_only_what_is_required(tmp_path: Path) -> None:
     assert environment.packages["torch"].source.path == path
     assert "vllm" not in environment.packages
     assert any("vllm" in note for note in environment.notes)
-    alone = read_requirements(path, constraints=True)
+    alone = read_constraints(path)
     assert all(package.is_optional for package in alone.packages.values())
     assert any("holds constraints" in note for note in alone.notes)
 
