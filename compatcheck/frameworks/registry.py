@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.reader import CommandReader, ConfigurationReader
 
 
-class Program(NamedTuple):
+class Folder(NamedTuple):
     """One folder of this package."""
 
-    folder: str
+    name: str
     has_files: bool = True
     """Whether it reads configuration files: ``configuration.py``."""
     has_commands: bool = True
@@ -31,58 +31,58 @@ class Program(NamedTuple):
     @property
     def configuration(self) -> ConfigurationReader:
         """The reader of its files."""
-        return cast("ConfigurationReader", import_module(f"compatcheck.frameworks.{self.folder}.configuration"))
+        return cast("ConfigurationReader", import_module(f"compatcheck.frameworks.{self.name}.configuration"))
 
     @property
     def command(self) -> CommandReader:
         """The reader of its command lines."""
-        return cast("CommandReader", import_module(f"compatcheck.frameworks.{self.folder}.command"))
+        return cast("CommandReader", import_module(f"compatcheck.frameworks.{self.name}.command"))
 
 
-PROGRAMS = (
-    Program("verl"),
-    Program("easy_r1"),
-    Program("openrlhf", has_files=False),
-    Program("deepspeed_chat", has_files=False),
-    Program("native", has_commands=False),
-    Program("torchtune", tools=("tune",)),
-    Program("axolotl", tools=("axolotl",), tool_modules={"axolotl.cli": "axolotl"}),
-    Program("open_instruct"),
-    Program("ms_swift", tools=("swift", "megatron"), tool_modules={"swift.cli.main": "swift"}),
-    Program(
+FOLDERS = (
+    Folder("verl"),
+    Folder("easy_r1"),
+    Folder("openrlhf", has_files=False),
+    Folder("deepspeed_chat", has_files=False),
+    Folder("native", has_commands=False),
+    Folder("torchtune", tools=("tune",)),
+    Folder("axolotl", tools=("axolotl",), tool_modules={"axolotl.cli": "axolotl"}),
+    Folder("open_instruct"),
+    Folder("ms_swift", tools=("swift", "megatron"), tool_modules={"swift.cli.main": "swift"}),
+    Folder(
         "llamafactory",
         tools=("llamafactory-cli", "lmf", "llmtuner"),
         tool_modules={"llamafactory.cli": "llamafactory-cli"},
     ),
-    Program("accelerate", has_commands=False),
-    Program("deepspeed", has_commands=False),
-    Program("model", has_commands=False, shares_keys=True),
-    Program("trl", shares_keys=True, tools=("trl",), tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
-    Program("hf_trainer", shares_keys=True),
-    Program("megatron", has_files=False),
+    Folder("accelerate", has_commands=False),
+    Folder("deepspeed", has_commands=False),
+    Folder("model", has_commands=False, shares_keys=True),
+    Folder("trl", shares_keys=True, tools=("trl",), tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
+    Folder("hf_trainer", shares_keys=True),
+    Folder("megatron", has_files=False),
 )
 """The ones with the surest marks first: a file or a command is read by the first that recognises it."""
 
 
 def configuration_readers(*, shares_keys: bool | None = None) -> Iterator[ConfigurationReader]:
     """Yield the readers of files in their order; those with keys of their own, or those without, where asked for."""
-    for program in PROGRAMS:
-        if program.has_files and shares_keys in (None, program.shares_keys):
-            yield program.configuration
+    for folder in FOLDERS:
+        if folder.has_files and shares_keys in (None, folder.shares_keys):
+            yield folder.configuration
 
 
 def command_readers() -> Iterator[CommandReader]:
     """Yield the readers of command lines in their order."""
-    return (program.command for program in PROGRAMS if program.has_commands)
+    return (folder.command for folder in FOLDERS if folder.has_commands)
 
 
 def find_configuration_reader(reader: str) -> ConfigurationReader | None:
     """Return the reader whose files have this name as a kind of reference; None for other kinds."""
-    folder = reader.replace("-", "_")
-    found = (program for program in PROGRAMS if program.has_files and program.folder == folder)
-    return next((program.configuration for program in found), None)
+    name = reader.replace("-", "_")
+    found = (folder for folder in FOLDERS if folder.has_files and folder.name == name)
+    return next((folder.configuration for folder in found), None)
 
 
 def find_refinement(reader: str) -> str | None:
     """Return the reader that is a special case of this one."""
-    return next((program.folder for program in PROGRAMS if program.refines == reader), None)
+    return next((folder.name for folder in FOLDERS if folder.refines == reader), None)

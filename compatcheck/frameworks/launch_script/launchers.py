@@ -16,7 +16,7 @@ from compatcheck.frameworks.launch.flags import split_flag
 from compatcheck.frameworks.launch.program import Launch
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
-from compatcheck.frameworks.registry import PROGRAMS
+from compatcheck.frameworks.registry import FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,8 +95,8 @@ _TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
 MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
 _OTHER_TOOLS = {"vllm", "sglang", "xtuner"}
 """Tools with sub-commands that no program of the registry reads."""
-_TOOLS = {tool for program in PROGRAMS for tool in program.tools} | _OTHER_TOOLS
-_TOOL_MODULES = {module: tool for program in PROGRAMS for module, tool in program.tool_modules.items()}
+_TOOLS = {tool for folder in FOLDERS for tool in folder.tools} | _OTHER_TOOLS
+_TOOL_MODULES = {module: tool for folder in FOLDERS for module, tool in folder.tool_modules.items()}
 
 
 class _Remainder:
