@@ -24,29 +24,7 @@ READER, LABEL = "axolotl", "axolotl"
 TELLING_WORDS: tuple[str, ...] = ()
 DECIDES: tuple[str, ...] = ()
 
-_MARKS = frozenset(
-    [
-        "adapter",
-        "datasets",
-        "deepspeed",
-        "eval_sample_packing",
-        "fsdp",
-        "fsdp_config",
-        "gradient_checkpointing",
-        "load_in_4bit",
-        "load_in_8bit",
-        "micro_batch_size",
-        "num_epochs",
-        "pad_to_sequence_len",
-        "pretraining_dataset",
-        "rl",
-        "sample_packing",
-        "sequence_len",
-        "special_tokens",
-        "test_datasets",
-        "val_set_size",
-    ],
-)
+_MARKS = Names(__file__, "marks.txt")
 """Keys that stand beside ``base_model`` in axolotl's files; two of them tell one."""
 
 _ENOUGH = 2
@@ -131,7 +109,7 @@ TABLE = KeyTable(
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is an axolotl configuration."""
-    return "base_model" in data and len(_MARKS & data.keys()) >= _ENOUGH
+    return "base_model" in data and len(data.keys() & _MARKS) >= _ENOUGH
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:

@@ -44,30 +44,14 @@ _SECTIONS = (
     "wandb_",
     "reward_",
 )
-_STRONG = {
-    "per_device_train_batch_size",
-    "gradient_checkpointing",
-    "gradient_accumulation_steps",
-    "num_train_epochs",
-    "learning_rate",
-    "output_dir",
-    "optim",
-    "lr_scheduler_type",
-    "warmup_ratio",
-    "logging_steps",
-    "save_strategy",
-    "max_steps",
-    "bf16",
-    "fp16",
-    "report_to",
-}
+_STRONG = Names(__file__, "marks.txt")
 _ENOUGH = 2
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data holds trainer arguments."""
     return (
-        len(_STRONG & data.keys()) >= _ENOUGH
+        len(data.keys() & _STRONG) >= _ENOUGH
         and not {"zero_optimization", "base_model", "compute_environment", "model_type"} & data.keys()
     )
 

@@ -47,16 +47,7 @@ _MARKS = {"cutoff_len", "finetuning_type", "lora_target", "plot_loss", "stage", 
 """Keys that only this program's files hold."""
 _TRAINS = {"output_dir", "per_device_train_batch_size", "learning_rate", "num_train_epochs", "deepspeed"}
 _ENOUGH = 2
-_MEGATRON = {
-    "expert_model_parallel_size",
-    "overlap_grad_reduce",
-    "pipeline_model_parallel_size",
-    "recompute_granularity",
-    "tensor_model_parallel_size",
-    "use_distributed_optimizer",
-    "use_mca",
-    "use_megatron_bridge",
-}
+_MEGATRON = Names(__file__, "megatron_marks.txt")
 """Keys of the trainers on Megatron (``USE_MCA=1``, ``use_megatron_bridge``), which have their own optimizer and recomputation."""
 _OWN_OPTIMIZERS = ("use_adam_mini", "use_apollo", "use_badam", "use_galore", "use_muon")
 _NOT_MODELLED = {
@@ -103,7 +94,7 @@ def read_arguments(data: Mapping[str, Any], path: str) -> Reading:
     _losses(data, arguments)
     if data.get("fp8") is True and (precision := read_precision(data)) is not None:
         arguments.table[precision[0]] = _SILENT
-    if _MEGATRON & data.keys():
+    if data.keys() & _MEGATRON:
         arguments.known.extend(_on_megatron(data))
     if any(data.get(key) is True for key in _OWN_OPTIMIZERS):
         arguments.table["optim"] = _SILENT
@@ -178,7 +169,7 @@ def _losses(data: Mapping[str, Any], arguments: Arguments) -> None:
 
 def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
     """Say what follows from a trainer on Megatron: its own sharding, recomputation and optimizer."""
-    key = min(_MEGATRON & data.keys())
+    key = min(data.keys() & _MEGATRON)
     return [
         Statement("training.sharding", key, "megatron"),
         Statement("training.gradient_checkpointing", key, data.get("recompute_granularity") is not None),

@@ -98,26 +98,9 @@ BUILT_IN_FSDP: dict[str, dict[str, Any]] = {
 }
 """``fsdp_config`` of the file that ``fsdp: fsdp2`` names (``fsdp2.json``, 3.12.0 to 4.5.2)."""
 
-_MARKS = {
-    "custom_train_dataset_path",
-    "rlhf_type",
-    "sft_type",
-    "split_dataset_ratio",
-    "train_dataset_sample",
-    "tuner_type",
-}
+_MARKS = Names(__file__, "marks.txt")
 """Keys that only this program's files hold."""
-_MEGATRON_MARKS = {
-    "attention_backend",
-    "expert_model_parallel_size",
-    "finetune",
-    "lr_warmup_fraction",
-    "micro_batch_size",
-    "no_save_optim",
-    "pipeline_model_parallel_size",
-    "recompute_granularity",
-    "tensor_model_parallel_size",
-}
+_MEGATRON_MARKS = Names(__file__, "megatron_marks.txt")
 _ENOUGH = 2
 _SECTIONS = ("train", "rollout", "teacher")
 """Groups of workers of the Ray back end, under which their arguments stand."""
@@ -128,7 +111,7 @@ def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a training file of ms-swift."""
     if _NOT_TRAINING & data.keys():
         return False
-    if _MARKS & data.keys():
+    if data.keys() & _MARKS:
         return bool({"model", "model_type", "model_id_or_path", "mcore_model"} & data.keys())
     return {"train_type", "model"} <= data.keys()
 
@@ -143,7 +126,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     given = dict(data)
     variables = given.pop("ENV", None)
     levelled = {**given, **{key: value for name in _SECTIONS for key, value in _section(given, name).items()}}
-    megatron = len(_MEGATRON_MARKS & levelled.keys()) >= _ENOUGH
+    megatron = len(levelled.keys() & _MEGATRON_MARKS) >= _ENOUGH
     inner = None if megatron else _take_built_in(given)
     table = dict(MEGATRON_TABLE if megatron else TABLE)
     table |= {f"{name}.{key}": table[key] for name in _SECTIONS for key in _section(given, name) if key in table}
@@ -229,7 +212,7 @@ def _parallel(data: Mapping[str, Any], source: Source, arguments: Arguments) -> 
 
 def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
     """Say what follows from the trainers on Megatron."""
-    key = min(_MEGATRON_MARKS & data.keys())
+    key = min(data.keys() & _MEGATRON_MARKS)
     split = data.get("use_distributed_optimizer", True)  # megatron_args.py: on unless turned off
     return [
         Statement("training.framework", key, "megatron"),
