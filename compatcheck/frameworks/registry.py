@@ -21,6 +21,10 @@ class Folder(NamedTuple):
     """Whether it reads command lines: ``command.py``."""
     shares_keys: bool = False
     """Whether files of programs that are not read hold its keys, too: then those are told first (`unread`)."""
+    telling_words: tuple[str, ...] = ()
+    """Words by which a file that cannot be parsed is known to be meant for it."""
+    decides: tuple[str, ...] = ()
+    """Facts that its files decide: where one is named and cannot be read, no default stands in for them."""
     tools: tuple[str, ...] = ()
     """Commands it installs that train, each with a sub-command: ``axolotl train``."""
     tool_modules: Mapping[str, str] = {}
@@ -39,12 +43,18 @@ class Folder(NamedTuple):
         return cast("CommandReader", import_module(f"compatcheck.frameworks.{self.name}.command"))
 
 
+DEEPSPEED = Folder(
+    "deepspeed",
+    has_commands=False,
+    telling_words=("zero_optimization", "train_micro_batch_size_per_gpu"),
+    decides=("training.zero_stage", "training.sharding"),
+)
 FOLDERS = (
     Folder("verl"),
     Folder("easy_r1"),
     Folder("openrlhf", has_files=False),
     Folder("deepspeed_chat", has_files=False),
-    Folder("native", has_commands=False),
+    Folder("native", has_commands=False, telling_words=("compatcheck:",)),
     Folder("torchtune", tools=("tune",)),
     Folder("axolotl", tools=("axolotl",), tool_modules={"axolotl.cli": "axolotl"}),
     Folder("open_instruct"),
@@ -54,11 +64,20 @@ FOLDERS = (
         tools=("llamafactory-cli", "lmf", "llmtuner"),
         tool_modules={"llamafactory.cli": "llamafactory-cli"},
     ),
-    Folder("accelerate", has_commands=False),
-    Folder("deepspeed", has_commands=False),
+    Folder(
+        "accelerate",
+        has_commands=False,
+        telling_words=("compute_environment",),
+        decides=("hardware.world_size", "training.sharding"),
+    ),
+    DEEPSPEED,
     Folder("model", has_commands=False, shares_keys=True),
     Folder("trl", shares_keys=True, tools=("trl",), tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
-    Folder("hf_trainer", shares_keys=True),
+    Folder(
+        "hf_trainer",
+        shares_keys=True,
+        telling_words=("gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size"),
+    ),
     Folder("megatron", has_files=False),
 )
 """The ones with the surest marks first: a file or a command is read by the first that recognises it."""
@@ -76,11 +95,16 @@ def command_readers() -> Iterator[CommandReader]:
     return (folder.command for folder in FOLDERS if folder.has_commands)
 
 
+def find_folder(reader: str) -> Folder | None:
+    """Return whose files have this name as a kind of reference; None for other kinds."""
+    name = reader.replace("-", "_")
+    return next((folder for folder in FOLDERS if folder.has_files and folder.name == name), None)
+
+
 def find_configuration_reader(reader: str) -> ConfigurationReader | None:
     """Return the reader whose files have this name as a kind of reference; None for other kinds."""
-    name = reader.replace("-", "_")
-    found = (folder for folder in FOLDERS if folder.has_files and folder.name == name)
-    return next((folder.configuration for folder in found), None)
+    folder = find_folder(reader)
+    return None if folder is None else folder.configuration
 
 
 def find_refinement(reader: str) -> str | None:

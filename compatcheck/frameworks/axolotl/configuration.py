@@ -21,8 +21,6 @@ from compatcheck.frameworks.translation import Translation, flatten, make_docume
 from compatcheck.rules.vocabulary import nearest
 
 READER, LABEL = "axolotl", "axolotl"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 
 _MARKS = Names(__file__, "marks.txt")
 """Keys that stand beside ``base_model`` in axolotl's files; two of them tell one."""

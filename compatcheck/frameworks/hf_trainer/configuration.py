@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 READER, LABEL = "hf_trainer", "HF Trainer"
-TELLING_WORDS = ("gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size")
-DECIDES: tuple[str, ...] = ()
 MODELS = ("model_name_or_path", "model_name", "model_id")
 """Keys that may name the model, strongest first."""
 TABLE = KeyTable(__file__, "script_keys.txt", beneath=(TRAINER_TABLE,))

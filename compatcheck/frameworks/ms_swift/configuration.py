@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import Statement
 from compatcheck.core.environment import Environment
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, state_nothing, stated
+from compatcheck.frameworks.conversions import LEAVE, constant, stated
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_NAMES,
@@ -23,15 +23,13 @@ from compatcheck.frameworks.hf_trainer.arguments import (
     open_arguments,
     translate_arguments,
 )
-from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.reader import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 READER, LABEL = "ms_swift", "ms-swift"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 MODELS = ("model", "model_id_or_path")
 
 
@@ -153,8 +151,6 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 
 _MAPPINGS = ("model_kwargs", "rope_scaling", "device_groups", "columns", "max_memory", "device_map", "fsdp")
 """Arguments whose mapping is one value."""
-_SILENT = (Key("training.trainer", state_nothing),)
-"""A key that states nothing here."""
 
 
 def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -191,7 +187,7 @@ def _quantisation(data: Mapping[str, Any], table: Table) -> None:
 def _own_optimizer(data: Mapping[str, Any], arguments: Arguments) -> None:
     """Say that an optimizer of ms-swift's own replaces what ``optim`` asks for."""
     if data.get("optimizer") or data.get("use_galore") is True or data.get("lorap_lr_ratio"):
-        arguments.table["optim"] = _SILENT
+        arguments.table["optim"] = SILENT
         arguments.known.append(Statement(None, "optim", "replaced"))
 
 
@@ -206,7 +202,7 @@ def _parallel(data: Mapping[str, Any], source: Source, arguments: Arguments) -> 
         arguments.skipped.append(Skipped(source._replace(key="fsdp_config"), reason, "--set what it states"))
         return
     arguments.leaves.update({f"fsdp_config.{key}": value for key, value in BUILT_IN_FSDP[name].items()})
-    arguments.table["gradient_checkpointing"] = _SILENT  # taken over by FSDP's own (`_check_fsdp2_compatibility`)
+    arguments.table["gradient_checkpointing"] = SILENT  # taken over by FSDP's own (`_check_fsdp2_compatibility`)
     arguments.known.append(Statement("training.gradient_checkpointing", "fsdp", False))
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 READER, LABEL = "open_instruct", "open-instruct"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 MODELS = ("model_name_or_path",)
 TABLE = KeyTable(__file__)
 """Key → meaning."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.reader import Reading
 
 READER, LABEL = "trl", "TRL"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 TABLE, MODELS = hf_trainer.TABLE, hf_trainer.MODELS
 TRAINERS = hf_trainer.ALGORITHMS
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 READER, LABEL = "verl", "verl"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 ACTOR, CRITIC, REFERENCE, REWARD = "actor", "critic", "reference", "reward"
 _A, _M, _R, _F = (
     "actor_rollout_ref.actor.",
