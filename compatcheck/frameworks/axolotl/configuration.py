@@ -17,7 +17,7 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE, read_fsdp_words
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
 from compatcheck.frameworks.reader import Reading
-from compatcheck.frameworks.translation import Translation, flatten, make_document, not_understood, translate
+from compatcheck.frameworks.translation import flatten, make_document, not_understood, translate
 from compatcheck.rules.vocabulary import nearest
 
 READER, LABEL = "axolotl", "axolotl"
@@ -127,11 +127,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     for key, value in leaves.items():
         if key in table and (value is None or value == ""):
             table[key] = (Key("training.framework", state_nothing),)  # a key without a value is a key left out
-    translation = translate(iter(leaves.items()), table, irrelevant=_is_plain, source=source)
-    translation = Translation(
-        (*translation.statements, *stated),
-        tuple((key, near or _nearest_name(key)) for key, near in translation.unread),
-        (*translation.skipped, *skipped),
+    translation = translate(iter(leaves.items()), table, irrelevant=_is_plain, source=source, names=sorted(NAMES))
+    translation = translation._replace(
+        statements=(*translation.statements, *stated), skipped=(*translation.skipped, *skipped)
     )
     named = tuple((kind, name, key) for key, kind, name in references)
     return Reading((make_document(READER, source, translation, named), *documents))
@@ -364,7 +362,3 @@ def _is_plain(key: str) -> bool:
         if parent in sections:
             return False
     return True
-
-
-def _nearest_name(key: str) -> str | None:
-    return nearest(key, sorted(_names()[0]))
