@@ -1,1 +1,1 @@
-"""One module per input that yields an environment or hardware."""
+"""Readers of packages, variables and hardware: files that list or describe them, images, and this machine."""

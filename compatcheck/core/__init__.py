@@ -1,1 +1,1 @@
-"""Value types and the few pure helpers everything else needs."""
+"""Value types, and the one reader of each syntax; nothing here knows a program or a rule."""

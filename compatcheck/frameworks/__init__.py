@@ -1,1 +1,1 @@
-"""One module per framework that reads configuration files into documents."""
+"""Readers of what configures a training: one folder per program or library, and the scripts that start them."""

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from compatcheck.frameworks.conversions import COMMON, WITH_ARGUMENT, Convert, by_words, read_atom
+from compatcheck.frameworks.conversions import COMMON, WITH_ARGUMENT, Convert, by_words, read_atom, state_nothing
 
 
 class Key(NamedTuple):
@@ -34,6 +34,8 @@ class Key(NamedTuple):
     """The model it is about in reinforcement learning; None for all of them."""
 
 
+SILENT = (Key("training.trainer", state_nothing),)
+"""Meaning of a key that states nothing here."""
 Table = dict[str, tuple[Key, ...]]
 """Key → its meanings."""
 

@@ -48,14 +48,6 @@ class ConfigurationReader(Protocol):
     def TABLE(self) -> Mapping[str, tuple[Key, ...]]:  # noqa: N802
         """What its keys mean."""
 
-    @property
-    def TELLING_WORDS(self) -> tuple[str, ...]:  # noqa: N802
-        """Keys by which a file that cannot be parsed is known to be meant for this program."""
-
-    @property
-    def DECIDES(self) -> tuple[str, ...]:  # noqa: N802
-        """Facts that a file of this kind decides: where one is named and cannot be read, no default stands in for them."""
-
     def recognise(self, data: Mapping[str, Any]) -> bool:
         """Tell whether a parsed file is one of this program's."""
 

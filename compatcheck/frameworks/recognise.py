@@ -11,7 +11,14 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks import unread
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.reader import Reading
-from compatcheck.frameworks.registry import configuration_readers, find_configuration_reader, find_refinement
+from compatcheck.frameworks.registry import (
+    DEEPSPEED,
+    FOLDERS,
+    configuration_readers,
+    find_configuration_reader,
+    find_folder,
+    find_refinement,
+)
 from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
 
 if TYPE_CHECKING:
@@ -134,7 +141,9 @@ def _parse(text: str, path: str, *, lenient: bool = False) -> Any:  # noqa: ANN4
     try:
         return parse_json_or_yaml(text, path)
     except InputError as error:
-        if not syntax.may_be_hjson(text, path) or not (lenient or any(word in text for word in syntax.TELLING_WORDS)):
+        if not syntax.may_be_hjson(text, path) or not (
+            lenient or any(word in text for word in DEEPSPEED.telling_words)
+        ):
             raise
         return syntax.parse_leniently(text, path, error)
 
@@ -165,7 +174,7 @@ def _is_meant_for_training(path: str, files: Files) -> bool:
     except OSError:
         return True  # nobody can tell what it is
     head = head.replace(b"\0", b"")  # UTF-16
-    return any(word.encode() in head for reader in configuration_readers() for word in reader.TELLING_WORDS)
+    return any(word.encode() in head for folder in FOLDERS for word in folder.telling_words)
 
 
 def follow_references(
@@ -215,9 +224,9 @@ def _leave_open(kind: str, name: str, key: str, place: Source) -> tuple[Document
     """Return a document that leaves open what a file that cannot be read would decide."""
     from compatcheck.core.document import MISSING, Document, Unresolved  # noqa: PLC0415 (on the way to an error)
 
-    reader = find_configuration_reader(kind)
+    folder = find_folder(kind)
     why = f"stands in {name}, which could not be read"
-    unresolved = tuple(Unresolved(fact, key, why) for fact in (() if reader is None else reader.DECIDES))
+    unresolved = tuple(Unresolved(fact, key, why) for fact in (() if folder is None else folder.decides))
     return (Document(MISSING, place._replace(key=None), (), unresolved=unresolved),) if unresolved else ()
 
 

@@ -11,16 +11,20 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.reader import CommandReader, ConfigurationReader
 
 
-class Program(NamedTuple):
+class Folder(NamedTuple):
     """One folder of this package."""
 
-    folder: str
+    name: str
     has_files: bool = True
     """Whether it reads configuration files: ``configuration.py``."""
     has_commands: bool = True
     """Whether it reads command lines: ``command.py``."""
     shares_keys: bool = False
     """Whether files of programs that are not read hold its keys, too: then those are told first (`unread`)."""
+    telling_words: tuple[str, ...] = ()
+    """Words by which a file that cannot be parsed is known to be meant for it."""
+    decides: tuple[str, ...] = ()
+    """Facts that its files decide: where one is named and cannot be read, no default stands in for them."""
     tools: tuple[str, ...] = ()
     """Commands it installs that train, each with a sub-command: ``axolotl train``."""
     tool_modules: Mapping[str, str] = {}
@@ -31,58 +35,78 @@ class Program(NamedTuple):
     @property
     def configuration(self) -> ConfigurationReader:
         """The reader of its files."""
-        return cast("ConfigurationReader", import_module(f"compatcheck.frameworks.{self.folder}.configuration"))
+        return cast("ConfigurationReader", import_module(f"compatcheck.frameworks.{self.name}.configuration"))
 
     @property
     def command(self) -> CommandReader:
         """The reader of its command lines."""
-        return cast("CommandReader", import_module(f"compatcheck.frameworks.{self.folder}.command"))
+        return cast("CommandReader", import_module(f"compatcheck.frameworks.{self.name}.command"))
 
 
-PROGRAMS = (
-    Program("verl"),
-    Program("easy_r1"),
-    Program("openrlhf", has_files=False),
-    Program("deepspeed_chat", has_files=False),
-    Program("native", has_commands=False),
-    Program("torchtune", tools=("tune",)),
-    Program("axolotl", tools=("axolotl",), tool_modules={"axolotl.cli": "axolotl"}),
-    Program("open_instruct"),
-    Program("ms_swift", tools=("swift", "megatron"), tool_modules={"swift.cli.main": "swift"}),
-    Program(
+DEEPSPEED = Folder(
+    "deepspeed",
+    has_commands=False,
+    telling_words=("zero_optimization", "train_micro_batch_size_per_gpu"),
+    decides=("training.zero_stage", "training.sharding"),
+)
+FOLDERS = (
+    Folder("verl"),
+    Folder("easy_r1"),
+    Folder("openrlhf", has_files=False),
+    Folder("deepspeed_chat", has_files=False),
+    Folder("native", has_commands=False, telling_words=("compatcheck:",)),
+    Folder("torchtune", tools=("tune",)),
+    Folder("axolotl", tools=("axolotl",), tool_modules={"axolotl.cli": "axolotl"}),
+    Folder("open_instruct"),
+    Folder("ms_swift", tools=("swift", "megatron"), tool_modules={"swift.cli.main": "swift"}),
+    Folder(
         "llamafactory",
         tools=("llamafactory-cli", "lmf", "llmtuner"),
         tool_modules={"llamafactory.cli": "llamafactory-cli"},
     ),
-    Program("accelerate", has_commands=False),
-    Program("deepspeed", has_commands=False),
-    Program("model", has_commands=False, shares_keys=True),
-    Program("trl", shares_keys=True, tools=("trl",), tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
-    Program("hf_trainer", shares_keys=True),
-    Program("megatron", has_files=False),
+    Folder(
+        "accelerate",
+        has_commands=False,
+        telling_words=("compute_environment",),
+        decides=("hardware.world_size", "training.sharding"),
+    ),
+    DEEPSPEED,
+    Folder("model", has_commands=False, shares_keys=True),
+    Folder("trl", shares_keys=True, tools=("trl",), tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
+    Folder(
+        "hf_trainer",
+        shares_keys=True,
+        telling_words=("gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size"),
+    ),
+    Folder("megatron", has_files=False),
 )
 """The ones with the surest marks first: a file or a command is read by the first that recognises it."""
 
 
 def configuration_readers(*, shares_keys: bool | None = None) -> Iterator[ConfigurationReader]:
     """Yield the readers of files in their order; those with keys of their own, or those without, where asked for."""
-    for program in PROGRAMS:
-        if program.has_files and shares_keys in (None, program.shares_keys):
-            yield program.configuration
+    for folder in FOLDERS:
+        if folder.has_files and shares_keys in (None, folder.shares_keys):
+            yield folder.configuration
 
 
 def command_readers() -> Iterator[CommandReader]:
     """Yield the readers of command lines in their order."""
-    return (program.command for program in PROGRAMS if program.has_commands)
+    return (folder.command for folder in FOLDERS if folder.has_commands)
+
+
+def find_folder(reader: str) -> Folder | None:
+    """Return whose files have this name as a kind of reference; None for other kinds."""
+    name = reader.replace("-", "_")
+    return next((folder for folder in FOLDERS if folder.has_files and folder.name == name), None)
 
 
 def find_configuration_reader(reader: str) -> ConfigurationReader | None:
     """Return the reader whose files have this name as a kind of reference; None for other kinds."""
-    folder = reader.replace("-", "_")
-    found = (program for program in PROGRAMS if program.has_files and program.folder == folder)
-    return next((program.configuration for program in found), None)
+    folder = find_folder(reader)
+    return None if folder is None else folder.configuration
 
 
 def find_refinement(reader: str) -> str | None:
     """Return the reader that is a special case of this one."""
-    return next((program.folder for program in PROGRAMS if program.refines == reader), None)
+    return next((folder.name for folder in FOLDERS if folder.refines == reader), None)

@@ -45,6 +45,7 @@ def translate(
     *,
     irrelevant: Callable[[str], bool],
     source: Source,
+    names: Collection[str] = (),
     auto: bool = False,
 ) -> Translation:
     """Translate dotted keys.
@@ -54,6 +55,7 @@ def translate(
         table: what keys mean.
         irrelevant: tells whether a key is known and has no bearing on memory.
         source: the file.
+        names: keys without bearing that a misspelt one may have meant, where none of the table is near.
         auto: whether the word ``auto`` stands for "filled in later".
     """
     statements: list[Statement] = []
@@ -72,7 +74,8 @@ def translate(
             if irrelevant(key):
                 statements.append(Statement(None, key, value))
             else:
-                unread.append((key, nearest(key, list(table)) if len(unread) < _MAX_GUESSES else None))
+                guesses = len(unread) < _MAX_GUESSES
+                unread.append((key, nearest(key, list(table)) or nearest(key, list(names)) if guesses else None))
             continue
         for meaning in entry:
             if auto and value == "auto":

@@ -20,8 +20,6 @@ class Marks(NamedTuple):
     """Top-level keys only this program's files hold."""
     enough: int = 2
     """How many of them decide."""
-    required: frozenset[str] = frozenset()
-    """Keys that must all be there as well."""
 
 
 PROGRAMS = (
@@ -47,6 +45,6 @@ PROGRAMS = (
 def recognise(data: Mapping[str, Any]) -> str | None:
     """Name the program a configuration is for, when its files are known but not read."""
     for program in PROGRAMS:
-        if program.required <= data.keys() and len(program.keys & data.keys()) >= program.enough:
+        if len(program.keys & data.keys()) >= program.enough:
             return program.framework
     return None

@@ -1,1 +1,1 @@
-"""One module per output format."""
+"""Formats of the checker's reports, one module each, on values of `compatcheck.core` alone."""

@@ -53,6 +53,10 @@ def either(one: bool | None, two: bool | None) -> bool | None:  # noqa: FBT001
     return negate(both(negate(one), negate(two)))
 
 
+def _read_integer(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text, re.ASCII) else None
+
+
 class Conditions:
     """Evaluate tests with one expander; what an answer rests on goes into ``expander.assumed``."""
 
@@ -87,7 +91,7 @@ class Conditions:
             return bool(found.values)
         return negate(self.is_empty(tuple(piece for value in found.values for piece in value)))
 
-    def compare(self, left: Value, operator: str, right: Value, line: int) -> bool | None:
+    def compare(self, left: Value, operator: str, right: Value) -> bool | None:
         """Answer a comparison of texts or of numbers."""
         if operator in _OTHERS:
             return None
@@ -107,14 +111,10 @@ class Conditions:
                 if not (one.isalnum() and two.isalnum() and one.islower() == two.islower()):
                     return None  # depends on the locale
                 return one < two if operator == "<" else one > two
-        numbers = [self._integer(text, line) for text in (one, two)]
+        numbers = [_read_integer(text) for text in (one, two)]
         if numbers[0] is None or numbers[1] is None:
             return None
         return _NUMBERS[operator](numbers[0], numbers[1])
-
-    @staticmethod
-    def _integer(text: str, _line: int) -> int | None:
-        return int(text) if re.fullmatch(r"\s*[+-]?\d{1,18}\s*", text, re.ASCII) else None
 
     # [ … ] ---------------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Conditions:
         first = text_of(words[i])
         second = text_of(words[i + 1]) if left > 1 else None
         if left >= 3 and second in _BINARY and not (first in {"!", "("} and left > 3):
-            return self.compare(words[i], second, words[i + 2], line), i + 3
+            return self.compare(words[i], second, words[i + 2]), i + 3
         if first == "!" and left > 1:
             answer, i = self._not(words, i + 1, line, depth + 1)
             return negate(answer), i
@@ -225,7 +225,7 @@ class Conditions:
             except PatternError:
                 return None
             return answer if operator != "!=" else not answer
-        return self.compare(value, operator, self.expander.one(right, line), line)
+        return self.compare(value, operator, self.expander.one(right, line))
 
     def _arithmetic(self, value: Value, line: int) -> int | None:
         text = text_of(value)

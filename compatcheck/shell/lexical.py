@@ -215,17 +215,6 @@ class Lexer(ABC):
                 break
         return i
 
-    def skip_blanks(self, i: int) -> int:
-        """Pass over blanks and continuations."""
-        while i < len(self.text):
-            if self.text[i] in BLANKS:
-                i += 1
-            elif self.text.startswith("\\\n", i):
-                i += 2
-            else:
-                break
-        return i
-
     def group(self, i: int) -> int:
         """Return the end of the parentheses of a pattern: ``@(a|b)``."""
         start, depth = i, 0

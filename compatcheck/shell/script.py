@@ -1,12 +1,10 @@
-"""Read a script: the commands it would run, the files it writes, its batch headers, and what is not known."""
+"""Read a script: the commands it would run, the files it writes, and what is not known."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.command import Command, Word
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.shell.evaluate import Evaluator
@@ -16,31 +14,13 @@ from compatcheck.shell.limits import LimitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from compatcheck.core.command import Command, Word
     from compatcheck.shell.reading import StandIn
 
 MAX_BYTES = 1 << 20
 """Largest script that is read."""
 
-SHORT_OPTIONS = {
-    "-A": "account",
-    "-C": "constraint",
-    "-D": "chdir",
-    "-G": "gpus",
-    "-J": "job-name",
-    "-N": "nodes",
-    "-a": "array",
-    "-c": "cpus-per-task",
-    "-e": "error",
-    "-n": "ntasks",
-    "-o": "output",
-    "-p": "partition",
-    "-q": "qos",
-    "-t": "time",
-    "-w": "nodelist",
-}
-"""Short options of sbatch (https://slurm.schedmd.com/sbatch.html) by the long ones they stand for."""
-
-_HEADER = re.compile(r"#SBATCH[ \t]+(.*)")
+_HEADER = re.compile(r"#SBATCH[ \t]+-")
 
 
 class Assumption(NamedTuple):
@@ -62,8 +42,6 @@ class Script(NamedTuple):
     """Commands run only for their output, inside of ``$( … )``."""
     files: Mapping[str, Word]
     """Text that the script writes into files, by the path as the script spells it: a ds_config.json in a here-document."""
-    scheduler: Mapping[str, Word]
-    """``#SBATCH`` options by long name: ``nodes``, ``gres``, ``ntasks-per-node``; a flag without value has the empty text."""
     variables: Mapping[str, Word]
     """What its variables hold at the end; arrays are left out."""
     skipped: tuple[Skipped, ...]
@@ -106,8 +84,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
         raise InputError(message, source=Source(path), hint="check that this is the file you mean")
     text = text.removeprefix("\ufeff")
     windows = "\r\n" in text
-    scheduler = _read_headers(path, text)
-    slurm = bool(scheduler)
+    slurm = _is_batch_job(text)
     evaluator = Evaluator(path, variables or {}, arguments, slurm=slurm, assuming=assuming, stand_in=stand_in)
     if windows:
         evaluator.skip(1, "has Windows line ends, which bash takes as part of words; they are read as plain line ends")
@@ -128,7 +105,6 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
             for name, value in state.files.items()
             if any(piece.text for piece in value)
         },
-        scheduler,
         {
             name: evaluator.word(one.value, None, one.line)
             for name, one in state.variables.items()
@@ -139,34 +115,11 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     )
 
 
-def _read_headers(path: str, text: str) -> dict[str, Word]:
-    """Read ``#SBATCH`` lines; sbatch reads them until the first command."""
-    result: dict[str, Word] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+def _is_batch_job(text: str) -> bool:
+    """Tell whether ``#SBATCH`` lines stand in front of the first command, up to which sbatch reads them."""
+    for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             break
-        match = _HEADER.match(line)
-        if match:
-            result.update(_read_options(match[1], Source(path, None, number)))
-    return result
-
-
-def _read_options(written: str, source: Source) -> dict[str, Word]:
-    try:
-        words = shlex.split(written, comments=True)
-    except ValueError:
-        words = written.split()
-    result: dict[str, Word] = {}
-    while words:
-        word = words.pop(0)
-        name, sign, value = word.partition("=")
-        if name.startswith("--") and len(name) > 2:
-            name = name[2:]
-        elif word[:2] in SHORT_OPTIONS:
-            name, value, sign = SHORT_OPTIONS[word[:2]], word[2:].removeprefix("="), word[2:]
-        else:
-            continue
-        if not sign and words and not words[0].startswith("-"):
-            value = words.pop(0)
-        result[name] = Word(value, source._replace(key=name), written.strip())
-    return result
+        if _HEADER.match(line):
+            return True
+    return False

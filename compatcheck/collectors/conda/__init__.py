@@ -1,1 +1,1 @@
-"""Conda."""
+"""Files of conda and pixi: environments, lists of packages and locks."""

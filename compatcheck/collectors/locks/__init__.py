@@ -1,1 +1,1 @@
-"""Locks."""
+"""Lock files of Python projects: PDM, Pipenv, poetry, PEP 751 and uv."""

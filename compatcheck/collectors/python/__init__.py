@@ -1,1 +1,1 @@
-"""Python."""
+"""Python environments on disk: their interpreter, installed distributions and compiled components."""

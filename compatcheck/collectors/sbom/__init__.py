@@ -1,1 +1,1 @@
-"""Sbom."""
+"""Software bills of materials: CycloneDX, SPDX and Syft."""

@@ -1,1 +1,1 @@
-"""Accelerate."""
+"""accelerate: its configuration files and the options of `accelerate launch`."""

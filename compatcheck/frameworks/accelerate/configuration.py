@@ -12,8 +12,6 @@ from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
 
 READER, LABEL = "accelerate", "accelerate"
-TELLING_WORDS = ("compute_environment",)
-DECIDES = ("hardware.world_size", "training.sharding")
 TABLE = KeyTable(__file__)
 """Dotted key → meaning."""
 NAMES = Names(__file__)

@@ -1,1 +1,1 @@
-"""Axolotl."""
+"""axolotl: its YAML files and `axolotl train`."""

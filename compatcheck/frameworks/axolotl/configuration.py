@@ -17,36 +17,12 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import TRAINER_TABLE, read_fsdp_words
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
 from compatcheck.frameworks.reader import Reading
-from compatcheck.frameworks.translation import Translation, flatten, make_document, not_understood, translate
+from compatcheck.frameworks.translation import flatten, make_document, not_understood, translate
 from compatcheck.rules.vocabulary import nearest
 
 READER, LABEL = "axolotl", "axolotl"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 
-_MARKS = frozenset(
-    [
-        "adapter",
-        "datasets",
-        "deepspeed",
-        "eval_sample_packing",
-        "fsdp",
-        "fsdp_config",
-        "gradient_checkpointing",
-        "load_in_4bit",
-        "load_in_8bit",
-        "micro_batch_size",
-        "num_epochs",
-        "pad_to_sequence_len",
-        "pretraining_dataset",
-        "rl",
-        "sample_packing",
-        "sequence_len",
-        "special_tokens",
-        "test_datasets",
-        "val_set_size",
-    ],
-)
+_MARKS = Names(__file__, "marks.txt")
 """Keys that stand beside ``base_model`` in axolotl's files; two of them tell one."""
 
 _ENOUGH = 2
@@ -131,7 +107,7 @@ TABLE = KeyTable(
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is an axolotl configuration."""
-    return "base_model" in data and len(_MARKS & data.keys()) >= _ENOUGH
+    return "base_model" in data and len(data.keys() & _MARKS) >= _ENOUGH
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
@@ -151,11 +127,9 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     for key, value in leaves.items():
         if key in table and (value is None or value == ""):
             table[key] = (Key("training.framework", state_nothing),)  # a key without a value is a key left out
-    translation = translate(iter(leaves.items()), table, irrelevant=_is_plain, source=source)
-    translation = Translation(
-        (*translation.statements, *stated),
-        tuple((key, near or _nearest_name(key)) for key, near in translation.unread),
-        (*translation.skipped, *skipped),
+    translation = translate(iter(leaves.items()), table, irrelevant=_is_plain, source=source, names=sorted(NAMES))
+    translation = translation._replace(
+        statements=(*translation.statements, *stated), skipped=(*translation.skipped, *skipped)
     )
     named = tuple((kind, name, key) for key, kind, name in references)
     return Reading((make_document(READER, source, translation, named), *documents))
@@ -388,7 +362,3 @@ def _is_plain(key: str) -> bool:
         if parent in sections:
             return False
     return True
-
-
-def _nearest_name(key: str) -> str | None:
-    return nearest(key, sorted(_names()[0]))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE, constant
-from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.keys import Key, KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from compatcheck.core.document import Document
 
 READER, LABEL = "deepspeed", "DeepSpeed"
-TELLING_WORDS = syntax.TELLING_WORDS
-DECIDES = ("training.zero_stage", "training.sharding")
 
 
 def _none_if_empty(value: Any) -> Any:  # noqa: ANN401 (configuration)

@@ -10,9 +10,6 @@ from compatcheck.core.json_file import parse_json
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.frameworks.text import parse_json_or_yaml
 
-TELLING_WORDS = ("zero_optimization", "train_micro_batch_size_per_gpu")
-"""Keys by which a file that cannot be parsed is known to be meant for DeepSpeed."""
-
 
 def may_be_hjson(text: str, path: str) -> bool:
     """Tell whether a text that is no JSON may be Hjson, by the name of its file."""

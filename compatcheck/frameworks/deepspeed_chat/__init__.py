@@ -1,1 +1,1 @@
-"""Deepspeed chat."""
+"""DeepSpeed-Chat: the command lines of its three training steps."""

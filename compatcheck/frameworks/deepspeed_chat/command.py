@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement
 from compatcheck.frameworks.keys import KeyTable, Names
-from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document, name_roles
+from compatcheck.frameworks.launch.arguments import (
+    FurtherContent,
+    OptionMeanings,
+    make_command_document,
+    name_roles,
+    state_forward_only,
+)
 from compatcheck.frameworks.launch.flags import parse_flags
 
 if TYPE_CHECKING:
@@ -97,6 +103,4 @@ def _defaults(options: Mapping[str, Argument], table: KeyTable, *, is_rl: bool) 
     yield Statement("training.trainer", "(program)", "ppo")
     yield Statement("rollout.engine", "(program)", "hf")
     for role in ("reference", "reward"):
-        yield Statement("training.gradient_checkpointing", "(only run forward)", False, role)
-        yield Statement("training.offload_optimizer", "(only run forward)", None, role)
-        yield Statement("model.trainable_parameters", "(only run forward)", 0, role)
+        yield from state_forward_only(role)

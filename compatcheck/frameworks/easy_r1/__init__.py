@@ -1,1 +1,1 @@
-"""Easy r1."""
+"""EasyR1: its files, and overrides on command lines."""

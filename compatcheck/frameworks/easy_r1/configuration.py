@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.keys import KeyTable, Table
-from compatcheck.frameworks.launch.arguments import name_roles
+from compatcheck.frameworks.launch.arguments import name_roles, state_forward_only
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, translate
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 READER, LABEL = "easy-r1", "EasyR1"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 TABLE = KeyTable(__file__)
 """Key → meaning."""
 CRITIC, ESTIMATOR, MODEL = "worker.critic.", "algorithm.adv_estimator", "worker.actor.model.model_path"
@@ -55,6 +53,4 @@ def state_fixed() -> Iterator[Statement]:
     yield Statement("training.fsdp_version", "(program)", 1)
     yield Statement("rollout.engine", "(program)", "vllm")
     yield Statement("rollout.colocated", "(program)", True)
-    yield Statement("training.gradient_checkpointing", "(only run forward)", False, "reference")
-    yield Statement("training.offload_optimizer", "(only run forward)", None, "reference")
-    yield Statement("model.trainable_parameters", "(only run forward)", 0, "reference")
+    yield from state_forward_only("reference")

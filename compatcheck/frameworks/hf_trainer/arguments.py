@@ -16,7 +16,6 @@ from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
 from compatcheck.frameworks.text import expect_mapping
 from compatcheck.frameworks.translation import flatten, make_document, not_understood, translate
-from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -95,7 +94,7 @@ def translate_arguments(
     arguments: Arguments,
     *,
     irrelevant: Callable[[str], bool],
-    names: Iterable[str],
+    names: Collection[str],
 ) -> tuple[Document, ...]:
     """Translate arguments that were taken apart.
 
@@ -110,20 +109,14 @@ def translate_arguments(
         InputError: nothing in the file was understood.
     """
     leaves = arguments.leaves.items()
-    translation = translate(iter(leaves), arguments.table, irrelevant=irrelevant, source=source)
-    candidates = list(names)
+    translation = translate(iter(leaves), arguments.table, irrelevant=irrelevant, source=source, names=names)
     translation = translation._replace(
         statements=(*translation.statements, *arguments.known),
         skipped=(*translation.skipped, *arguments.skipped),
-        unread=tuple(
-            (key, near or (nearest(key, candidates) if position < _MAX_GUESSES else None))
-            for position, (key, near) in enumerate(translation.unread)
-        ),
     )
     return (make_document(reader, source, translation, tuple(arguments.references)), *arguments.documents)
 
 
-_MAX_GUESSES = 100
 _SECTION_KEYS = ("accelerator_config", "deepspeed", "fsdp_config", "gradient_checkpointing_kwargs")
 """Arguments that may hold a mapping as JSON text, or the path of a JSON file (``TrainingArguments._VALID_DICT_FIELDS``)."""
 

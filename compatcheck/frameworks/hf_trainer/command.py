@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING
 
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
 from compatcheck.frameworks.hf_trainer.parser import is_file, read_launch, read_lone_rank
+from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.launch.flags import parse_flags
 
 if TYPE_CHECKING:
     from compatcheck.core.document import Document
     from compatcheck.frameworks.launch.program import Launch
 
-_STRONG = {
-    "per_device_train_batch_size", "gradient_checkpointing", "gradient_accumulation_steps", "num_train_epochs", "learning_rate",
-    "output_dir", "lr_scheduler_type", "warmup_ratio", "logging_steps", "save_strategy", "bf16", "fp16", "report_to",
-    "deepspeed", "save_total_limit",
-}  # fmt: skip
+_STRONG = Names(__file__, "command_marks.txt")
 _ENOUGH = 3
-_OWN_LOOP = {
-    "max_train_steps", "checkpointing_steps", "with_tracking", "num_warmup_steps", "use_8bit_adam", "train_batch_size",
-    "lr_warmup_steps", "zero_stage", "micro_batch_size", "deepspeed_config",
-}  # fmt: skip
+_OWN_LOOP = Names(__file__, "own_loop_marks.txt")
 """Options of scripts that run a loop of their own; the Trainer has none of them."""
 
 
@@ -31,9 +25,9 @@ def recognise(launch: Launch) -> str | None:
     if launch.kind == "tool":
         return None
     options = parse_flags(launch.arguments).options
-    if _OWN_LOOP & options.keys():
+    if options.keys() & _OWN_LOOP:
         return None
-    own = {name.removeprefix("no_") for name in options} & _STRONG
+    own = {name.removeprefix("no_") for name in options}.intersection(_STRONG)
     named = any(is_file(word) for word in launch.arguments[:2]) or isinstance(
         getattr(options.get("config"), "value", None), str
     )

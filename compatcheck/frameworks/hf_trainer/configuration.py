@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 READER, LABEL = "hf_trainer", "HF Trainer"
-TELLING_WORDS = ("gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size")
-DECIDES: tuple[str, ...] = ()
 MODELS = ("model_name_or_path", "model_name", "model_id")
 """Keys that may name the model, strongest first."""
 TABLE = KeyTable(__file__, "script_keys.txt", beneath=(TRAINER_TABLE,))
@@ -44,30 +42,14 @@ _SECTIONS = (
     "wandb_",
     "reward_",
 )
-_STRONG = {
-    "per_device_train_batch_size",
-    "gradient_checkpointing",
-    "gradient_accumulation_steps",
-    "num_train_epochs",
-    "learning_rate",
-    "output_dir",
-    "optim",
-    "lr_scheduler_type",
-    "warmup_ratio",
-    "logging_steps",
-    "save_strategy",
-    "max_steps",
-    "bf16",
-    "fp16",
-    "report_to",
-}
+_STRONG = Names(__file__, "marks.txt")
 _ENOUGH = 2
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data holds trainer arguments."""
     return (
-        len(_STRONG & data.keys()) >= _ENOUGH
+        len(data.keys() & _STRONG) >= _ENOUGH
         and not {"zero_optimization", "base_model", "compute_environment", "model_type"} & data.keys()
     )
 

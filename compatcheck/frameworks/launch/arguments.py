@@ -77,6 +77,14 @@ def name_roles(roles: Iterable[str]) -> Iterator[Statement]:
         yield Statement(None, "(a model of this run)", True, role)
 
 
+def state_forward_only(role: str) -> Iterator[Statement]:
+    """Say what holds for a model that is never trained, whatever the keys of the trained ones say."""
+    key = "(only run forward)"
+    yield Statement("training.gradient_checkpointing", key, False, role)
+    yield Statement("training.offload_optimizer", key, None, role)
+    yield Statement("model.trainable_parameters", key, 0, role)
+
+
 def _located(source: Source, lines: Mapping[str, int]) -> Source:
     line = lines.get(source.key or "")
     return source if line is None else source._replace(line=line)

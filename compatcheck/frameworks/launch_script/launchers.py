@@ -11,15 +11,16 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.launch import ranks as rank_options
 from compatcheck.frameworks.launch.flags import split_flag
 from compatcheck.frameworks.launch.program import Launch
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
-from compatcheck.frameworks.registry import PROGRAMS
+from compatcheck.frameworks.registry import FOLDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from compatcheck.core.command import Command, Word
     from compatcheck.core.document import Document
@@ -63,40 +64,18 @@ _WITH_VALUE = {
     "conda": {"-n", "--name", "-p", "--prefix"},
 }
 _TORCHRUN_SWITCHES = {"standalone", "no_python", "run_path", "virtual_local_rank", "use_env", "legacy"}
-_DEEPSPEED_SWITCHES = {
-    "no_python", "no_local_rank", "no_ssh", "no_ssh_check", "force_multi", "save_pid", "elastic_training",
-    "bind_cores_to_rank", "q", "quiet",
-}  # fmt: skip
-_ACCELERATE_SWITCHES = {
-    "q", "quiet", "cpu", "multi_gpu", "tpu", "enable_cpu_affinity", "dynamo_use_fullgraph", "dynamo_use_dynamic",
-    "dynamo_use_regional_compilation", "use_deepspeed", "use_fsdp", "use_parallelism_config", "use_megatron_lm",
-    "same_network", "no_python", "tpu_cluster", "no_tpu_cluster", "tpu_use_sudo", "downcast_bf16", "debug",
-    "fp8_use_autocast_during_eval", "use_xpu", "use_mps_device", "ipex",
-}  # fmt: skip
+_DEEPSPEED_SWITCHES = Names(__file__, "deepspeed_switches.txt")
+_ACCELERATE_SWITCHES = Names(__file__, "accelerate_switches.txt")
 _SRUN_SHORT = set("NnpcJtAoexwGqDdCdm")
-_SRUN_SWITCHES = {
-    "exclusive",
-    "unbuffered",
-    "u",
-    "l",
-    "label",
-    "pty",
-    "overlap",
-    "Q",
-    "quiet",
-    "no_kill",
-    "K",
-    "v",
-    "verbose",
-}
+_SRUN_SWITCHES = Names(__file__, "srun_switches.txt")
 _MPI_SWITCHES = {"allow_run_as_root", "oversubscribe", "bind_to_none", "tag_output", "q", "v"}
 _RAY_SWITCHES = {"no_wait", "verbose", "v"}
 _TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
 MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
 _OTHER_TOOLS = {"vllm", "sglang", "xtuner"}
 """Tools with sub-commands that no program of the registry reads."""
-_TOOLS = {tool for program in PROGRAMS for tool in program.tools} | _OTHER_TOOLS
-_TOOL_MODULES = {module: tool for program in PROGRAMS for module, tool in program.tool_modules.items()}
+_TOOLS = {tool for folder in FOLDERS for tool in folder.tools} | _OTHER_TOOLS
+_TOOL_MODULES = {module: tool for folder in FOLDERS for module, tool in folder.tool_modules.items()}
 
 
 class _Remainder:
@@ -117,7 +96,7 @@ class _Remainder:
         return self.command.source.line
 
     def options(
-        self, switches: set[str], *, modules: Sequence[str] = (), short_with_value: set[str] | None = None
+        self, switches: Collection[str], *, modules: Sequence[str] = (), short_with_value: set[str] | None = None
     ) -> tuple[dict[str, Argument], bool, str | None]:
         """Take the options in front of the next program off the words.
 

@@ -10,13 +10,13 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
-from compatcheck.frameworks.registry import PROGRAMS
+from compatcheck.frameworks.registry import FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LAUNCHERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "python", "python3", "ray", "srun", "mpirun")
-_TOOLS = (tool for program in PROGRAMS for tool in program.tools)
+_TOOLS = (tool for folder in FOLDERS for tool in folder.tools)
 _MARKS = re.compile(rf"\b({'|'.join(map(re.escape, (*_LAUNCHERS, *_TOOLS)))})\b")
 """Words without which a script starts no training."""
 

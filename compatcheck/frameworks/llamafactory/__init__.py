@@ -1,1 +1,1 @@
-"""Llamafactory."""
+"""LLaMA-Factory: its training files and `llamafactory-cli train`."""

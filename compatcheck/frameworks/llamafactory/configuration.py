@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, is_on, state_nothing
+from compatcheck.frameworks.conversions import LEAVE, constant, is_on
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_NAMES,
     TRAINER_TABLE,
@@ -20,15 +20,13 @@ from compatcheck.frameworks.hf_trainer.arguments import (
     read_precision,
     translate_arguments,
 )
-from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.reader import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 READER, LABEL = "llamafactory", "LLaMA-Factory"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 MODELS = ("model_name_or_path",)
 
 
@@ -47,16 +45,7 @@ _MARKS = {"cutoff_len", "finetuning_type", "lora_target", "plot_loss", "stage", 
 """Keys that only this program's files hold."""
 _TRAINS = {"output_dir", "per_device_train_batch_size", "learning_rate", "num_train_epochs", "deepspeed"}
 _ENOUGH = 2
-_MEGATRON = {
-    "expert_model_parallel_size",
-    "overlap_grad_reduce",
-    "pipeline_model_parallel_size",
-    "recompute_granularity",
-    "tensor_model_parallel_size",
-    "use_distributed_optimizer",
-    "use_mca",
-    "use_megatron_bridge",
-}
+_MEGATRON = Names(__file__, "megatron_marks.txt")
 """Keys of the trainers on Megatron (``USE_MCA=1``, ``use_megatron_bridge``), which have their own optimizer and recomputation."""
 _OWN_OPTIMIZERS = ("use_adam_mini", "use_apollo", "use_badam", "use_galore", "use_muon")
 _NOT_MODELLED = {
@@ -102,11 +91,11 @@ def read_arguments(data: Mapping[str, Any], path: str) -> Reading:
     _adapters(data, arguments.table)
     _losses(data, arguments)
     if data.get("fp8") is True and (precision := read_precision(data)) is not None:
-        arguments.table[precision[0]] = _SILENT
-    if _MEGATRON & data.keys():
+        arguments.table[precision[0]] = SILENT
+    if data.keys() & _MEGATRON:
         arguments.known.extend(_on_megatron(data))
     if any(data.get(key) is True for key in _OWN_OPTIMIZERS):
-        arguments.table["optim"] = _SILENT
+        arguments.table["optim"] = SILENT
         arguments.known.append(Statement(None, "optim", "replaced"))
     arguments.skipped.extend(
         Skipped(source._replace(key=key), f"{reason}, which no rule describes", "check the run without it")
@@ -115,10 +104,6 @@ def read_arguments(data: Mapping[str, Any], path: str) -> Reading:
     )
     names = sorted({*NAMES, *TRAINER_NAMES})
     return Reading(translate_arguments(READER, source, arguments, irrelevant=_irrelevant, names=names))
-
-
-_SILENT = (Key("training.trainer", state_nothing),)
-"""A key that states nothing here."""
 
 
 def _checkpointing(data: Mapping[str, Any], arguments: Arguments) -> None:
@@ -135,9 +120,9 @@ def _checkpointing(data: Mapping[str, Any], arguments: Arguments) -> None:
     inner = "gradient_checkpointing_kwargs.use_reentrant"
     table["gradient_checkpointing"] = (Key("training.gradient_checkpointing", lambda on: True if is_on(on) else LEAVE),)
     if not again:
-        table[inner] = _SILENT
+        table[inner] = SILENT
         return
-    table["disable_gradient_checkpointing"] = table["use_reentrant_gc"] = _SILENT
+    table["disable_gradient_checkpointing"] = table["use_reentrant_gc"] = SILENT
     if disabled:
         arguments.known.append(Statement(None, "use_reentrant_gc", "left to the Trainer"))
     elif inner not in arguments.leaves:
@@ -147,7 +132,7 @@ def _checkpointing(data: Mapping[str, Any], arguments: Arguments) -> None:
 def _adapters(data: Mapping[str, Any], table: Table) -> None:
     """Settle what several keys say together: the adapter and the quantisation of the base model."""
     if data.get("use_dora") is True:
-        table["finetuning_type"] = _SILENT
+        table["finetuning_type"] = SILENT
         table["use_dora"] = (Key("training.peft", constant("dora")),)
     method = str(data.get("quantization_method", "bnb"))
     four = str(data.get("quantization_type", "nf4"))
@@ -178,7 +163,7 @@ def _losses(data: Mapping[str, Any], arguments: Arguments) -> None:
 
 def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
     """Say what follows from a trainer on Megatron: its own sharding, recomputation and optimizer."""
-    key = min(_MEGATRON & data.keys())
+    key = min(data.keys() & _MEGATRON)
     return [
         Statement("training.sharding", key, "megatron"),
         Statement("training.gradient_checkpointing", key, data.get("recompute_granularity") is not None),

@@ -1,1 +1,1 @@
-"""Megatron."""
+"""Megatron-LM: the command lines of its training scripts."""

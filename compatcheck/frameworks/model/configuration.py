@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.keys import Key
 
 READER, LABEL = "model", "config.json"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 TABLE: Mapping[str, tuple[Key, ...]] = {}
 """Its keys are read by `architectures.dimensions`."""
 

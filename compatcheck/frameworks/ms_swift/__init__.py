@@ -1,1 +1,1 @@
-"""Ms swift."""
+"""ms-swift: its files, `swift sft` and `megatron sft`."""

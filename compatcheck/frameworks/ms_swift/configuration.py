@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import Statement
 from compatcheck.core.environment import Environment
 from compatcheck.core.source import Skipped, Source
-from compatcheck.frameworks.conversions import LEAVE, constant, state_nothing, stated
+from compatcheck.frameworks.conversions import LEAVE, constant, stated
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_NAMES,
@@ -23,15 +23,13 @@ from compatcheck.frameworks.hf_trainer.arguments import (
     open_arguments,
     translate_arguments,
 )
-from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.reader import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 READER, LABEL = "ms_swift", "ms-swift"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 MODELS = ("model", "model_id_or_path")
 
 
@@ -98,26 +96,9 @@ BUILT_IN_FSDP: dict[str, dict[str, Any]] = {
 }
 """``fsdp_config`` of the file that ``fsdp: fsdp2`` names (``fsdp2.json``, 3.12.0 to 4.5.2)."""
 
-_MARKS = {
-    "custom_train_dataset_path",
-    "rlhf_type",
-    "sft_type",
-    "split_dataset_ratio",
-    "train_dataset_sample",
-    "tuner_type",
-}
+_MARKS = Names(__file__, "marks.txt")
 """Keys that only this program's files hold."""
-_MEGATRON_MARKS = {
-    "attention_backend",
-    "expert_model_parallel_size",
-    "finetune",
-    "lr_warmup_fraction",
-    "micro_batch_size",
-    "no_save_optim",
-    "pipeline_model_parallel_size",
-    "recompute_granularity",
-    "tensor_model_parallel_size",
-}
+_MEGATRON_MARKS = Names(__file__, "megatron_marks.txt")
 _ENOUGH = 2
 _SECTIONS = ("train", "rollout", "teacher")
 """Groups of workers of the Ray back end, under which their arguments stand."""
@@ -128,7 +109,7 @@ def recognise(data: Mapping[str, Any]) -> bool:
     """Tell whether parsed data is a training file of ms-swift."""
     if _NOT_TRAINING & data.keys():
         return False
-    if _MARKS & data.keys():
+    if data.keys() & _MARKS:
         return bool({"model", "model_type", "model_id_or_path", "mcore_model"} & data.keys())
     return {"train_type", "model"} <= data.keys()
 
@@ -143,7 +124,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     given = dict(data)
     variables = given.pop("ENV", None)
     levelled = {**given, **{key: value for name in _SECTIONS for key, value in _section(given, name).items()}}
-    megatron = len(_MEGATRON_MARKS & levelled.keys()) >= _ENOUGH
+    megatron = len(levelled.keys() & _MEGATRON_MARKS) >= _ENOUGH
     inner = None if megatron else _take_built_in(given)
     table = dict(MEGATRON_TABLE if megatron else TABLE)
     table |= {f"{name}.{key}": table[key] for name in _SECTIONS for key in _section(given, name) if key in table}
@@ -170,8 +151,6 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 
 _MAPPINGS = ("model_kwargs", "rope_scaling", "device_groups", "columns", "max_memory", "device_map", "fsdp")
 """Arguments whose mapping is one value."""
-_SILENT = (Key("training.trainer", state_nothing),)
-"""A key that states nothing here."""
 
 
 def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -208,7 +187,7 @@ def _quantisation(data: Mapping[str, Any], table: Table) -> None:
 def _own_optimizer(data: Mapping[str, Any], arguments: Arguments) -> None:
     """Say that an optimizer of ms-swift's own replaces what ``optim`` asks for."""
     if data.get("optimizer") or data.get("use_galore") is True or data.get("lorap_lr_ratio"):
-        arguments.table["optim"] = _SILENT
+        arguments.table["optim"] = SILENT
         arguments.known.append(Statement(None, "optim", "replaced"))
 
 
@@ -223,13 +202,13 @@ def _parallel(data: Mapping[str, Any], source: Source, arguments: Arguments) -> 
         arguments.skipped.append(Skipped(source._replace(key="fsdp_config"), reason, "--set what it states"))
         return
     arguments.leaves.update({f"fsdp_config.{key}": value for key, value in BUILT_IN_FSDP[name].items()})
-    arguments.table["gradient_checkpointing"] = _SILENT  # taken over by FSDP's own (`_check_fsdp2_compatibility`)
+    arguments.table["gradient_checkpointing"] = SILENT  # taken over by FSDP's own (`_check_fsdp2_compatibility`)
     arguments.known.append(Statement("training.gradient_checkpointing", "fsdp", False))
 
 
 def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
     """Say what follows from the trainers on Megatron."""
-    key = min(_MEGATRON_MARKS & data.keys())
+    key = min(data.keys() & _MEGATRON_MARKS)
     split = data.get("use_distributed_optimizer", True)  # megatron_args.py: on unless turned off
     return [
         Statement("training.framework", key, "megatron"),

@@ -1,1 +1,1 @@
-"""Native."""
+"""Facts files: a run described in the vocabulary itself."""

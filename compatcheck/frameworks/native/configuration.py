@@ -18,8 +18,6 @@ from compatcheck.frameworks.translation import flatten, translate
 from compatcheck.rules.vocabulary import vocabulary
 
 READER, LABEL = "native", "facts"
-TELLING_WORDS = ("compatcheck:",)
-DECIDES: tuple[str, ...] = ()
 TABLE: Mapping[str, tuple[Key, ...]] = {}
 """Its keys are the vocabulary's own names."""
 VERSION = 1

@@ -1,1 +1,1 @@
-"""Open instruct."""
+"""open-instruct: its files, and the command lines of its scripts."""

@@ -14,14 +14,11 @@ from compatcheck.core.source import Source
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
-from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 READER, LABEL = "open_instruct", "open-instruct"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 MODELS = ("model_name_or_path",)
 TABLE = KeyTable(__file__)
 """Key → meaning."""
@@ -47,18 +44,18 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         InputError: nothing in it was understood.
     """
     source = Source(path)
-    translation = translate(flatten(data, stop=_WHOLE), TABLE, irrelevant=_irrelevant, source=source)
+    translation = translate(
+        flatten(data, stop=_WHOLE), TABLE, irrelevant=_irrelevant, source=source, names=sorted(NAMES)
+    )
     preference = sorted(_PREFERENCE & data.keys())
     place = preference[0] if preference else "(keys of this script)"
     known = (
         Statement("training.framework", "(keys of this script)", "accelerate"),
         Statement("training.trainer", place, "dpo" if preference else "sft"),
     )
-    names = sorted(NAMES)
-    unread = tuple((key, near or nearest(key, names)) for key, near in translation.unread)
     model = data.get(MODELS[0])
     references = (("model", model, MODELS[0]),) if isinstance(model, str) and model else ()
-    translation = translation._replace(statements=(*translation.statements, *known), unread=unread)
+    translation = translation._replace(statements=(*translation.statements, *known))
     return Reading((make_document(READER, source, translation, references),))
 
 

@@ -1,1 +1,1 @@
-"""Openrlhf."""
+"""OpenRLHF: the command lines of its training scripts."""

@@ -73,18 +73,10 @@ def recognise(launch: Launch) -> str | None:
     if "openrlhf" in launch.program:
         return match[1]
     names = {name for word in launch.arguments for name in [(word.text or "").removeprefix("--").partition("=")[0]]}
-    return match[1] if len(names & _MARKS) >= _ENOUGH else None
+    return match[1] if len(names.intersection(_MARKS)) >= _ENOUGH else None
 
 
-_MARKS = {
-    "pretrain",
-    "micro_train_batch_size",
-    "adam_offload",
-    "zero_stage",
-    "train.micro_batch_size",
-    "ds.zero_stage",
-    "max_epochs",
-}
+_MARKS = Names(__file__, "marks.txt")
 _ENOUGH = 2
 
 

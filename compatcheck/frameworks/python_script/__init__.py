@@ -1,1 +1,1 @@
-"""Python script."""
+"""Training scripts in Python: what they pass to trainers, configurations and models, read without running them."""

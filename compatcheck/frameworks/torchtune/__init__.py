@@ -1,1 +1,1 @@
-"""Torchtune."""
+"""torchtune: its recipes' configurations and `tune run`."""

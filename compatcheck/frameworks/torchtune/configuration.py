@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 READER, LABEL = "torchtune", "torchtune"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 _OPTIMIZERS = {
     "AdamW": "adamw",
     "Adam": "adam",

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
+from compatcheck.frameworks.keys import Names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.reader import Reading
 
 READER, LABEL = "trl", "TRL"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 TABLE, MODELS = hf_trainer.TABLE, hf_trainer.MODELS
 TRAINERS = hf_trainer.ALGORITHMS
 
@@ -32,35 +31,15 @@ _MARKS = {
     "grpo": {"num_generations", "max_completion_length", "use_vllm", "vllm_mode", "scale_rewards", "reward_funcs"},
 }
 """Keys that only one trainer has."""
-_SHARED = {
-    "beta",
-    "dataset_mixer",
-    "dataset_mixture",
-    "dataset_train_split",
-    "dataset_test_split",
-    "loss_type",
-    "max_prompt_length",
-    "precompute_ref_log_probs",
-}
+_SHARED = Names(__file__, "marks.txt")
 """Keys that several of TRL's trainers and scripts have and the plain Trainer does not."""
-_PREFERENCE_LOSSES = {
-    "apo_down",
-    "apo_zero",
-    "aot",
-    "aot_pair",
-    "bco_pair",
-    "discopop",
-    "exo_pair",
-    "nca_pair",
-    "robust",
-    "sppo_hard",
-}
+_PREFERENCE_LOSSES = Names(__file__, "dpo_losses.txt")
 """Values of ``loss_type`` that only DPO has."""
 
 
 def is_marked(data: Mapping[str, Any]) -> bool:
     """Tell whether arguments hold one that the plain Trainer does not have and TRL's trainers do."""
-    return not _SHARED.isdisjoint(data) or any(not marks.isdisjoint(data) for marks in _MARKS.values())
+    return not data.keys().isdisjoint(_SHARED) or any(not marks.isdisjoint(data) for marks in _MARKS.values())
 
 
 def recognise(data: Mapping[str, Any]) -> bool:
@@ -85,12 +64,12 @@ def detect_trainer(data: Mapping[str, Any], path: str) -> tuple[str, str] | None
     """
     scores = {name: len(marks & data.keys()) for name, marks in _MARKS.items()}
     losses = data.get("loss_type")
-    if _PREFERENCE_LOSSES.intersection(map(str, losses if isinstance(losses, list) else [losses])):
+    if any(str(loss) in _PREFERENCE_LOSSES for loss in (losses if isinstance(losses, list) else [losses])):
         scores["dpo"] += 1
     best = max(scores, key=lambda name: scores[name])
     if scores[best] and list(scores.values()).count(scores[best]) == 1:
         return best, "(keys of this trainer)"
-    if scores[best] or _SHARED & data.keys():
+    if scores[best] or data.keys() & _SHARED:
         words = re.split(r"[^a-z]+", "/".join(path.lower().replace(os.sep, "/").split("/")[-3:]))
         named = TRAINERS.intersection(words)
         if len(named) == 1:

@@ -1,1 +1,1 @@
-"""Verl."""
+"""verl and its forks: Hydra configurations, and overrides on command lines."""

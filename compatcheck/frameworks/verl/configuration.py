@@ -15,7 +15,7 @@ from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
-from compatcheck.frameworks.launch.arguments import name_roles
+from compatcheck.frameworks.launch.arguments import name_roles, state_forward_only
 from compatcheck.frameworks.launch.hydra import parse_value
 from compatcheck.frameworks.launch.values import Argument
 from compatcheck.frameworks.reader import Reading
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 READER, LABEL = "verl", "verl"
-TELLING_WORDS: tuple[str, ...] = ()
-DECIDES: tuple[str, ...] = ()
 ACTOR, CRITIC, REFERENCE, REWARD = "actor", "critic", "reference", "reward"
 _A, _M, _R, _F = (
     "actor_rollout_ref.actor.",
@@ -175,13 +173,10 @@ def infer(options: Mapping[str, Argument], name: Argument | None, engine: Argume
     terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
     if terms and all(value_of(options, key) is False for key in terms):
         yield Statement(None, "(no KL term)", True)
-    forward = "(only run forward)"
     frozen = [REFERENCE, *([REWARD] if value_of(options, "reward_model.enable") is True else [])]
     for role in frozen:
-        yield Statement("training.gradient_checkpointing", forward, False, role)
-        yield Statement("training.offload_optimizer", forward, None, role)
-        yield Statement("model.trainable_parameters", forward, 0, role)
-        yield Statement("training.peft", forward, None, role)
+        yield from state_forward_only(role)
+        yield Statement("training.peft", "(only run forward)", None, role)
     if value_of(options, _A + "use_dynamic_bsz") is True:
         yield from _left_out_tokens(options)
     sequences = _per_step(options)

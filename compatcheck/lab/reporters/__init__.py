@@ -1,1 +1,1 @@
-"""Reporters."""
+"""What the commands of the laboratory print: probes, confirmations, bisections, sweeps and traced estimates."""

@@ -15,8 +15,8 @@ from compatcheck.core.document import ROLES
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.reader import CommandReader, ConfigurationReader
 from compatcheck.frameworks.registry import (
-    PROGRAMS,
-    Program,
+    FOLDERS,
+    Folder,
     command_readers,
     configuration_readers,
     find_configuration_reader,
@@ -24,7 +24,7 @@ from compatcheck.frameworks.registry import (
 )
 from compatcheck.rules.vocabulary import vocabulary
 
-FOLDER = Path(compatcheck.frameworks.__file__).parent
+PACKAGE = Path(compatcheck.frameworks.__file__).parent
 NO_PROGRAMS = {"launch", "launch_script", "python_script"}
 """Folders that read scripts of any program."""
 
@@ -50,28 +50,28 @@ def offers(module: object, protocol: type) -> None:
             assert [word for word in given if word != "_"] == wanted[: len(given)] or given[-1] == "_"
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.folder)
-def test_a_folder_offers_what_the_registry_says(program: Program) -> None:
-    modules = {path.stem for path in (FOLDER / program.folder).glob("*.py")}
-    assert program.has_files == ("configuration" in modules)
-    assert program.has_commands == ("command" in modules)
-    if program.has_files:
-        offers(program.configuration, ConfigurationReader)
-        assert find_configuration_reader(program.configuration.READER) is program.configuration
-    if program.has_commands:
-        offers(program.command, CommandReader)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_folder_offers_what_the_registry_says(folder: Folder) -> None:
+    modules = {path.stem for path in (PACKAGE / folder.name).glob("*.py")}
+    assert folder.has_files == ("configuration" in modules)
+    assert folder.has_commands == ("command" in modules)
+    if folder.has_files:
+        offers(folder.configuration, ConfigurationReader)
+        assert find_configuration_reader(folder.configuration.READER) is folder.configuration
+    if folder.has_commands:
+        offers(folder.command, CommandReader)
 
 
 def test_every_folder_is_in_the_registry() -> None:
-    folders = {path.parent.name for path in FOLDER.glob("*/__init__.py")}
-    assert folders - NO_PROGRAMS == {program.folder for program in PROGRAMS}
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders - NO_PROGRAMS == {folder.name for folder in FOLDERS}
 
 
 def test_every_data_file_is_read() -> None:
-    assert {str(path) for path in FOLDER.rglob("*.txt")} == {*TABLES, *NAMES}
+    assert {str(path) for path in PACKAGE.rglob("*.txt")} == {*TABLES, *NAMES}
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: str(Path(path).relative_to(FOLDER)))
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: str(Path(path).relative_to(PACKAGE)))
 def test_keys_mean_facts_of_the_vocabulary(path: str) -> None:
     meanings = {(key, meaning) for key, found in TABLES[path].items() for meaning in found}
     assert meanings
@@ -79,7 +79,7 @@ def test_keys_mean_facts_of_the_vocabulary(path: str) -> None:
     assert {meaning.role for _, meaning in meanings} <= {None, *ROLES}
 
 
-@pytest.mark.parametrize("path", NAMES, ids=lambda path: str(Path(path).relative_to(FOLDER)))
+@pytest.mark.parametrize("path", NAMES, ids=lambda path: str(Path(path).relative_to(PACKAGE)))
 def test_names_are_listed_once(path: str) -> None:
     words = [word for line in Path(path).read_text("utf-8").splitlines() for word in line.partition("#")[0].split()]
     assert words
@@ -91,7 +91,7 @@ def test_files_with_keys_of_their_own_are_told_first() -> None:
     shared = [reader.READER for reader in configuration_readers(shares_keys=True)]
     assert shared == ["model", "trl", "hf_trainer"]
     assert [reader.READER for reader in configuration_readers()] == [*own, *shared]
-    assert len(list(command_readers())) == sum(program.has_commands for program in PROGRAMS)
+    assert len(list(command_readers())) == sum(folder.has_commands for folder in FOLDERS)
 
 
 def test_a_special_case_and_what_is_no_program_of_the_registry() -> None:

@@ -52,24 +52,6 @@ def test_a_large_script_is_refused() -> None:
         read_script("x.sh", "a\n" * (1 << 20))
 
 
-def test_batch_headers() -> None:
-    script = read_script(
-        "x.sh",
-        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH -n 16 # tasks\n#SBATCH --gres=gpu:8\n#SBATCH --exclusive\n##SBATCH --mem=1\n"
-        '#SBATCH -J "my job"  -c8\n#SBATCH --ntasks-per-node 8\n\npython x\n#SBATCH --nodes=9\n',
-    )
-    assert {name: word.text for name, word in script.scheduler.items()} == {
-        "nodes": "2",
-        "ntasks": "16",
-        "gres": "gpu:8",
-        "exclusive": "",
-        "job-name": "my job",
-        "cpus-per-task": "8",
-        "ntasks-per-node": "8",
-    }
-    assert script.scheduler["gres"].source.line == 4
-
-
 @pytest.mark.parametrize(
     ("text", "line", "before"),
     [

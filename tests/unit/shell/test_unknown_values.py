@@ -82,6 +82,8 @@ def test_variables_of_a_batch_job_never_take_their_default() -> None:
     script = read("#!/bin/bash\n#SBATCH --nodes=2\nrun ${SLURM_NNODES:-1} ${OTHER:-1}")
     assert [word.text for word in runs(script)[0].words[1:]] == [None, "1"]
     assert only("run ${SLURM_NNODES:-1}")[0].text == "1"
+    for text in ("##SBATCH --nodes=2", "#SBATCH", "true\n#SBATCH --nodes=2"):
+        assert only(f"{text}\nrun ${{SLURM_NNODES:-1}}")[0].text == "1"
 
 
 @pytest.mark.parametrize(
