@@ -13,7 +13,6 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
-from compatcheck.rules.pairs import SECTION, compile_pairs
 from compatcheck.rules.program_files import read_program_files
 from compatcheck.rules.strict_yaml import Lines, load_strict
 from compatcheck.rules.syntax import parse
@@ -36,10 +35,7 @@ def compile_directory(directory: Path) -> bytes:
     Raises:
         RuleError: a file is malformed; naming file, line and key.
     """
-    rules = list(load_rules(directory))
-    sections = dict(_sections(directory))
-    pairs = compile_pairs(rules, directory.parent)
-    return compile_database(rules, {**sections, SECTION: pairs} if pairs else sections, _date(directory))
+    return compile_database(load_rules(directory), dict(_sections(directory)), _date(directory))
 
 
 def _data(path: Path, *keys: str) -> tuple[dict[str, Any], Lines]:
