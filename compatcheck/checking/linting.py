@@ -54,13 +54,11 @@ def lint(
             root = find_root(path.parent)
             files.append((path, root))
         else:
-            msg = f"{name} does not exist"
-            raise UsageError(msg)
+            raise UsageError(f"{name} does not exist")
         if root.resolve() != Path(CHECKOUT).resolve() and root not in named:
             named.append(root)
     if not files:
-        msg = "no rule files"
-        raise UsageError(msg, hint="name files or directories of rules")
+        raise UsageError("no rule files", hint="name files or directories of rules")
     try:
         rules = open_rules(tuple(str(path) for path in named), replacing=True)
     except RuleError as error:

@@ -62,13 +62,7 @@ def run_examples(
     examples: Mapping[str, tuple[Mapping[str, Any], ...]],
     rules: RuleSet,
 ) -> list[Failure]:
-    """Run all examples of a rule.
-
-    Args:
-        rule: the compiled rule.
-        examples: by kind: ``match``, ``no_match``, ``unknown``.
-        rules: tables, defaults and models.
-    """
+    """Run all examples of a rule."""
     failures = []
     for kind, wanted in KINDS.items():
         for index, example in enumerate(examples.get(kind, ())):
@@ -112,14 +106,7 @@ def example_truth(rules: RuleSet) -> Callable[[str, Mapping[str, Any]], bool | N
 
 
 def check_rule(rule: Rule, rules: RuleSet, root: Path, check_evidence: CheckEvidence | None) -> list[Problem]:
-    """Lint a rule and run its examples.
-
-    Args:
-        rule: the loaded rule; ``rules`` must hold its compiled form.
-        rules: tables, defaults, releases and models.
-        root: folder that ``evidence`` is relative to.
-        check_evidence: None leaves out what needs probes and measurements.
-    """
+    """Lint a rule and run its examples."""
     try:
         problems = list(lint_rule(rule, rules.releases, example_truth(rules), root, check_evidence))
     except CompatcheckError as error:

@@ -34,8 +34,6 @@ class Model(NamedTuple):
     experts: int
     experts_per_token: int
     expert_width: int
-    window: int | None
-    """Local attention window in tokens."""
     attention: str
     quantization: str | None
 

@@ -9,9 +9,9 @@ from compatcheck.core.difference import ENTERED, LEFT, STAYED
 from compatcheck.core.errors import EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.summary import fact_text, needs_text, place_text, size_text, value_text
 from compatcheck.core.units import format_bytes
-from compatcheck.reporters.json import SCHEMA_VERSION, describe_fact, describe_finding
+from compatcheck.reporters.json import describe_fact, describe_finding, describe_origin, describe_skipped
 from compatcheck.reporters.markdown import escape, rule_link
-from compatcheck.reporters.text import fill
+from compatcheck.reporters.text import Terminal, fill, severity_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,39 +25,25 @@ MAX_POSSIBLE = 5
 
 NOTHING_COMPARED = "nothing was compared: of one side or both no package is known"
 
-_COLORS = {"critical": "1;31", "high": "31", "medium": "33", "low": "36", "info": "2"}
 _LABEL = 9
 
 
 def format_text(difference: Difference, *, verbose: int, quiet: bool, color: bool, width: int) -> str:
-    """Format a comparison for a terminal.
-
-    Args:
-        difference: the comparison.
-        verbose: from 1 on every package and every other fact that changed is listed.
-        quiet: one line per finding that entered, left or changed.
-        color: whether to write ANSI colours.
-        width: columns.
-    """
+    """Format a comparison for a terminal."""
     writer = _Writer(difference, verbose=verbose, color=color, width=width)
     return "\n".join(writer.brief() if quiet else writer.lines()) + "\n"
 
 
-class _Writer:
+class _Writer(Terminal):
     def __init__(self, difference: Difference, *, verbose: int, color: bool, width: int) -> None:
+        super().__init__(color=color, width=width, verbose=verbose)
         self.difference = difference
-        self.verbose = verbose
-        self.color = color
-        self.width = width
-
-    def paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def brief(self) -> Iterator[str]:
         for change in self.difference.findings:
             if change.kind != STAYED or change.changed:
                 finding = change.finding
-                parts = (change.kind.upper(), _label(finding), finding.rule_id, change_text(change))
+                parts = (change.kind.upper(), severity_text(finding), finding.rule_id, change_text(change))
                 yield " ".join(part for part in parts if part)
         yield closing_line(self.difference)
 
@@ -103,15 +89,7 @@ class _Writer:
         yield from fill(closing_line(difference), self.width)
 
     def head(self, finding: Finding, size: str | None = None) -> Iterator[str]:
-        size = size_text(finding.impact) if size is None else size
-        label = _label(finding)
-        gap = self.width - 2 - len(label) - len(finding.rule_id) - len(size) - 1
-        head = f"  {self.paint(label, _COLORS[finding.severity])} {self.paint(finding.rule_id, '1')}"
-        if gap > 1:
-            yield f"{head}{' ' * gap}{size}".rstrip()
-        else:
-            yield head
-            yield f"{' ' * max(0, self.width - len(size))}{size}"
+        return self.heading(finding, size_text(finding.impact) if size is None else size, indent="  ")
 
     def entered(self, change: FindingChange) -> Iterator[str]:
         finding = change.finding
@@ -179,11 +157,6 @@ class _Writer:
         for line in fill(text, self.width - _LABEL - 4):
             yield f"{head}{line}"
             head = " " * (_LABEL + 4)
-
-
-def _label(finding: Finding) -> str:
-    label = finding.severity.upper()
-    return f"POSSIBLE ({finding.severity})" if finding.status == "possible" else label
 
 
 def change_text(change: FindingChange) -> str:
@@ -391,9 +364,7 @@ def format_json(difference: Difference) -> str:
 def _describe(difference: Difference) -> dict[str, object]:
     after = difference.after
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "compatcheck", "version": after.version},
-        "database": {"id": after.database_id, "date": after.database_date, "rules": after.database_rules},
+        **describe_origin(after),
         "before": _describe_side(difference.names[0], difference.before),
         "after": _describe_side(difference.names[1], after),
         "packages": [
@@ -437,10 +408,7 @@ def _describe_side(name: str, report: Report) -> dict[str, object]:
         "origin": subject.origin,
         "python": subject.python,
         "complete": subject.complete,
-        "skipped": [
-            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
-            for entry in report.skipped
-        ],
+        "skipped": describe_skipped(report.skipped),
     }
 
 

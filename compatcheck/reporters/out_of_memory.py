@@ -7,6 +7,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from compatcheck.core.units import format_bytes
+from compatcheck.reporters.json import describe_skipped
+from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,9 +123,9 @@ def _finding(explained: Explained) -> Iterator[str]:
     if finding.impact is not None and finding.impact.expected_bytes is not None:
         size = f", {format_bytes(finding.impact.expected_bytes)}"
     yield f"  {finding.rule_id} ({finding.status}{size})" + (f": {relation}" if relation else "")
-    yield from wrap(finding.title, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    yield from wrap_text(finding.title, 4, 4)
     for remedy in finding.remedies[:1]:
-        yield from wrap(f"remedy: {remedy.text}", _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        yield from wrap_text(f"remedy: {remedy.text}", 4, 4)
 
 
 def format_markdown(report: OutOfMemoryReport) -> str:
@@ -187,10 +189,7 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
             }
             for explained in report.findings
         ],
-        "skipped": [
-            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
-            for entry in report.skipped
-        ],
+        "skipped": describe_skipped(report.skipped),
         "summary": {
             "messages": len(report.readings),
             **{outcome: sum(reading.outcome == outcome for reading in report.readings) for outcome in _OUTCOMES},

@@ -17,9 +17,6 @@ from compatcheck.rules.vocabulary import parse_value
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAX_SPREAD = 1.1
-"""Largest high / low of a measured size without an argument in ``known_problems``."""
-
 
 class Problem(NamedTuple):
     """One thing to mend in a rule file."""
@@ -42,15 +39,7 @@ def lint_rule(
     root: Path,
     check_evidence: CheckEvidence | None,
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a rule.
-
-    Args:
-        rule: the loaded rule.
-        releases: the known releases of a package, oldest first.
-        truth: evaluates an expression over an example.
-        root: folder that ``evidence`` is relative to.
-        check_evidence: None skips what needs probes and measurements.
-    """
+    """Yield what is wrong with a rule."""
     for key, message in _messages(rule, releases, truth):
         yield Problem(Source(rule.path, key), message)
     for key, message in () if check_evidence is None else check_evidence(rule, root):
