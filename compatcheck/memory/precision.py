@@ -70,7 +70,6 @@ def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str
         reason = "Megatron accumulates gradients of bfloat16 weights in float32 unless told not to"
         gradient = _assume_bytes(source, "training.grad_accum_dtype", "float32", reason)
     reduce = source.dtype("training.reduce_dtype") or (compute if sharding == "fsdp" else gradient)
-    moments = master or stored
     return Precision(
         stored=stored,
         frozen=frozen,
@@ -80,7 +79,6 @@ def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str
         gradient=gradient,
         reduce=reduce,
         master=master,
-        moments=moments,
         autocast=autocast,
     )
 

@@ -92,8 +92,6 @@ class Precision(NamedTuple):
     """Gradients while they are reduced."""
     master: float
     """Master weights beside the working parameters; 0 when there are none."""
-    moments: float
-    """One moment of the optimizer."""
     autocast: bool
     """Products run in a 16-bit dtype on weights kept in float32."""
 

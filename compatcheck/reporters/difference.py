@@ -10,7 +10,7 @@ from compatcheck.core.errors import EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.summary import fact_text, needs_text, place_text, size_text, value_text
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.json import describe_fact, describe_finding, describe_origin, describe_skipped
-from compatcheck.reporters.markdown import escape, rule_link
+from compatcheck.reporters.markdown import escape, rule_link, table
 from compatcheck.reporters.text import Terminal, fill, severity_text
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _markdown(difference: Difference) -> Iterator[str]:
     if flipped:
         yield "### Defaults that flipped"
         yield ""
-        yield from _rows(
+        yield from table(
             ("fact", "before", "after", "whose"),
             (
                 _cells(
@@ -266,7 +266,7 @@ def _markdown(difference: Difference) -> Iterator[str]:
         yield from _folded(f"{len(others)} more package{'s' * (len(others) > 1)} that no rule is about", rows)
     same = [change for change in stayed if not change.changed]
     if same:
-        rows = _rows(
+        rows = table(
             ("severity", "rule", "size"),
             ((_severity(change), rule_link(change.finding), escape(_size(change))) for change in same),
         )
@@ -300,7 +300,7 @@ def _table(
         return
     yield f"### {title}"
     yield ""
-    yield from _rows(
+    yield from table(
         ("severity", "rule", "what", "size", *(["fix"] if fixes else [])),
         (
             (
@@ -313,22 +313,13 @@ def _table(
     )
 
 
-def _rows(columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Write a table; cells are Markdown already."""
-    yield "| " + " | ".join(columns) + " |"
-    yield "|" + " --- |" * len(columns)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""
-
-
 def _cells(*texts: str) -> tuple[str, ...]:
     return tuple(map(escape, texts))
 
 
 def _package_rows(changes: Iterable[PackageChange], difference: Difference) -> Iterator[str]:
     rows = (_cells(change.name, versions_text(change, difference)) for change in changes)
-    return _rows(("package", "release"), rows)
+    return table(("package", "release"), rows)
 
 
 def _folded(title: str, lines: Iterable[str]) -> Iterator[str]:

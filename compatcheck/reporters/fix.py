@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED
 from compatcheck.core.summary import size_text
 from compatcheck.reporters.json import describe_finding, describe_origin
-from compatcheck.reporters.markdown import escape
+from compatcheck.reporters.markdown import escape, table
 from compatcheck.reporters.text import COLORS, Terminal, fill
 
 if TYPE_CHECKING:
@@ -177,13 +177,7 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
         yield f"### {escape(plan.subjects[0])}"
         yield ""
         if plan.changes:
-            yield from ("| change | safety | clears | where |", "| --- | --- | --- | --- |")
-        for change in plan.changes:
-            safety = "safe" if change.safe else "**unsafe**"
-            where = escape(change.command or ", ".join(change.places))
-            yield f"| {escape(change_text(change))} | {safety} | {escape(', '.join(change.clears))} | {where} |"
-        if plan.changes:
-            yield ""
+            yield from table(("change", "safety", "clears", "where"), map(_cells, plan.changes))
         if plan.resolution.verdict != NOT_NEEDED:
             yield from (f"Resolver: {escape(resolution_text(plan.resolution))}.", "")
         for finding, why in plan.remaining:
@@ -193,6 +187,12 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
             yield f"- with `--unsafe`: {escape(changes)} would clear {escape(', '.join(plan.unsafe_clears))}"
         if plan.remaining or plan.unsafe:
             yield ""
+
+
+def _cells(change: Change) -> tuple[str, ...]:
+    safety = "safe" if change.safe else "**unsafe**"
+    where = escape(change.command or ", ".join(change.places))
+    return escape(change_text(change)), safety, escape(", ".join(change.clears)), where
 
 
 def format_json(fix: Fix, diff: str) -> str:

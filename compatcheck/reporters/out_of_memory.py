@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.json import describe_skipped
+from compatcheck.reporters.markdown import table
 from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _finding(explained: Explained) -> Iterator[str]:
 
 def format_markdown(report: OutOfMemoryReport) -> str:
     """Format for a comment in an issue."""
-    lines = ["| line | message | asked for | where | cause |", "| --- | --- | --- | --- | --- |"]
+    rows = []
     for reading in report.readings:
         named = "; ".join(describe_match(match) for match in reading.matches if reading.outcome != "not_derivable")
         place = reading.place
@@ -141,8 +142,9 @@ def format_markdown(report: OutOfMemoryReport) -> str:
             "" if place is None else f"{place.phase}, {place.part}",
             "" if reading.budget is None else _CAUSES[reading.budget.cause],
         )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    lines += ["", f"Model: {report.model or 'not known'}."]
+        rows.append([cell.replace("|", "\\|") for cell in cells])
+    lines = [*table(("line", "message", "asked for", "where", "cause"), rows)]
+    lines.append(f"Model: {report.model or 'not known'}.")
     if report.findings:
         lines += ["", "Known problems of this stack that may explain it:", ""]
         for explained in report.findings:
