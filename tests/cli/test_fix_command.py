@@ -75,7 +75,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
                 make_wheel(directory, name, version, requires)
         for name in [name for name in os.environ if name.startswith("UV_")]:
             monkeypatch.delenv(name)
-        variables = {"UV_OFFLINE": "1", "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(directory)}
+        empty = tmp_path / "simple"
+        empty.mkdir()
+        variables = {"UV_DEFAULT_INDEX": empty.as_uri(), "UV_FIND_LINKS": str(directory)}
         monkeypatch.setattr("compatcheck.fixing.resolver.uv_variables", lambda: variables)
         monkeypatch.setattr("compatcheck.fixing.resolver._fetch_requirements", lambda *_: ())
         resolver = UvResolver(shutil.which("uv") or "uv")
