@@ -60,7 +60,7 @@ def _split(items: list[InputFile], directory: str) -> Iterator[ConfigurationSet]
         for item in main
         for document in item.documents
         for kind, name, _ in document.references
-        if kind in {"deepspeed", "accelerate", "config", "verl"}
+        if kind in {"deepspeed", "accelerate", "config"}
     }
     shared = models if len(models) == 1 else []
     for item in main:

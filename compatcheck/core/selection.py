@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
@@ -101,6 +100,8 @@ def split_arguments(text: str, source: Source | None = None) -> tuple[str, ...]:
         UsageError: a quote is not closed.
     """
     try:
+        import shlex  # noqa: PLC0415 (only with such an option)
+
         return tuple(shlex.split(text))
     except ValueError as error:
         msg = f"{text!r}: {str(error).lower()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
@@ -56,8 +57,9 @@ def _require_own_ids(rules: RuleSet) -> None:
                 raise RuleError(msg, source=Source(path), hint=hint)
 
 
+@lru_cache(maxsize=1)
 def open_builtin() -> Database:
-    """Open the compiled database; in a checkout compile ``rules/`` first, once per change."""
+    """Open the compiled database, once per process; in a checkout compile ``rules/`` first, once per change."""
     if os.path.exists(COMPILED):
         return Database.open(COMPILED)
     if is_checkout():
@@ -89,10 +91,7 @@ def _open_checkout() -> Database:
     import hashlib  # noqa: PLC0415 (only in a checkout)
     from pathlib import Path  # noqa: PLC0415 (only in a checkout)
 
-    from compatcheck.rules.compile import compile_directory, open_compiled  # noqa: PLC0415 (imports YAML)
-
     directory = Path(CHECKOUT)
-
     digest = hashlib.sha256()
     for path in (*sorted(directory.rglob("*.yaml")), *sorted(Path(_PACKAGE, "rules").glob("*.py"))):
         status = path.stat()
@@ -101,6 +100,8 @@ def _open_checkout() -> Database:
     cached = cache / f"rules-{digest.hexdigest()[:16]}.jsonl"
     if cached.exists():
         return Database.open(str(cached))
+    from compatcheck.rules.compile import compile_directory, open_compiled  # noqa: PLC0415 (imports YAML)
+
     data = compile_directory(directory)
     try:
         cache.mkdir(exist_ok=True)

@@ -43,9 +43,8 @@ def test_intervals_are_ordered_and_apart(text: str) -> None:
     intervals = find_intervals(compile_specifier(text))
     for interval in intervals:
         if interval.start is not None and interval.end is not None:
-            assert Version(interval.start) < Version(interval.end) or (
-                interval.closed and interval.start == interval.end
-            )
+            start, end = Version(interval.start), Version(interval.end)
+            assert start < end or (interval.closed and start == end)
     for left, right in pairwise(intervals):
         assert left.end is not None
         assert right.start is not None

@@ -23,6 +23,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (rules / "deepspeed").mkdir(parents=True)
     shutil.copy(RULE, rules / "deepspeed")
     monkeypatch.setattr(locate, "CHECKOUT", str(rules))
+    monkeypatch.setattr(locate, "open_builtin", locate.open_builtin.__wrapped__)  # opened anew each time
     monkeypatch.setattr(locate, "COMPILED", str(tmp_path / "missing.jsonl"))
     return rules
 
