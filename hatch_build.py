@@ -1,7 +1,8 @@
-"""Build hook: the wheel carries the rules as one compiled file."""
+"""Build hook: the wheel carries the rules as one compiled file, and the measured pairs of their evidence as another."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
@@ -14,7 +15,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 class CompileRules(BuildHookInterface):  # type: ignore[type-arg,misc]  # hatchling's generic parameter is its own
-    """Compile ``rules/`` into ``compatcheck/_database.jsonl`` of the wheel."""
+    """Compile ``rules/`` into ``compatcheck/_database.jsonl`` and ``compatcheck/lab/_pairs.json`` of the wheel."""
 
     PLUGIN_NAME = "custom"
 
@@ -24,14 +25,20 @@ class CompileRules(BuildHookInterface):  # type: ignore[type-arg,misc]  # hatchl
             return
         sys.path.insert(0, str(ROOT))
         try:
-            from compatcheck.rules.compile import compile_directory  # noqa: PLC0415 (the source tree is not on the path before)
+            # The source tree is not on the path before.
+            from compatcheck.lab.evidence_pairs import compile_pairs  # noqa: PLC0415
+            from compatcheck.rules.compile import compile_directory  # noqa: PLC0415
+            from compatcheck.rules.load import load_rules  # noqa: PLC0415
         finally:
             sys.path.remove(str(ROOT))
-        self.compiled = Path(tempfile.mkdtemp()) / "_database.jsonl"
-        self.compiled.write_bytes(compile_directory(ROOT / "rules"))
-        build_data["force_include"][str(self.compiled)] = "compatcheck/_database.jsonl"
+        self.compiled = Path(tempfile.mkdtemp())
+        (self.compiled / "_database.jsonl").write_bytes(compile_directory(ROOT / "rules"))
+        pairs = compile_pairs(load_rules(ROOT / "rules"), ROOT)
+        (self.compiled / "_pairs.json").write_text(json.dumps(pairs, separators=(",", ":")), encoding="utf-8")
+        for name, folder in (("_database.jsonl", "compatcheck"), ("_pairs.json", "compatcheck/lab")):
+            build_data["force_include"][str(self.compiled / name)] = f"{folder}/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 (hatchling's signature)
-        """Remove the compiled file; the wheel holds it now."""
+        """Remove the compiled files; the wheel holds them now."""
         if hasattr(self, "compiled"):
-            shutil.rmtree(self.compiled.parent)
+            shutil.rmtree(self.compiled)

@@ -57,8 +57,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 (only for the API)
 
     return getattr(import_module(f"compatcheck.{_MODULES[name]}"), name)

@@ -83,11 +83,12 @@ def require_rules(rules: RuleSet) -> None:
     """
     for database in rules.databases[1:]:
         if not database.count:
-            msg = f"{database.name} holds no active rule"
-            raise RuleError(msg, hint="name the directory that holds PACKAGE/SLUG.yaml, with status: active")
+            raise RuleError(
+                f"{database.name} holds no active rule",
+                hint="name the directory that holds PACKAGE/SLUG.yaml, with status: active",
+            )
     if not rules.count:
-        msg = "the rule database holds no active rule"
-        raise RuleError(msg, hint="reinstall compatcheck, or mend --rules")
+        raise RuleError("the rule database holds no active rule", hint="reinstall compatcheck, or mend --rules")
 
 
 def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = None) -> None:
@@ -114,8 +115,7 @@ def require_selection(checks: Checks, rules: RuleSet, policy: Policy | None = No
                 msg, source=source, hint=f"did you mean {near[0]!r}?" if near else "see `compatcheck rules list`"
             )
     if not any(map(checks.selects, ids)):
-        msg = "no rule is left to check"
-        raise UsageError(msg, hint="narrow --ignore, or widen --select")
+        raise UsageError("no rule is left to check", hint="narrow --ignore, or widen --select")
 
 
 def _open_waivers(inspection: Inspection, checks: Checks, rules: RuleSet) -> Waivers | None:

@@ -69,14 +69,11 @@ def compare(
     inspection = as_inspection(asked)
     if len({request.target for request in inspection.requests}) > 1:
         names = ", ".join(str(request.target) for request in inspection.requests)
-        msg = f"the policy has several targets: {names}"
-        raise UsageError(msg, hint="compare on one of them, with --target")
+        raise UsageError(f"the policy has several targets: {names}", hint="compare on one of them, with --target")
     if len(inspection.requests) > 1:
-        msg = "--run is given more than once"
-        raise UsageError(msg, hint="compare one run at a time")
+        raise UsageError("--run is given more than once", hint="compare one run at a time")
     if sides == ("-", "-"):
-        msg = "standard input is named twice"
-        raise UsageError(msg, hint="keep one `-`; it can be read only once")
+        raise UsageError("standard input is named twice", hint="keep one `-`; it can be read only once")
     criteria = open_criteria(inspection, rules, checks)
     before, after = (_read_side(name, inspection.requests[0], criteria, environ) for name in sides)
     skipped = (*before.report.skipped, *after.report.skipped)

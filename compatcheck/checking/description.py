@@ -33,11 +33,6 @@ class Description(NamedTuple):
 def describe(asked: Request | Inspection, rules: RuleSet, environ: Mapping[str, str]) -> Description:
     """Describe what was understood; conflicts, ``auto`` values nobody fills in, and unread keys among it.
 
-    Args:
-        asked: what is read; an inspection has a policy with it.
-        rules: the database, whose tables and defaults facts are resolved with.
-        environ: variables of this process.
-
     Raises:
         CompatcheckError: nothing could be read at all.
     """

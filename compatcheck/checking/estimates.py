@@ -76,12 +76,6 @@ def estimate(
 ) -> Estimates:
     """Estimate what each device holds, in bytes and phase by phase, from the configuration alone.
 
-    Args:
-        asked: what is read; an inspection has a policy with it.
-        rules: the database.
-        environ: variables of this process.
-        options: what is wanted beside the estimate.
-
     Raises:
         UsageError: there is but one subject, and a size of it makes no sense.
         CompatcheckError: nothing could be read at all.

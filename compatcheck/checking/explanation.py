@@ -35,12 +35,6 @@ class Explanations(NamedTuple):
 def explain(rule: str, asked: Request | Inspection, rules: RuleSet, environ: Mapping[str, str]) -> Explanations:
     """Show each condition of a rule with the facts it read, and its size in bytes step by step.
 
-    Args:
-        rule: its id, a former one, or an end of it that no other has.
-        asked: what is read; an inspection has a policy with it.
-        rules: the database.
-        environ: variables of this process.
-
     Raises:
         UsageError: there is no such rule.
         CompatcheckError: nothing could be read at all.

@@ -50,8 +50,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         UsageError: standard input is named twice.
     """
     if request.paths.count(DASH) > 1:
-        msg = "standard input is named twice"
-        raise UsageError(msg, hint="keep one `-`; it can be read only once")
+        raise UsageError("standard input is named twice", hint="keep one `-`; it can be read only once")
     subjects: list[Subject] = []
     skipped = list(shared.skipped)
     if DASH in request.paths:
@@ -111,8 +110,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             "conda-lock, pixi, CycloneDX, SPDX, config.json, DeepSpeed, accelerate, trainer arguments, launch scripts, "
             "pasted reports (collect_env, ds_report, nvidia-smi, …)"
         )
-        msg = f"{named}: no environment and no training configuration found"
-        raise NothingToCheckError(msg, hint=hint)
+        raise NothingToCheckError(f"{named}: no environment and no training configuration found", hint=hint)
     return Gathered(tuple(subjects), tuple(skipped), files=files)
 
 
@@ -126,11 +124,12 @@ def _require_fitting(request: Request, found: Sequence[InputFile], skipped: Iter
     if any(entry.named for entry in skipped):
         return  # what was not read may be what they are for
     if selection.stage is not None and not any(item.kind == DOCKERFILE for item in found):
-        msg = f"--stage {selection.stage}: no input is a Dockerfile"
-        raise UsageError(msg, hint="name the Dockerfile")
+        raise UsageError(f"--stage {selection.stage}: no input is a Dockerfile", hint="name the Dockerfile")
     if selection.script_arguments is not None and not any(map(is_script, (*request.paths, *request.training))):
-        msg = "--script-args: no launch script is named"
-        raise UsageError(msg, hint="name the script itself: compatcheck check train.sh --script-args '8 llama'")
+        raise UsageError(
+            "--script-args: no launch script is named",
+            hint="name the script itself: compatcheck check train.sh --script-args '8 llama'",
+        )
 
 
 def gather_touched(request: Request, shared: Shared) -> Gathered:

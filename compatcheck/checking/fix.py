@@ -38,13 +38,6 @@ def find_fix(
 ) -> Fix:
     """Find the changes that clear what fails.
 
-    Args:
-        inspection: what is read.
-        criteria: which findings count.
-        environ: variables of this process.
-        ways: how releases are looked up and checked.
-        unsafe: whether unsafe changes are made too.
-
     Raises:
         CompatcheckError: nothing could be read at all.
     """

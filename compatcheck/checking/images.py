@@ -78,8 +78,9 @@ def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageRead
         for _, reading in readings:
             for entry in reading.skipped:
                 raise NothingToCheckError(entry.reason, source=entry.source, hint=entry.hint)
-        msg = "holds no Python environment"
-        raise NothingToCheckError(msg, source=Source(images[0].name), hint="name an image with Python in it")
+        raise NothingToCheckError(
+            "holds no Python environment", source=Source(images[0].name), hint="name an image with Python in it"
+        )
     return readings
 
 
@@ -100,8 +101,11 @@ def choose(reading: ImageReading, image: Image, request: Request) -> list[ImageE
         found = [entry for entry in reading.environments if wanted in {entry.place.name, entry.place.layout.prefix}]
         if not found:
             there = ", ".join(entry.place.name for entry in reading.environments)
-            msg = f"{image.name} holds no environment {name}"
-            raise UsageError(msg, source=Source("--environment"), hint=f"it holds {there or 'none'}")
+            raise UsageError(
+                f"{image.name} holds no environment {name}",
+                source=Source("--environment"),
+                hint=f"it holds {there or 'none'}",
+            )
         chosen += [entry for entry in found if entry not in chosen]
     return chosen
 
@@ -119,8 +123,10 @@ def find_started(request: Request, shared: Shared) -> tuple[Environment, tuple[S
     ]
     if len(found) > 1:
         names = ", ".join(entry.name for entry, _ in found)
-        msg = f"{request.image} holds {len(found)} environments and does not say which one it starts"
-        raise UsageError(msg, hint=f"name one with --environment: {names}")
+        raise UsageError(
+            f"{request.image} holds {len(found)} environments and does not say which one it starts",
+            hint=f"name one with --environment: {names}",
+        )
     entry, reading = found[0]
     return entry.environment, tuple(skipped._replace(named=True) for skipped in reading.skipped)
 

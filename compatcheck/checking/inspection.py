@@ -81,8 +81,7 @@ def load_policy(path: str | None, *, disabled: bool) -> Policy | None:
     """
     if disabled:
         if path is not None:
-            msg = "--policy and --no-policy exclude each other"
-            raise UsageError(msg)
+            raise UsageError("--policy and --no-policy exclude each other")
         return None
     found = path
     if found is None:
@@ -95,8 +94,9 @@ def load_policy(path: str | None, *, disabled: bool) -> Policy | None:
 
     policy = read_policy(found)
     if policy is None and path is not None:
-        msg = "holds no [tool.compatcheck]"
-        raise UsageError(msg, source=Source(path), hint="name a compatcheck.toml, or add the table")
+        raise UsageError(
+            "holds no [tool.compatcheck]", source=Source(path), hint="name a compatcheck.toml, or add the table"
+        )
     return policy
 
 
@@ -133,8 +133,7 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
         if not chosen and request.training and not request.hook:
             request = request._replace(paths=request.training, training=())
         elif not chosen and not request.hook:
-            msg = "nothing to check"
-            raise UsageError(msg, hint="name files or directories, or write runs into the policy")
+            raise UsageError("nothing to check", hint="name files or directories, or write runs into the policy")
     targets = choose_targets(use.targets, policy) if on_targets or use.targets else ()
     complete = not (use.narrowed or request.hook or use.targets) and len(chosen) == len(runs)
     requests: list[Request] = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from compatcheck.rules.database import RuleSet
-    from compatcheck.rules.lint_evidence import Proof
+    from compatcheck.rules.lint import CheckEvidence
 
 
 class Linted(NamedTuple):
@@ -30,13 +30,15 @@ class Linted(NamedTuple):
     """Whether probes and evidence were looked at."""
 
 
-def lint(paths: Sequence[str], directories: Sequence[str], find_proof: Callable[[RuleSet], Proof | None]) -> Linted:
+def lint(
+    paths: Sequence[str], directories: Sequence[str], find_evidence_check: Callable[[RuleSet], CheckEvidence | None]
+) -> Linted:
     """Check rule files: shape, vocabulary, types, ranges, evidence, and that the examples hold and cover every boundary.
 
     Args:
         paths: rule files or directories of them; none are the rules of a checkout.
         directories: further directories of rules; they are checked with the built-in tables and defaults.
-        find_proof: returns what probes and measurements say, None where nothing can.
+        find_evidence_check: returns what looks at probes and measurements, None where nothing can.
 
     Raises:
         UsageError: a path does not exist, or there are no rule files.
@@ -52,27 +54,25 @@ def lint(paths: Sequence[str], directories: Sequence[str], find_proof: Callable[
             root = find_root(path.parent)
             files.append((path, root))
         else:
-            msg = f"{name} does not exist"
-            raise UsageError(msg)
+            raise UsageError(f"{name} does not exist")
         if root.resolve() != Path(CHECKOUT).resolve() and root not in named:
             named.append(root)
     if not files:
-        msg = "no rule files"
-        raise UsageError(msg, hint="name files or directories of rules")
+        raise UsageError("no rule files", hint="name files or directories of rules")
     try:
         rules = open_rules(tuple(str(path) for path in named), replacing=True)
     except RuleError as error:
         return Linted(len(files), (f"{error}" + (f" ({error.hint})" if error.hint else ""),), readable=False)
-    proof = find_proof(rules)
+    check_evidence = find_evidence_check(rules)
     problems: list[str] = []
     for file, root in files:
         try:
-            found = check_rule(load_rule(file, root), rules, root.parent, proof)
+            found = check_rule(load_rule(file, root), rules, root.parent, check_evidence)
         except CompatcheckError as error:
             problems.append(str(error))
         else:
             problems += [f"{problem.source}: {problem.message}" for problem in found]
-    return Linted(len(files), tuple(problems), proven=proof is not None)
+    return Linted(len(files), tuple(problems), proven=check_evidence is not None)
 
 
 def find_root(path: Path) -> Path:

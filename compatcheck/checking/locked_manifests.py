@@ -28,9 +28,6 @@ _LISTS = {"requirements", "constraints"}
 def find_locks(roots: Iterable[InputFile]) -> dict[str, list[str]]:
     """Find the manifests that are locked beside themselves.
 
-    Args:
-        roots: what a directory holds.
-
     Returns:
         Path of each such manifest → paths of its locks: ``pyproject.toml`` → ``uv.lock``, ``requirements.in`` →
         ``requirements.txt``, which pip-compile and ``uv pip compile`` name so.

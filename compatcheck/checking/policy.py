@@ -165,8 +165,7 @@ class _Reader:
             try:
                 parse_threshold(fail_on)
             except UsageError as error:
-                msg = f"{fail_on!r} is not understood"
-                raise self.error(msg, "fail-on", error.hint) from None
+                raise self.error(f"{fail_on!r} is not understood", "fail-on", error.hint) from None
         strict = data.get("strict")
         if strict is not None and not isinstance(strict, bool):
             raise self.wrong(strict, "strict", "true or false")
@@ -217,8 +216,7 @@ class _Reader:
             },
         )
         if not any(run._replace(targets=())[2:-2]):
-            msg = "a run without inputs"
-            raise self.error(msg, where, f"give it one of {', '.join(RUN_KEYS)}")
+            raise self.error("a run without inputs", where, f"give it one of {', '.join(RUN_KEYS)}")
         return run
 
     def selection(self, data: Mapping[str, Any], where: str) -> Selection:
@@ -241,14 +239,12 @@ class _Reader:
     def targets(self, data: Mapping[str, Any]) -> Iterator[Target]:
         """Read ``[target]``, whose ``gpu`` may be a list, or every ``[targets.NAME]``."""
         if "target" in data and "targets" in data:
-            msg = "both target and targets"
-            raise self.error(msg, "target", "name each machine: [targets.NAME]")
+            raise self.error("both target and targets", "target", "name each machine: [targets.NAME]")
         if "target" in data:
             yield from self.target(None, self.table(data["target"], "target"), "target")
         named = self.table(data.get("targets", {}), "targets")
         if "targets" in data and not named:
-            msg = "no target is named"
-            raise self.error(msg, "targets", "write [targets.NAME] with gpu and driver")
+            raise self.error("no target is named", "targets", "write [targets.NAME] with gpu and driver")
         for name, entry in named.items():
             yield from self.target(name, self.table(entry, f"targets.{name}"), f"targets.{name}")
 
@@ -256,11 +252,13 @@ class _Reader:
         self.known(data, TARGET_KEYS, where)
         devices = self.texts(data, "gpu", where)
         if not data or ("gpu" in data and not all(device.strip() for device in (devices or [""]))):
-            msg = "a target without a machine"
-            raise self.error(msg, f"{where}.gpu" if data else where, f"give it one of {', '.join(TARGET_KEYS)}")
+            raise self.error(
+                "a target without a machine",
+                f"{where}.gpu" if data else where,
+                f"give it one of {', '.join(TARGET_KEYS)}",
+            )
         if len(set(devices)) < len(devices):
-            msg = "one device is listed twice"
-            raise self.error(msg, f"{where}.gpu", "list each once")
+            raise self.error("one device is listed twice", f"{where}.gpu", "list each once")
         sources = {key: self.source(f"{where}.{key}") for key in data}
         target = Target(
             name, self.source(where), None, self.nodes(data, where), self.text(data, "driver", where), sources
@@ -318,12 +316,12 @@ class _Reader:
             self.known(data, WAIVER_KEYS, where)
             rule = self.text(data, "rule", where)
             if not rule:
-                msg = "the waiver names no rule"
-                raise self.error(msg, where, 'add rule = "package/slug", or a glob')
+                raise self.error("the waiver names no rule", where, 'add rule = "package/slug", or a glob')
             reason = (self.text(data, "reason", where) or "").strip()
             if not reason:
-                msg = f"the waiver of {rule} has no reason"
-                raise self.error(msg, where, "add reason = why the project can live with it")
+                raise self.error(
+                    f"the waiver of {rule} has no reason", where, "add reason = why the project can live with it"
+                )
             yield Waiver(
                 rule=rule,
                 reason=reason,
@@ -396,8 +394,7 @@ class _Reader:
 
                 near = get_close_matches(key.replace("_", "-").lower(), keys, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(keys)}"
-                msg = f"unknown key {key!r}"
-                raise self.error(msg, f"{where}.{key}" if where else key, hint)
+                raise self.error(f"unknown key {key!r}", f"{where}.{key}" if where else key, hint)
 
     def wrong(self, value: object, where: str, wanted: str) -> UsageError:
         return self.error(f"{value!r} does not fit", where, f"expected {wanted}")

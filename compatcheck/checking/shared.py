@@ -90,9 +90,10 @@ def _read_named(path: str, files: Files, selection: Selection) -> tuple[tuple[Do
 
     readings = read_configurations(path, files, named=True, arguments=selection.script_arguments)
     if len(readings) > 1:
-        msg = f"starts {len(readings)} trainings ({', '.join(reading.label or '' for reading in readings)})"
         raise InputError(
-            msg, source=Source(path), hint="`compatcheck check` reads them all; or name one, as train.sh:12"
+            f"starts {len(readings)} trainings ({', '.join(reading.label or '' for reading in readings)})",
+            source=Source(path),
+            hint="`compatcheck check` reads them all; or name one, as train.sh:12",
         )
     environments = tuple(
         found
@@ -143,8 +144,7 @@ def parse_settings(
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            msg = f"--set {text!r} has no value"
-            raise UsageError(msg, hint="write --set NAME=VALUE")
+            raise UsageError(f"--set {text!r} has no value", hint="write --set NAME=VALUE")
         from compatcheck.rules.vocabulary import parse_value  # noqa: PLC0415 (only with --set)
 
         source = (sources or {}).get(f"set.{name.strip()}") or Source("--set", name.strip())
@@ -152,8 +152,7 @@ def parse_settings(
         if name.strip() == "hardware.gpu":
             parsed = _name_gpu(str(parsed), source)
         if name.strip() in settings and settings[name.strip()][0] != parsed:
-            msg = f"{name.strip()} is given two values"
-            raise UsageError(msg, source=source, hint="keep one --set of it")
+            raise UsageError(f"{name.strip()} is given two values", source=source, hint="keep one --set of it")
         settings[name.strip()] = (parsed, source)
     return settings
 
@@ -168,8 +167,11 @@ def _name_gpu(text: str, source: Source) -> str:
 
     hardware = parse_hardware(text, source=source)
     if hardware.gpus_per_node is not None:
-        msg = f"{text!r} says how many devices a node has"
-        raise UsageError(msg, source=source, hint=f"write --gpu {text}, or hardware.gpus_per_node beside hardware.gpu")
+        raise UsageError(
+            f"{text!r} says how many devices a node has",
+            source=source,
+            hint=f"write --gpu {text}, or hardware.gpus_per_node beside hardware.gpu",
+        )
     return str(hardware.gpu)
 
 
@@ -185,8 +187,11 @@ def declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
 
         hardware = parse_hardware(request.gpu, source=place("gpu"))
         if request.nodes is not None and hardware.nodes not in {None, request.nodes}:
-            msg = f"{request.gpu} is {hardware.nodes} nodes, not {request.nodes}"
-            raise UsageError(msg, source=place("nodes"), hint="say the number of nodes once")
+            raise UsageError(
+                f"{request.gpu} is {hardware.nodes} nodes, not {request.nodes}",
+                source=place("nodes"),
+                hint="say the number of nodes once",
+            )
         nodes = request.nodes or hardware.nodes or (1 if hardware.gpus_per_node else None)
         sources = hardware.sources if request.nodes is None else {**hardware.sources, "nodes": place("nodes")}
         implied = frozenset() if request.nodes or hardware.nodes else frozenset({"nodes"})
@@ -200,7 +205,10 @@ def declared_hardware(request: Request) -> tuple[tuple[Hardware, bool], ...]:
 
         if parse_version(request.driver) is None:
             named = "driver" if "driver" in request.sources else "--driver"
-            msg = f"{named} {request.driver!r} is not a version"
-            raise UsageError(msg, source=request.sources.get("driver"), hint="write it as 550.54.15")
+            raise UsageError(
+                f"{named} {request.driver!r} is not a version",
+                source=request.sources.get("driver"),
+                hint="write it as 550.54.15",
+            )
         declared.append((Hardware(place("driver"), driver=request.driver), True))
     return tuple(declared)

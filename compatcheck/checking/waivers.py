@@ -26,13 +26,7 @@ class Waivers:
     """The waivers of one run and what became of each."""
 
     def __init__(self, waivers: Sequence[Waiver], rules: RuleSet, today: date) -> None:
-        """Resolve former ids; nothing is used yet.
-
-        Args:
-            waivers: as the policy writes them.
-            rules: the database, for former ids and known releases.
-            today: a waiver holds through the day it names.
-        """
+        """Resolve former ids; nothing is used yet."""
         self.rules = rules
         self.today = today
         self.entries = [(waiver, _current_id(waiver.rule, rules)) for waiver in waivers]

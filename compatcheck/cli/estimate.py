@@ -110,8 +110,11 @@ def _format(reports: Sequence[EstimateReport], name: str, verbose: int) -> str:
 
     if name == "json":
         return reporter.format_json(reports)
-    write = {"text": reporter.format_text, "markdown": reporter.format_markdown}[name]
-    return escape_controls("\n".join(write(report, verbose=verbose) for report in reports))
+    texts = (
+        reporter.format_markdown(report) if name == "markdown" else reporter.format_text(report, verbose=verbose)
+        for report in reports
+    )
+    return escape_controls("\n".join(texts))
 
 
 def _plot(reports: Sequence[EstimateReport], path: str) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
     from compatcheck.rules.database import RuleSet
-    from compatcheck.rules.lint_evidence import Proof
+    from compatcheck.rules.lint import CheckEvidence
 
 COMMANDS = {
     "confirm": ("compatcheck.cli.measuring.confirm", "Measure whether a rule holds."),
@@ -59,13 +59,15 @@ def annotate(findings: Sequence[Finding], rules: RuleSet) -> tuple[tuple[Finding
     return tuple(findings), ()
 
 
-def find_proof(rules: RuleSet) -> Proof | None:
-    """Return what probes and measurements say about rules, for the linter; None without a laboratory."""
+def find_evidence_check(rules: RuleSet) -> CheckEvidence | None:
+    """Return what compares rules with probes and measurements, for the linter; None without a laboratory."""
     if not is_installed():
         return None
     from compatcheck.lab.proof import make_proof  # noqa: PLC0415 (only for the linter)
+    from compatcheck.lab.rule_evidence import check_evidence  # noqa: PLC0415 (only for the linter)
 
-    return make_proof(rules)
+    proof = make_proof(rules)
+    return lambda rule, root: check_evidence(rule, root, proof)
 
 
 def find_tracer(python: str | None) -> Tracer:

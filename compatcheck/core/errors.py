@@ -22,13 +22,7 @@ class CompatcheckError(Exception):
     exit_code = EXIT_USAGE
 
     def __init__(self, message: str, *, source: Source | None = None, hint: str | None = None) -> None:
-        """Keep the message, the place it is about and the remedy apart.
-
-        Args:
-            message: what failed.
-            source: the file, line and key it failed on.
-            hint: what to do.
-        """
+        """Keep the message, the place it is about and the remedy apart."""
         super().__init__(message)
         self.message = message
         self.source = source

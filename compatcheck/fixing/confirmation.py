@@ -101,14 +101,7 @@ class Confirmed(NamedTuple):
 def search_confirmed(
     changes: Mapping[str, Sequence[Change]], evaluate: Evaluate, questions: Questions, start: Sequence[Change] = ()
 ) -> Confirmed:
-    """Search, and search again without the releases that do not resolve.
-
-    Args:
-        changes: by lever, the nearest first.
-        evaluate: what is left after changes.
-        questions: to the resolver.
-        start: changes to begin with.
-    """
+    """Search, and search again without the releases that do not resolve."""
     refused: list[tuple[Change, ...]] = []
     while True:
         search = Search(changes, evaluate)

@@ -71,15 +71,7 @@ def find_levers(
     files: Files,
     list_releases: Callable[[str], Sequence[str]] | None,
 ) -> Levers:
-    """Find what could change.
-
-    Args:
-        subjects: those that share files.
-        failing: their findings that count.
-        rules: releases, remedies and tables.
-        files: the texts.
-        list_releases: asks an index for the final releases of a package; None to stay with the known ones.
-    """
+    """Find what could change."""
     stated: dict[str, list[tuple[str, Package]]] = {}
     for subject in subjects:
         environment = subject.environment

@@ -125,6 +125,5 @@ def _padded(version: Version) -> tuple[int, ...]:
 def _parsed(text: str) -> Version:
     version = parse_version(text)
     if version is None:
-        message = f"{text!r} is not a version"
-        raise ValueError(message)
+        raise ValueError(f"{text!r} is not a version")
     return version

@@ -63,14 +63,6 @@ def find_plans(
 ) -> tuple[list[Plan], int]:
     """Find the changes that clear what fails.
 
-    Args:
-        subjects: everything that was read.
-        failing: the findings of the report that count.
-        rules: the rule database.
-        judge: the whole engine, for one subject.
-        ways: how releases are looked up and checked.
-        unsafe: whether unsafe changes are made too.
-
     Returns:
         A plan for each group of subjects in which something fails, and how many times a subject was evaluated.
     """
@@ -89,11 +81,7 @@ def find_plans(
 
 
 def group_by_files(files: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
-    """Group subjects that share a file, directly or through others.
-
-    Args:
-        files: subject → the files that state its packages and settings.
-    """
+    """Group subjects that share a file, directly or through others."""
     groups: list[tuple[set[str], list[str]]] = []
     for subject, paths in files.items():
         own, names = set(paths), [subject]

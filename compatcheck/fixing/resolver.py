@@ -77,17 +77,9 @@ DEFAULT_PYTHON = "3.11"
 class UvResolver:
     """uv's resolver, with what it was told kept between questions."""
 
-    def __init__(self, program: str, *, offline: bool = False, find_links: Sequence[str] = ()) -> None:
-        """Keep the path of uv.
-
-        Args:
-            program: uv.
-            offline: whether it may use nothing but its cache and ``find_links``.
-            find_links: directories of wheels.
-        """
+    def __init__(self, program: str) -> None:
+        """Keep the path of uv."""
         self.program = program
-        self.offline = offline
-        self.find_links = find_links
         self.asked = 0
         self.metadata: dict[tuple[str, str | None], tuple[str, ...]] = {}
         """Requirements of distributions without a wheel, by name and version."""
@@ -109,20 +101,8 @@ class UvResolver:
             limits.write_text("\n".join((*demand.constraints, "")), encoding="utf-8")
             command = [self.program, "pip", "compile", str(wanted), "-c", str(limits), "--no-header", "--no-annotate"]
             command += ["--python", sys.executable, "--python-version", python, "--python-platform", PLATFORM]
-            command += self._shared()
+            command += ["--only-binary", ":all:", "--no-progress", "--color", "never"]
             return self._ask(command, demand, scratch)
-
-    def _shared(self) -> list[str]:
-        links = [part for link in self.find_links for part in ("--find-links", link)]
-        return [
-            "--only-binary",
-            ":all:",
-            "--no-progress",
-            "--color",
-            "never",
-            *(["--offline", "--no-index"] if self.offline else []),
-            *links,
-        ]
 
     def _ask(self, command: list[str], demand: Demand, scratch: str) -> Answer:
         pinned = dict(_pins("\n".join(demand.requirements)))
@@ -153,7 +133,7 @@ class UvResolver:
         """Return what a release without a wheel requires, as its source archive records it."""
         key = (name, version)
         if key not in self.metadata:
-            self.metadata[key] = () if self.offline else _fetch_requirements(name, version)
+            self.metadata[key] = _fetch_requirements(name, version)
         return self.metadata[key]
 
     @staticmethod
@@ -179,8 +159,6 @@ class UvResolver:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(text.encode("utf-8"))
             command = [self.program, "lock", "--project", scratch, "--no-progress", "--color", "never", "--no-build"]
-            command += [part for link in self.find_links for part in ("--find-links", link)]
-            command += ["--offline"] if self.offline else []
             command += [part for upgrade in upgrades for part in ("--upgrade-package", upgrade)]
             done = self._run(command)
             if done.succeeded:

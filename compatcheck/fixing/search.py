@@ -61,19 +61,11 @@ class State(NamedTuple):
 class Search:
     """The levers of a group, and the evaluations that may still be made."""
 
-    def __init__(
-        self, levers: Mapping[str, Sequence[Change]], evaluate: Evaluate, most_evaluations: int = MOST_EVALUATIONS
-    ) -> None:
-        """Keep the problem.
-
-        Args:
-            levers: changes by lever, the nearest first.
-            evaluate: what is left after changes.
-            most_evaluations: after which the search keeps what it has.
-        """
+    def __init__(self, levers: Mapping[str, Sequence[Change]], evaluate: Evaluate) -> None:
+        """Keep the problem."""
         self.levers = levers
         self.evaluate = evaluate
-        self._most = evaluate.count + most_evaluations
+        self._most = evaluate.count + MOST_EVALUATIONS
         self._unmoved: set[tuple[Hashable, frozenset[str], str]] = set()
         """What fails, whom it blames, and a lever of theirs that clears it nowhere."""
         self._turns: dict[str, dict[Hashable, Change]] = {}

@@ -12,7 +12,7 @@ from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
 
 if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
     from compatcheck.rules.database import CompiledRule, RuleSet
 

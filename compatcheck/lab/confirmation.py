@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

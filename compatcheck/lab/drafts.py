@@ -13,7 +13,7 @@ from compatcheck.lab.sweep import RELATIVE_TOLERANCE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.release_series import Change, Series
 
 

@@ -14,7 +14,7 @@ from compatcheck.lab.reporters import bisection as reporter
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.measuring import Laboratory
     from compatcheck.lab.probes.probe import Probe
     from compatcheck.lab.probes.runner import Task

@@ -13,8 +13,8 @@ from compatcheck.resolution.scope import COMPONENT_FACTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
     from compatcheck.core.report import Finding
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.probe import Probe
     from compatcheck.rules.database import CompiledRule, RuleSet
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
-from compatcheck.core.measurement import Measurement
 from compatcheck.lab.environments.installer import UnbuildableError
+from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.probes.runner import TIMEOUT_SECONDS, Limits, Task, reproducing_command, run_tasks
 
 if TYPE_CHECKING:

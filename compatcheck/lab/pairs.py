@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from compatcheck.core.errors import CompatcheckError, UsageError
-from compatcheck.core.measurement import show_parameter
 from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.lab.confirmation import Confirmation
+from compatcheck.lab.evidence_pairs import find_pairs
+from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.probes.metric_facts import metric_facts
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.proof import as_example
@@ -17,7 +18,6 @@ from compatcheck.matching.decision import SILENT, decide, truth
 from compatcheck.matching.examples import example_scope
 from compatcheck.resolution.scope import ABSENT
 from compatcheck.rules.expression import conjuncts, evaluate, fact_names, write
-from compatcheck.rules.pairs import SECTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -208,9 +208,8 @@ def _from_evidence(
     """Yield the pairs of the evidence as they would be measured again, each with how much of it was replaced."""
     del texts
     names = probe_names()
-    pairs = (rules.databases[rule.database].section(SECTION) or {}).get(rule.id, ())
     refusal = None
-    for pair in pairs:
+    for pair in find_pairs(rule, rules):
         if pair["probe"] not in names:
             continue
         probe = find_probe(pair["probe"])

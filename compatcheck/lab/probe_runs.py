@@ -13,8 +13,8 @@ from compatcheck.lab.reporters.predictions import Judged
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from compatcheck.core.measurement import Measurement
     from compatcheck.lab.environments.overlay import Overlays
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.runner import Limits, Task
 
 

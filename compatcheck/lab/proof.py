@@ -6,18 +6,18 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.measurement_files import read_measurements
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe, probe_names
+from compatcheck.lab.rule_evidence import Proof
 from compatcheck.matching.decision import size
 from compatcheck.matching.examples import example_scope
-from compatcheck.rules.lint_evidence import Proof
 from compatcheck.rules.syntax import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.rules.database import RuleSet
 
 

@@ -13,8 +13,8 @@ from compatcheck.lab.measuring import Laboratory
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
     from compatcheck.lab.environments.overlay import Overlays
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.measuring import Store
     from compatcheck.rules.database import RuleSet
 

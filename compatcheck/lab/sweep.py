@@ -11,7 +11,7 @@ from compatcheck.lab.release_series import Change, Series
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.runner import Task
 
 RELATIVE_TOLERANCE = 0.005

@@ -17,9 +17,9 @@ from compatcheck.lab.settings import open_laboratory
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
     from compatcheck.lab.environments.choice import EnvironmentChoice
     from compatcheck.lab.environments.overlay import Overlays
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.measuring import Laboratory
     from compatcheck.lab.pairs import TrialRequest
     from compatcheck.lab.settings import Settings

@@ -115,6 +115,5 @@ def size(expression: Code | None, scope: FactScope) -> tuple[int | None, tuple[s
     if isinstance(value, Unknown):
         return None, tuple(sorted(value.needs))
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        msg = f"`{write(expression)}` is {value!r}, which is no size"
-        raise RuleError(msg)
+        raise RuleError(f"`{write(expression)}` is {value!r}, which is no size")
     return round(value), ()

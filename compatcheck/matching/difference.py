@@ -19,14 +19,7 @@ _KIND_ORDER = (ENTERED, STAYED)
 
 
 def compare(names: tuple[str, str], before: Report, after: Report, known: Collection[str]) -> Difference:
-    """Compare two reports of one subject each.
-
-    Args:
-        names: what the sides are called.
-        before: the report about the first side.
-        after: the report about the second side.
-        known: packages that rules are about.
-    """
+    """Compare two reports of one subject each."""
     findings = compare_findings(before.findings, after.findings)
     return Difference(
         names=names,

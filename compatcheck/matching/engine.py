@@ -31,13 +31,7 @@ class Outcome(NamedTuple):
 
 
 def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lambda _: True) -> Outcome:
-    """Evaluate every rule that concerns a subject, once per role.
-
-    Args:
-        subject: the resolved inputs.
-        rules: the database.
-        selects: tells by id whether a rule takes part (``--select``, ``--ignore``).
-    """
+    """Evaluate every rule that concerns a subject, once per role."""
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     folded: dict[str, int] = {}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.document import Document
     from compatcheck.rules.database import CompiledRule, RuleSet
-    from compatcheck.rules.lint_evidence import Proof
+    from compatcheck.rules.lint import CheckEvidence
     from compatcheck.rules.rule import Rule
 from compatcheck.rules.syntax import parse
 
@@ -62,13 +62,7 @@ def run_examples(
     examples: Mapping[str, tuple[Mapping[str, Any], ...]],
     rules: RuleSet,
 ) -> list[Failure]:
-    """Run all examples of a rule.
-
-    Args:
-        rule: the compiled rule.
-        examples: by kind: ``match``, ``no_match``, ``unknown``.
-        rules: tables, defaults and models.
-    """
+    """Run all examples of a rule."""
     failures = []
     for kind, wanted in KINDS.items():
         for index, example in enumerate(examples.get(kind, ())):
@@ -111,17 +105,10 @@ def example_truth(rules: RuleSet) -> Callable[[str, Mapping[str, Any]], bool | N
     return decide_atom
 
 
-def check_rule(rule: Rule, rules: RuleSet, root: Path | None = None, proof: Proof | None = None) -> list[Problem]:
-    """Lint a rule and run its examples.
-
-    Args:
-        rule: the loaded rule; ``rules`` must hold its compiled form.
-        rules: tables, defaults, releases and models.
-        root: folder that ``evidence`` is relative to.
-        proof: what probes and measurements say; None leaves out what needs them.
-    """
+def check_rule(rule: Rule, rules: RuleSet, root: Path, check_evidence: CheckEvidence | None) -> list[Problem]:
+    """Lint a rule and run its examples."""
     try:
-        problems = list(lint_rule(rule, rules.releases, example_truth(rules), root, proof))
+        problems = list(lint_rule(rule, rules.releases, example_truth(rules), root, check_evidence))
     except CompatcheckError as error:
         problems = [Problem(Source(rule.path, "examples"), str(error))]
     compiled = rules.find(rule.id)

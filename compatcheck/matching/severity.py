@@ -21,11 +21,6 @@ MEDIUM_SHARE = 0.01
 def rate(impact: FindingImpact, device_bytes: int | None, host_bytes: int | None) -> tuple[str, str | None]:
     """Rate an impact.
 
-    Args:
-        impact: size and kind.
-        device_bytes: memory of one device, None when unknown.
-        host_bytes: memory of one node, None when unknown.
-
     Returns:
         The severity, and a remark when something was assumed to get it.
     """

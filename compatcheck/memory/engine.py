@@ -65,12 +65,6 @@ class Engine(NamedTuple):
 def price_engine(run: Run, facts: Mapping[str, Fact], beside: Size, habit: Habits) -> Engine | None:
     """Price the engine of a job.
 
-    Args:
-        run: of the model that generates.
-        facts: its facts, ``rollout.*`` among them.
-        beside: what is on the device when the engine starts.
-        habit: what the program does with it.
-
     Returns:
         None when there is none, or Hugging Face's ``generate`` does the work in the training process.
     """

@@ -38,10 +38,6 @@ def estimate_job(roles: Mapping[str, Facts], environment: Environment | None = N
     Roles that share devices are added up phase by phase: the one that works, and what all others leave behind. Roles on devices
     of their own give phases of their own; the fullest device decides.
 
-    Args:
-        roles: facts by role; `rollout` may hold the engine's alone.
-        environment: where releases of packages are looked up.
-
     Returns:
         An estimate; one without phases names what is missing, or why ranks cannot be arranged so (`Verdict.primary`).
 
@@ -256,12 +252,7 @@ def _neighbours(facts: Facts) -> Iterable[Unmodelled]:
 
 
 def describe_job(roles: Mapping[str, Facts], model: str | None = None) -> str | None:
-    """Return a line that names a job: model, batch, sharding, devices; None where nothing of it is known.
-
-    Args:
-        roles: facts by role.
-        model: what the person calls the model.
-    """
+    """Return a line that names a job: model, batch, sharding, devices; None where nothing of it is known."""
     first = next((roles[name] for name in TRAINED if name in roles), None)
     if first is None:
         return None

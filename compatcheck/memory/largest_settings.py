@@ -97,11 +97,6 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
     A value fits when the expected need is within the limit. Of nodes it is the smallest number that fits. The model
     grows with every other setting that is walked, which is tested as a property; so the wall is exact for the model.
 
-    Args:
-        name: of `AXES`.
-        roles: facts by role.
-        estimate: prices a run.
-
     Raises:
         UsageError: no setting of this name, or the device's memory is not known.
     """
@@ -109,15 +104,14 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
         from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
         near = get_close_matches(name, AXES, n=1)
-        msg = f"{name!r} cannot be swept"
-        raise UsageError(msg, hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(AXES)}")
+        raise UsageError(
+            f"{name!r} cannot be swept", hint=f"did you mean {near[0]}?" if near else f"one of {', '.join(AXES)}"
+        )
     fact, step = AXES[name]
     if fact == "training.lora_rank" and not any(_holds(facts, "training.peft") for facts in roles.values()):
-        msg = "the run has no adapters whose rank could be swept"
-        raise UsageError(msg, hint="--set training.peft=lora")
+        raise UsageError("the run has no adapters whose rank could be swept", hint="--set training.peft=lora")
     if name in _OF_GENERATION and not any(_holds(facts, fact) for facts in roles.values()):
-        msg = f"the run has no {name} that could be swept"
-        raise UsageError(msg, hint=f"--set {fact}=…")
+        raise UsageError(f"the run has no {name} that could be swept", hint=f"--set {fact}=…")
     priced: dict[int, Estimate] = {}
 
     def price(value: int) -> Estimate:
@@ -133,8 +127,7 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
     current = next((value for value in stated if isinstance(value, int)), None)
     start = current or step
     if price(start).verdict.outcome == "unknown":
-        msg = "the wall needs to know the device"
-        raise UsageError(msg, hint="name it: --gpu 8xH100-80GB")
+        raise UsageError("the wall needs to know the device", hint="name it: --gpu 8xH100-80GB")
     if name == "nodes":
         return _find_least_nodes(price, current)
     low, high = _bracket(start, step, fits)

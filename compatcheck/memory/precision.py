@@ -16,14 +16,7 @@ BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
 
 
 def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str | None) -> Precision:
-    """Read what a run stores, computes and reduces in.
-
-    Args:
-        source: the facts; what is taken for a missing one is noted there.
-        parallel: how ranks share the model.
-        model: its dimensions and quantisation.
-        peft: the adapter method, None for full fine-tuning.
-    """
+    """Read what a run stores, computes and reduces in."""
     mixed = source.get("training.mixed_precision")
     words = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "no": 4.0}
     stored = source.dtype("training.param_dtype")
@@ -77,7 +70,6 @@ def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str
         reason = "Megatron accumulates gradients of bfloat16 weights in float32 unless told not to"
         gradient = _assume_bytes(source, "training.grad_accum_dtype", "float32", reason)
     reduce = source.dtype("training.reduce_dtype") or (compute if sharding == "fsdp" else gradient)
-    moments = master or stored
     return Precision(
         stored=stored,
         frozen=frozen,
@@ -87,7 +79,6 @@ def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str
         gradient=gradient,
         reduce=reduce,
         master=master,
-        moments=moments,
         autocast=autocast,
     )
 

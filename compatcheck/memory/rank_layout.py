@@ -25,9 +25,6 @@ def find_contradiction(roles: Mapping[str, Facts]) -> str | None:
     Megatron-LM refuses ranks that are no multiple of tensor × pipeline × context (core/parallel_state.py,
     initialize_model_parallel) and heads that are none of the tensor-parallel ranks (core/transformer/transformer_config.py,
     core_r0.11.0); torch's device meshes and the sharding of attention by heads ask for the same.
-
-    Args:
-        roles: facts by role.
     """
     for role, facts in roles.items():
         sharding, stage = facts.get("training.sharding"), facts.get("training.zero_stage")

@@ -239,7 +239,6 @@ def _read_model(source: Given) -> Model:
         experts=experts,
         experts_per_token=source.integer("model.num_experts_per_token", 1 if experts else 0),
         expert_width=width,
-        window=source.integer("model.sliding_window", 0) or None if source.get("model.sliding_window") else None,
         attention=str(attention),
         quantization=str(quantization) if isinstance(quantization, str) else None,
     )

@@ -34,8 +34,6 @@ class Model(NamedTuple):
     experts: int
     experts_per_token: int
     expert_width: int
-    window: int | None
-    """Local attention window in tokens."""
     attention: str
     quantization: str | None
 
@@ -94,8 +92,6 @@ class Precision(NamedTuple):
     """Gradients while they are reduced."""
     master: float
     """Master weights beside the working parameters; 0 when there are none."""
-    moments: float
-    """One moment of the optimizer."""
     autocast: bool
     """Products run in a 16-bit dtype on weights kept in float32."""
 

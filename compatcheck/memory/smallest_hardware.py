@@ -25,11 +25,6 @@ def place(roles: Mapping[str, Facts], estimate: Estimator, rules: RuleSet) -> tu
     """Find, for each kind of device, the fewest that hold the run, and return the ones with the least memory in all.
 
     Without sharding more devices change nothing, and one is tried. A run fits when even the high bound does.
-
-    Args:
-        roles: facts by role.
-        estimate: prices a run.
-        rules: the catalogue of devices and of cloud instances.
     """
     first = next(iter(roles.values()))
     sharding = first.get("training.sharding")

@@ -38,13 +38,12 @@ def change_roles(roles: Mapping[str, Facts], changed: Mapping[str, Value]) -> di
     return {role: overlay(facts, change_role(role, facts, changed)) for role, facts in roles.items()}
 
 
-def suggest(roles: Mapping[str, Facts], estimate: Estimator, *, most: int = 8) -> tuple[Suggestion, ...]:
-    """Rank changes that would lower the peak.
+_MOST = 8
+"""How many are returned."""
 
-    Args:
-        roles: facts by role.
-        estimate: prices a run.
-        most: how many to return.
+
+def suggest(roles: Mapping[str, Facts], estimate: Estimator) -> tuple[Suggestion, ...]:
+    """Rank changes that would lower the peak.
 
     Returns:
         What fits first, then what needs fewer and gentler changes, then what saves more. A combination is left out when a part
@@ -68,7 +67,7 @@ def suggest(roles: Mapping[str, Facts], estimate: Estimator, *, most: int = 8) -
             if not _compatible(changes) or _holds_solution(changes, found):
                 continue
             found.append(price(changes))
-    return tuple(sorted(_without_idle(found), key=_rank)[:most])
+    return tuple(sorted(_without_idle(found), key=_rank)[:_MOST])
 
 
 def _rank(suggestion: Suggestion) -> tuple[int, ...]:

@@ -36,11 +36,6 @@ def change_role(role: str, facts: Facts, changed: Mapping[str, Value]) -> dict[s
     """Return what a change of the run means for one of its roles.
 
     A frozen model scores in the batches of scoring; what completions and prompts may be long, sequences are.
-
-    Args:
-        role: its name.
-        facts: its facts.
-        changed: facts of the run and their new values.
     """
     new = {name: value for name, value in changed.items() if role not in _FROZEN or name not in TRAINED_ONLY}
     if role in _FROZEN and SCORING[0] in changed:

@@ -69,12 +69,7 @@ _NO_SIZE = {
 
 
 def explain(message: Message, facts: Mapping[str, Fact]) -> Reading:
-    """Explain one message.
-
-    Args:
-        message: as read from the log.
-        facts: what is known about the run; none is needed.
-    """
+    """Explain one message."""
     place = find_place(message.frames)
     budget = weigh(message)
     remarks = tuple(remark(message))

@@ -100,11 +100,7 @@ _EVALUATION = re.compile(r"evaluate|evaluation_loop|prediction_step|prediction_l
 
 
 def find_place(frames: Sequence[Frame]) -> Place | None:
-    """Find where in a run a traceback points, or None when no frame tells.
-
-    Args:
-        frames: outermost first.
-    """
+    """Find where in a run a traceback points, or None when no frame tells."""
     backward = _last_backward(frames)
     for index in range(len(frames) - 1, -1, -1):
         frame = frames[index]

@@ -15,6 +15,5 @@ def decode_log(data: bytes) -> str:
     if data.count(b"\x00") * 10 > len(data):
         if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
             return data.decode("utf-16", errors="replace")
-        msg = "is not a text"
-        raise InputError(msg, source=Source("LOG"), hint="name the log that holds the message")
+        raise InputError("is not a text", source=Source("LOG"), hint="name the log that holds the message")
     return data.decode("utf-8-sig", errors="replace")

@@ -38,7 +38,6 @@ class Mentions(NamedTuple):
 
     model: str | None
     """Name of the one known model it names; None when it names none or several."""
-    known_models: tuple[str, ...]
     unknown_models: tuple[str, ...]
     """Hub ids of what look like language models and are not in the catalogue."""
     packages: Mapping[str, str]
@@ -51,12 +50,7 @@ _EDGE = 2 * 2**20
 
 
 def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
-    """Read what a log mentions.
-
-    Args:
-        log: the log.
-        models: names and hub ids of the known models, by short name.
-    """
+    """Read what a log mentions."""
     if len(log) > 2 * _EDGE:  # configurations are printed at the start, errors at the end
         log = log[:_EDGE] + "\n" + log[-_EDGE:]
     names = {alias.lower(): short for short, aliases in models.items() for alias in (short, *aliases)}
@@ -85,7 +79,6 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
             settings.setdefault(fact, set()).add(int(match.group(1)))
     return Mentions(
         model=next(iter(known)) if len(known) == 1 and not unknown else None,
-        known_models=tuple(known),
         unknown_models=tuple(unknown),
         packages={name: next(iter(versions)) for name, versions in packages.items() if len(versions) == 1},
         settings={

@@ -104,10 +104,6 @@ def odd_part(number: int) -> int:
 def by_roundness(solutions: Iterable[Solution], limit: float) -> tuple[list[Solution], float]:
     """Choose the logits whose number of tokens is too simple to be an accident.
 
-    Args:
-        solutions: of all tensors the place allows.
-        limit: largest chance that is accepted.
-
     Returns:
         The solutions, and the chance that the range of either dtype would contain a number as simple; 1 when none is accepted.
     """

@@ -9,9 +9,9 @@ from compatcheck.core.difference import ENTERED, LEFT, STAYED
 from compatcheck.core.errors import EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.summary import fact_text, needs_text, place_text, size_text, value_text
 from compatcheck.core.units import format_bytes
-from compatcheck.reporters.json import SCHEMA_VERSION, describe_fact, describe_finding
-from compatcheck.reporters.markdown import escape, rule_link
-from compatcheck.reporters.text import fill
+from compatcheck.reporters.json import describe_fact, describe_finding, describe_origin, describe_skipped
+from compatcheck.reporters.markdown import escape, rule_link, table
+from compatcheck.reporters.text import Terminal, fill, severity_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,39 +25,25 @@ MAX_POSSIBLE = 5
 
 NOTHING_COMPARED = "nothing was compared: of one side or both no package is known"
 
-_COLORS = {"critical": "1;31", "high": "31", "medium": "33", "low": "36", "info": "2"}
 _LABEL = 9
 
 
 def format_text(difference: Difference, *, verbose: int, quiet: bool, color: bool, width: int) -> str:
-    """Format a comparison for a terminal.
-
-    Args:
-        difference: the comparison.
-        verbose: from 1 on every package and every other fact that changed is listed.
-        quiet: one line per finding that entered, left or changed.
-        color: whether to write ANSI colours.
-        width: columns.
-    """
+    """Format a comparison for a terminal."""
     writer = _Writer(difference, verbose=verbose, color=color, width=width)
     return "\n".join(writer.brief() if quiet else writer.lines()) + "\n"
 
 
-class _Writer:
+class _Writer(Terminal):
     def __init__(self, difference: Difference, *, verbose: int, color: bool, width: int) -> None:
+        super().__init__(color=color, width=width, verbose=verbose)
         self.difference = difference
-        self.verbose = verbose
-        self.color = color
-        self.width = width
-
-    def paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
     def brief(self) -> Iterator[str]:
         for change in self.difference.findings:
             if change.kind != STAYED or change.changed:
                 finding = change.finding
-                parts = (change.kind.upper(), _label(finding), finding.rule_id, change_text(change))
+                parts = (change.kind.upper(), severity_text(finding), finding.rule_id, change_text(change))
                 yield " ".join(part for part in parts if part)
         yield closing_line(self.difference)
 
@@ -103,15 +89,7 @@ class _Writer:
         yield from fill(closing_line(difference), self.width)
 
     def head(self, finding: Finding, size: str | None = None) -> Iterator[str]:
-        size = size_text(finding.impact) if size is None else size
-        label = _label(finding)
-        gap = self.width - 2 - len(label) - len(finding.rule_id) - len(size) - 1
-        head = f"  {self.paint(label, _COLORS[finding.severity])} {self.paint(finding.rule_id, '1')}"
-        if gap > 1:
-            yield f"{head}{' ' * gap}{size}".rstrip()
-        else:
-            yield head
-            yield f"{' ' * max(0, self.width - len(size))}{size}"
+        return self.heading(finding, size_text(finding.impact) if size is None else size, indent="  ")
 
     def entered(self, change: FindingChange) -> Iterator[str]:
         finding = change.finding
@@ -179,11 +157,6 @@ class _Writer:
         for line in fill(text, self.width - _LABEL - 4):
             yield f"{head}{line}"
             head = " " * (_LABEL + 4)
-
-
-def _label(finding: Finding) -> str:
-    label = finding.severity.upper()
-    return f"POSSIBLE ({finding.severity})" if finding.status == "possible" else label
 
 
 def change_text(change: FindingChange) -> str:
@@ -266,7 +239,7 @@ def _markdown(difference: Difference) -> Iterator[str]:
     if flipped:
         yield "### Defaults that flipped"
         yield ""
-        yield from _rows(
+        yield from table(
             ("fact", "before", "after", "whose"),
             (
                 _cells(
@@ -293,7 +266,7 @@ def _markdown(difference: Difference) -> Iterator[str]:
         yield from _folded(f"{len(others)} more package{'s' * (len(others) > 1)} that no rule is about", rows)
     same = [change for change in stayed if not change.changed]
     if same:
-        rows = _rows(
+        rows = table(
             ("severity", "rule", "size"),
             ((_severity(change), rule_link(change.finding), escape(_size(change))) for change in same),
         )
@@ -327,7 +300,7 @@ def _table(
         return
     yield f"### {title}"
     yield ""
-    yield from _rows(
+    yield from table(
         ("severity", "rule", "what", "size", *(["fix"] if fixes else [])),
         (
             (
@@ -340,22 +313,13 @@ def _table(
     )
 
 
-def _rows(columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Write a table; cells are Markdown already."""
-    yield "| " + " | ".join(columns) + " |"
-    yield "|" + " --- |" * len(columns)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""
-
-
 def _cells(*texts: str) -> tuple[str, ...]:
     return tuple(map(escape, texts))
 
 
 def _package_rows(changes: Iterable[PackageChange], difference: Difference) -> Iterator[str]:
     rows = (_cells(change.name, versions_text(change, difference)) for change in changes)
-    return _rows(("package", "release"), rows)
+    return table(("package", "release"), rows)
 
 
 def _folded(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -391,9 +355,7 @@ def format_json(difference: Difference) -> str:
 def _describe(difference: Difference) -> dict[str, object]:
     after = difference.after
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "compatcheck", "version": after.version},
-        "database": {"id": after.database_id, "date": after.database_date, "rules": after.database_rules},
+        **describe_origin(after),
         "before": _describe_side(difference.names[0], difference.before),
         "after": _describe_side(difference.names[1], after),
         "packages": [
@@ -437,10 +399,7 @@ def _describe_side(name: str, report: Report) -> dict[str, object]:
         "origin": subject.origin,
         "python": subject.python,
         "complete": subject.complete,
-        "skipped": [
-            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
-            for entry in report.skipped
-        ],
+        "skipped": describe_skipped(report.skipped),
     }
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.estimate import KINDS, WHOLE, Size, total
 from compatcheck.core.summary import value_text
 from compatcheck.core.units import GIB, TIB, format_bytes
+from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from compatcheck.core.estimate_report import Doubts, EstimateReport
     from compatcheck.core.suggestions import Placement, Suggestion, Wall
 
-_WIDTH = 80
 _BAR = 22
 _LABEL = (34, 41)
 """Least and most columns of a component's name, so that a line with the longest bar has 80."""
@@ -29,7 +28,7 @@ _OUTCOMES = {
 }
 
 
-def format_text(report: EstimateReport, *, verbose: int = 0) -> str:
+def format_text(report: EstimateReport, *, verbose: int) -> str:
     """Format an estimate for a terminal of 80 columns."""
     return "\n".join(line.rstrip() for line in _lines(report, verbose)) + "\n"
 
@@ -40,9 +39,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     if report.id and report.id != report.subject:
         yield f"  {report.id}"
     if not estimate.phases and estimate.verdict.primary is not None:
-        yield from wrap(
-            f"no estimate: {estimate.verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    "
-        )
+        yield from wrap_text(f"no estimate: {estimate.verdict.primary}", 2, 4)
         yield from _doubts(report.doubts)
         return
     if not estimate.phases:
@@ -64,7 +61,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield ""
     yield from _instants(estimate, peak)
     for detail in report.details:
-        yield from wrap(detail, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        yield from wrap_text(detail, 2, 4)
     yield from _reasons(estimate)
     yield from _regressions(report)
     yield from _unknowns(estimate)
@@ -75,11 +72,10 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
 
 def _verdict(report: EstimateReport) -> Iterator[str]:
     estimate, verdict = report.estimate, report.estimate.verdict
-    yield from wrap(headline(report), _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    yield from wrap_text(headline(report), 2, 4)
     if verdict.condition and _lead(estimate) is None:
-        yield from wrap(verdict.condition, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    text = f"allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}"
-    yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        yield from wrap_text(verdict.condition, 2, 4)
+    yield from wrap_text(f"allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}", 2, 4)
     yield f"  estimated, {'in closed form' if estimate.method == 'closed_form' else 'traced on fake tensors'}; not measured"
 
 
@@ -133,10 +129,10 @@ def _regressions(report: EstimateReport) -> Iterator[str]:
         text = f"{one.rule_id} +{format_bytes(one.size.expected)} {where}{role}"
         if not one.adds:
             text += ", a phase the estimate does not have"
-        yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+        yield from wrap_text(text, 4, 6)
     if any(one.adds for one in regressed.regressions):
         text = f"with them: {_range(regressed.needed)} in {name_phase(regressed.phase)}, {_OUTCOMES[regressed.outcome]}"
-        yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+        yield from wrap_text(text, 4, 6)
 
 
 def _doubts(doubts: Doubts) -> Iterator[str]:
@@ -154,7 +150,7 @@ def _doubts(doubts: Doubts) -> Iterator[str]:
         yield ""
         yield "  not known"
     for line in lines:
-        yield from wrap(line, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+        yield from wrap_text(line, 4, 6)
 
 
 _NAMED = 6
@@ -185,9 +181,9 @@ def _phase(phase: Phase, verbose: int) -> Iterator[str]:
         width = round(_BAR * part.size.expected / largest) if largest else 0
         yield f"    {label[:wide]:<{wide}} {format_bytes(part.size.expected):>10}  {'█' * width}"
         if verbose:
-            yield from wrap(f"= {part.formula}", _WIDTH, initial_indent="        ", subsequent_indent="          ")
+            yield from wrap_text(f"= {part.formula}", 8, 10)
         if verbose > 1:
-            yield from wrap(f"[{part.source}]", _WIDTH, initial_indent="        ", subsequent_indent="          ")
+            yield from wrap_text(f"[{part.source}]", 8, 10)
 
 
 def _order(part: Component) -> tuple[str, int]:
@@ -199,20 +195,19 @@ def _instants(estimate: Estimate, peak: Phase) -> Iterator[str]:
         f"{name_phase(phase)} {phase.needed.expected / GIB:.1f}" + (" (peak)" if phase is peak else "")
         for phase in estimate.phases
     ]
-    text = "phases, GiB needed: " + " · ".join(parts)
-    yield from wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    yield from wrap_text("phases, GiB needed: " + " · ".join(parts), 2, 4)
 
 
 def _reasons(estimate: Estimate) -> Iterator[str]:
     verdict = estimate.verdict
     if verdict.primary:
         heading = "cause" if verdict.outcome in {"does_not_fit", "marginal"} else "largest"
-        yield from wrap(f"{heading}: {verdict.primary}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        yield from wrap_text(f"{heading}: {verdict.primary}", 2, 4)
     for heading, texts in (("contributing", verdict.contributing), ("ruled out", verdict.ruled_out)):
         if texts:
-            yield from wrap(f"{heading}: {'; '.join(texts)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+            yield from wrap_text(f"{heading}: {'; '.join(texts)}", 2, 4)
     if verdict.verify:
-        yield from wrap(f"verify: {verdict.verify}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        yield from wrap_text(f"verify: {verdict.verify}", 2, 4)
 
 
 def _unknowns(estimate: Estimate) -> Iterator[str]:
@@ -221,7 +216,7 @@ def _unknowns(estimate: Estimate) -> Iterator[str]:
         yield "  assumed"
         for entry in estimate.assumptions:
             text = f"{entry.fact} = {value_text(entry.value)}" + (f": {entry.reason}" if entry.reason else "")
-            yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+            yield from wrap_text(text, 4, 6)
     if estimate.unmodelled:
         yield ""
         yield "  not modelled"
@@ -229,9 +224,7 @@ def _unknowns(estimate: Estimate) -> Iterator[str]:
             needs = {"more": "the run needs more", "less": "the run needs less", "either": "more or less"}[
                 left.direction
             ]
-            yield from wrap(
-                f"{left.name} ({needs}): {left.reason}", _WIDTH, initial_indent="    ", subsequent_indent="      "
-            )
+            yield from wrap_text(f"{left.name} ({needs}): {left.reason}", 4, 6)
 
 
 def _suggestions(suggestions: Sequence[Suggestion]) -> Iterator[str]:
@@ -241,12 +234,12 @@ def _suggestions(suggestions: Sequence[Suggestion]) -> Iterator[str]:
     yield "  what would help"
     for one in suggestions:
         words = " + ".join(change.words for change in one.changes)
-        yield from wrap(words, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        yield from wrap_text(words, 4, 4)
         numbers = f"saves {format_bytes(one.saved_bytes)}, then {format_bytes(one.device.expected)}"
         yield f"      {numbers}: {_OUTCOMES[one.outcome]}; {one.effect}"
         for change in one.changes:
             if change.note:
-                yield from wrap(change.note, _WIDTH, initial_indent="      ", subsequent_indent="        ")
+                yield from wrap_text(change.note, 6, 8)
 
 
 def _walls(walls: Sequence[Wall]) -> Iterator[str]:
@@ -271,7 +264,7 @@ def _walls(walls: Sequence[Wall]) -> Iterator[str]:
             text += f"; one more costs {format_bytes(wall.bytes_per_step)}"
         if wall.current is not None:
             text += f" (now {wall.current:,})"
-        yield from wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="      ")
+        yield from wrap_text(text, 4, 6)
 
 
 def _placements(placements: Sequence[Placement]) -> Iterator[str]:
@@ -284,7 +277,7 @@ def _placements(placements: Sequence[Placement]) -> Iterator[str]:
         yield f"    {name:<44} {format_bytes(place.device.expected):>10} of {format_bytes(place.limit_bytes)}"
 
 
-def format_markdown(report: EstimateReport, *, verbose: int = 0) -> str:  # noqa: ARG001 (one signature for all formats)
+def format_markdown(report: EstimateReport) -> str:
     """Format an estimate as Markdown."""
     estimate = report.estimate
     lines = [f"### {report.subject}", ""]

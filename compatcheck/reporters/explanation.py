@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.summary import place_text, shared_directory, value_text
 from compatcheck.core.units import format_bytes
+from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from compatcheck.core.facts import Fact
 
-_WIDTH = 80
 _MARKS = {True: "yes", False: "no ", None: "?  "}
 
 
@@ -48,15 +47,15 @@ def _lines(explanation: Any) -> Iterator[str]:  # noqa: ANN401 (see format_expla
         yield f"  would decide it: {', '.join(decision.needs)}"
     blocking = _blocking(explanation)
     if blocking:
-        yield from wrap(f"ruled out by: {'; '.join(blocking)}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        yield from wrap_text(f"ruled out by: {'; '.join(blocking)}", 2, 4)
     for assumption in decision.assumptions:
-        yield from wrap(f"assumed: {assumption}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        yield from wrap_text(f"assumed: {assumption}", 2, 4)
     yield ""
     for heading, text in (("what", texts.what), ("why", texts.why), ("known problems", texts.known_problems)):
         if text:
             yield f"  {heading}"
             for paragraph in text.split("\n\n"):
-                yield from wrap(" ".join(paragraph.split()), _WIDTH, initial_indent="    ", subsequent_indent="    ")
+                yield from wrap_text(" ".join(paragraph.split()), 4, 4)
     yield f"  confidence: {rule.confidence}" + (f": {_evidence(texts.evidence)}" if texts.evidence else "")
     for reference in texts.references:
         yield f"  {reference['type'].lower():<13} {reference['url']}"
@@ -72,12 +71,7 @@ _VERDICTS = {
 
 def _conditions(conditions: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see format_explanation)
     for condition in conditions:
-        yield from wrap(
-            f"{_MARKS[condition.outcome]}  {condition.text}",
-            _WIDTH,
-            initial_indent="    ",
-            subsequent_indent="         ",
-        )
+        yield from wrap_text(f"{_MARKS[condition.outcome]}  {condition.text}", 4, 9)
         for fact in condition.facts:
             yield f"           {_named(fact)}  [{place_text(fact, base)}]"
         for name in condition.missing:
@@ -89,7 +83,7 @@ def _size(explanation: Any, base: str) -> Iterator[str]:  # noqa: ANN401 (see fo
     if formula is None:
         yield "  size: no formula is established"
         return
-    yield from wrap(f"size: {formula}", _WIDTH, initial_indent="  ", subsequent_indent="        ")
+    yield from wrap_text(f"size: {formula}", 2, 8)
     for fact in explanation.size_facts:
         yield f"           {_named(fact)}  [{place_text(fact, base)}]"
     if explanation.expected_bytes is None:

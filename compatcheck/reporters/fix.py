@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED
 from compatcheck.core.summary import size_text
-from compatcheck.reporters.json import SCHEMA_VERSION, describe_finding
-from compatcheck.reporters.markdown import escape
-from compatcheck.reporters.text import fill
+from compatcheck.reporters.json import describe_finding, describe_origin
+from compatcheck.reporters.markdown import escape, table
+from compatcheck.reporters.text import COLORS, Terminal, fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,20 +21,9 @@ if TYPE_CHECKING:
 MOST_MOVED = 8
 """Packages that move along in a lock which are listed; the rest are counted."""
 
-_COLORS = {"critical": "1;31", "high": "31", "medium": "33", "low": "36", "info": "2"}
-
 
 def format_text(fix: Fix, diff: str, *, quiet: bool, verbose: int, color: bool, width: int) -> str:
-    """Format an outcome for a terminal: the diff as it is, then what it clears and what stays.
-
-    Args:
-        fix: the outcome.
-        diff: the changes of files; empty when they were written.
-        quiet: the diff and the closing line only.
-        verbose: from 1 on everything that moves along in a lock is listed.
-        color: whether to write ANSI colours.
-        width: columns.
-    """
+    """Format an outcome for a terminal: the diff as it is, then what it clears and what stays."""
     writer = _Writer(color=color, width=width, verbose=verbose)
     lines = [] if quiet else [line for plan in fix.plans for line in writer.plan(plan, applied=fix.applied)]
     shown = "".join(writer.diff(diff))
@@ -60,15 +49,7 @@ def closing_line(fix: Fix) -> str:
     return f"compatcheck: {cleared} of {failing} finding{plural} cleared, {changed}{more}{asked} · {tail}"
 
 
-class _Writer:
-    def __init__(self, *, color: bool, width: int, verbose: int) -> None:
-        self.color = color
-        self.width = width
-        self.verbose = verbose
-
-    def paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
-
+class _Writer(Terminal):
     def diff(self, diff: str) -> Iterator[str]:
         codes = {"+": "32", "-": "31", "@": "36"}
         for line in diff.splitlines(keepends=True) if self.color else [diff]:
@@ -127,7 +108,7 @@ class _Writer:
         label = finding.severity if finding.status == "affected" else f"{finding.severity}, possible"
         text = f"{finding.rule_id} ({label}, {size_text(finding.impact)})"
         first, *more = fill(text, self.width - 9)
-        yield f"  {self.paint('stays', _COLORS[finding.severity])}  {first}"
+        yield f"  {self.paint('stays', COLORS[finding.severity])}  {first}"
         yield from (f"         {line}" for line in more)
         yield from self.labelled("", shorten(why))
 
@@ -196,13 +177,7 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
         yield f"### {escape(plan.subjects[0])}"
         yield ""
         if plan.changes:
-            yield from ("| change | safety | clears | where |", "| --- | --- | --- | --- |")
-        for change in plan.changes:
-            safety = "safe" if change.safe else "**unsafe**"
-            where = escape(change.command or ", ".join(change.places))
-            yield f"| {escape(change_text(change))} | {safety} | {escape(', '.join(change.clears))} | {where} |"
-        if plan.changes:
-            yield ""
+            yield from table(("change", "safety", "clears", "where"), map(_cells, plan.changes))
         if plan.resolution.verdict != NOT_NEEDED:
             yield from (f"Resolver: {escape(resolution_text(plan.resolution))}.", "")
         for finding, why in plan.remaining:
@@ -214,15 +189,19 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
             yield ""
 
 
+def _cells(change: Change) -> tuple[str, ...]:
+    safety = "safe" if change.safe else "**unsafe**"
+    where = escape(change.command or ", ".join(change.places))
+    return escape(change_text(change)), safety, escape(", ".join(change.clears)), where
+
+
 def format_json(fix: Fix, diff: str) -> str:
     """Format an outcome as JSON."""
     report = fix.report
     return (
         json.dumps(
             {
-                "schema_version": SCHEMA_VERSION,
-                "tool": {"name": "compatcheck", "version": report.version},
-                "database": {"id": report.database_id, "date": report.database_date, "rules": report.database_rules},
+                **describe_origin(report),
                 "diff": diff,
                 "plans": [_describe_plan(plan) for plan in fix.plans],
                 "summary": {

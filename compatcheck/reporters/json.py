@@ -9,11 +9,13 @@ from compatcheck.core.summary import summarise
 from compatcheck.reporters.fingerprint import fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from compatcheck.core.advisory import Advisory, Audit
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Fact, Value
     from compatcheck.core.report import Finding, Report, SubjectReport, Suppression
-    from compatcheck.core.source import Source
+    from compatcheck.core.source import Skipped, Source
 
 SCHEMA_VERSION = "1"
 
@@ -27,17 +29,12 @@ def describe_report(report: Report) -> dict[str, object]:
     """Describe a report as plain data."""
     summary = summarise(report)
     return {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "compatcheck", "version": report.version},
-        "database": {"id": report.database_id, "date": report.database_date, "rules": report.database_rules},
+        **describe_origin(report),
         "subjects": [_subject(subject) for subject in report.subjects],
         "findings": [describe_finding(finding) for finding in report.findings],
         "advisories": [] if report.audit is None else [_advisory(entry) for entry in report.audit.advisories],
         "audit": None if report.audit is None else _audit(report.audit),
-        "skipped": [
-            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
-            for entry in report.skipped
-        ],
+        "skipped": describe_skipped(report.skipped),
         "summary": {
             "findings": summary.findings,
             "affected": summary.affected,
@@ -55,6 +52,23 @@ def describe_report(report: Report) -> dict[str, object]:
             "seconds": round(report.seconds, 3),
         },
     }
+
+
+def describe_origin(report: Report) -> dict[str, object]:
+    """Describe what a document was written by, and by which rules."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "compatcheck", "version": report.version},
+        "database": {"id": report.database_id, "date": report.database_date, "rules": report.database_rules},
+    }
+
+
+def describe_skipped(skipped: Iterable[Skipped]) -> list[dict[str, object]]:
+    """Describe what was not read."""
+    return [
+        {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
+        for entry in skipped
+    ]
 
 
 def _subject(subject: SubjectReport) -> dict[str, object]:

@@ -16,7 +16,7 @@ from compatcheck.core.summary import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.advisory import Audit
     from compatcheck.core.report import Finding, Report
@@ -140,15 +140,14 @@ def _table(title: str, findings: list[Finding], *, several: bool) -> Iterator[st
     columns = ["severity", "rule", "what", "size", last, *(["where"] if several else [])]
     yield f"### {title}"
     yield ""
-    yield "| " + " | ".join(columns) + " |"
-    yield "|" + " --- |" * len(columns)
+    rows = []
     for finding in findings:
         cells = [finding.severity, rule_link(finding), escape(finding.title), escape(size_text(finding.impact))]
         cells.append(escape(_last_cell(title, finding)))
         if several:
             cells.append(escape(finding.subject + (" (not counted)" if finding.aside else "")))
-        yield "| " + " | ".join(cells) + " |"
-    yield ""
+        rows.append(cells)
+    yield from table(columns, rows)
 
 
 def _last_cell(title: str, finding: Finding) -> str:
@@ -159,6 +158,14 @@ def _last_cell(title: str, finding: Finding) -> str:
     if title == "Possible":
         return needs_text(finding.needs)
     return finding.remedies[0].text if finding.remedies else ""
+
+
+def table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Write a table; cells are Markdown already."""
+    yield "| " + " | ".join(columns) + " |"
+    yield "|" + " --- |" * len(columns)
+    yield from ("| " + " | ".join(row) + " |" for row in rows)
+    yield ""
 
 
 def rule_link(finding: Finding) -> str:

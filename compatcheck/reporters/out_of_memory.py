@@ -7,6 +7,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from compatcheck.core.units import format_bytes
+from compatcheck.reporters.json import describe_skipped
+from compatcheck.reporters.markdown import table
+from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,14 +124,14 @@ def _finding(explained: Explained) -> Iterator[str]:
     if finding.impact is not None and finding.impact.expected_bytes is not None:
         size = f", {format_bytes(finding.impact.expected_bytes)}"
     yield f"  {finding.rule_id} ({finding.status}{size})" + (f": {relation}" if relation else "")
-    yield from wrap(finding.title, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    yield from wrap_text(finding.title, 4, 4)
     for remedy in finding.remedies[:1]:
-        yield from wrap(f"remedy: {remedy.text}", _WIDTH, initial_indent="    ", subsequent_indent="    ")
+        yield from wrap_text(f"remedy: {remedy.text}", 4, 4)
 
 
 def format_markdown(report: OutOfMemoryReport) -> str:
     """Format for a comment in an issue."""
-    lines = ["| line | message | asked for | where | cause |", "| --- | --- | --- | --- | --- |"]
+    rows = []
     for reading in report.readings:
         named = "; ".join(describe_match(match) for match in reading.matches if reading.outcome != "not_derivable")
         place = reading.place
@@ -139,8 +142,9 @@ def format_markdown(report: OutOfMemoryReport) -> str:
             "" if place is None else f"{place.phase}, {place.part}",
             "" if reading.budget is None else _CAUSES[reading.budget.cause],
         )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    lines += ["", f"Model: {report.model or 'not known'}."]
+        rows.append([cell.replace("|", "\\|") for cell in cells])
+    lines = [*table(("line", "message", "asked for", "where", "cause"), rows)]
+    lines.append(f"Model: {report.model or 'not known'}.")
     if report.findings:
         lines += ["", "Known problems of this stack that may explain it:", ""]
         for explained in report.findings:
@@ -187,10 +191,7 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
             }
             for explained in report.findings
         ],
-        "skipped": [
-            {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
-            for entry in report.skipped
-        ],
+        "skipped": describe_skipped(report.skipped),
         "summary": {
             "messages": len(report.readings),
             **{outcome: sum(reading.outcome == outcome for reading in report.readings) for outcome in _OUTCOMES},

@@ -31,17 +31,20 @@ def check_plot(path: str) -> None:
         UsageError: its suffix says another format, its directory cannot be written, or matplotlib is missing.
     """
     if os.path.splitext(path)[1].lower() not in SUFFIXES:
-        msg = f"--plot writes {', '.join(SUFFIXES)}, not {os.path.basename(path)!r}"
-        raise UsageError(msg, hint="name a file such as memory.png")
+        raise UsageError(
+            f"--plot writes {', '.join(SUFFIXES)}, not {os.path.basename(path)!r}",
+            hint="name a file such as memory.png",
+        )
     directory = os.path.dirname(path) or os.curdir
     if os.path.isdir(path) or not os.path.isdir(directory) or not os.access(directory, os.W_OK):
-        msg = f"--plot {path}: " + ("is a directory" if os.path.isdir(path) else f"cannot write into {directory}")
-        raise UsageError(msg, hint="name a file in a directory that is there")
+        raise UsageError(
+            f"--plot {path}: " + ("is a directory" if os.path.isdir(path) else f"cannot write into {directory}"),
+            hint="name a file in a directory that is there",
+        )
     from importlib.util import find_spec  # noqa: PLC0415 (only with --plot)
 
     if find_spec("matplotlib") is None:
-        msg = "--plot needs matplotlib"
-        raise UsageError(msg, hint="pip install 'compatcheck[plot]'")
+        raise UsageError("--plot needs matplotlib", hint="pip install 'compatcheck[plot]'")
 
 
 def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, int, int]] = ()) -> None:
@@ -49,11 +52,6 @@ def write_plot(report: EstimateReport, path: str, timeline: Sequence[tuple[int, 
 
     One picture per thing known: components stacked by phase, one curve per wall with the limit drawn, and memory over time
     where the run was traced.
-
-    Args:
-        report: the estimate with its walls.
-        path: ``.png``, ``.svg`` or ``.pdf``.
-        timeline: (event, allocated bytes, reserved bytes).
 
     Raises:
         UsageError: another suffix, or matplotlib is missing.

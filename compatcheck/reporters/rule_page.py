@@ -9,12 +9,7 @@ if TYPE_CHECKING:
 
 
 def format_rule(rule: Any, texts: Any) -> str:  # noqa: ANN401 (rules.database types: reporters import only core)
-    """Format a rule as Markdown.
-
-    Args:
-        rule: the compiled rule.
-        texts: its texts.
-    """
+    """Format a rule as Markdown."""
     return "\n".join(_lines(rule, texts)) + "\n"
 
 

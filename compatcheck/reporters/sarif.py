@@ -45,12 +45,7 @@ def format_report(report: Report) -> str:
 
 
 def describe_log(report: Report, root: str) -> dict[str, Any]:
-    """Describe a report as a SARIF log.
-
-    Args:
-        report: the report.
-        root: directory that places are relative to.
-    """
+    """Describe a report as a SARIF log."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in report.findings:
         by_rule.setdefault(finding.rule_id, []).append(finding)

@@ -60,11 +60,6 @@ def fill_in(
 ) -> tuple[dict[str, Fact], dict[str, str]]:
     """Resolve ``auto`` values.
 
-    Args:
-        automatic: facts whose only statement is ``auto``.
-        facts: what is known so far; the model's ``hidden_size`` counts.
-        readers: the programs present in this run.
-
     Returns:
         Resolved facts, and for the others why nobody fills them in.
     """

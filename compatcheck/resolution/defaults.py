@@ -110,12 +110,7 @@ def apply_defaults(
 
 
 def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
-    """Add what the code of the program that trains does by itself, as far as somebody has read it.
-
-    Args:
-        scope: a scope over ``facts``.
-        facts: grown in place.
-    """
+    """Add what the code of the program that trains does by itself, as far as somebody has read it."""
     framework = facts.get("training.framework")
     undecided: set[str] = set()
     for program in lineage(str(framework.value)) if framework is not None else ():

@@ -13,9 +13,8 @@ from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.database import FORMAT, INACTIVE, INDEPENDENT, Database, cell_key
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.load import load_rules
-from compatcheck.rules.pairs import SECTION, compile_pairs
 from compatcheck.rules.program_files import read_program_files
-from compatcheck.rules.strict_yaml import Lines, load_strict
+from compatcheck.rules.strict_yaml import StrictFile, load_strict
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
@@ -36,30 +35,23 @@ def compile_directory(directory: Path) -> bytes:
     Raises:
         RuleError: a file is malformed; naming file, line and key.
     """
-    rules = list(load_rules(directory))
-    sections = dict(_sections(directory))
-    pairs = compile_pairs(rules, directory.parent)
-    return compile_database(rules, {**sections, SECTION: pairs} if pairs else sections, _date(directory))
+    return compile_database(load_rules(directory), dict(_sections(directory)), _date(directory))
 
 
-def _data(path: Path, *keys: str) -> tuple[dict[str, Any], Lines]:
-    """Read a data file that has these keys."""
-    data, lines = load_strict(path)
-    for key in keys:
-        if not isinstance(data, dict) or data.get(key) is None:
-            msg = f"missing key {key!r}"
-            raise RuleError(msg, source=Source(str(path)))
-    if not isinstance(data, dict):
-        msg = "expected a mapping"
-        raise RuleError(msg, source=Source(str(path)))
-    return data, lines
+class _DataFile(StrictFile):
+    """A data file that has certain keys."""
 
+    def __init__(self, path: Path, *keys: str) -> None:
+        super().__init__(path)
+        for key in keys:
+            if not isinstance(self.data, dict) or self.data.get(key) is None:
+                raise RuleError(f"missing key {key!r}", source=Source(self.path))
 
-def _rows(data: Mapping[str, Any], key: str, path: Path) -> list[Any]:
-    if not isinstance(data[key], list) and not (key == "releases" and isinstance(data[key], dict)):
-        msg = "expected a list"
-        raise RuleError(msg, source=Source(str(path), key))
-    return list(data[key])
+    def rows(self, key: str) -> list[Any]:
+        value = self.data[key]
+        if not isinstance(value, list) and not (key == "releases" and isinstance(value, dict)):
+            raise RuleError("expected a list", source=Source(self.path, key))
+        return list(value)
 
 
 def compile_database(rules: Iterable[Rule], sections: Mapping[str, Any], date: str) -> bytes:
@@ -192,8 +184,7 @@ def _date(directory: Path) -> str:
     path = directory / "_database.yaml"
     if not path.exists():
         return "0000-00-00"
-    data, _ = _data(path, "date")
-    return str(data["date"])
+    return str(_DataFile(path, "date").data["date"])
 
 
 def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
@@ -201,11 +192,9 @@ def _sections(directory: Path) -> Iterator[tuple[str, Any]]:
         yield f"tables/{path.stem}", _compile_table(path)
     yield from read_program_files(directory / "_programs")
     for path in sorted((directory / "_releases").glob("*.yaml")):
-        yield f"releases/{path.stem}", _compile_releases(path)
-        yield (
-            f"dates/{path.stem}",
-            {str(version): date for version, date in _data(path, "releases")[0]["releases"].items()},
-        )
+        file = _DataFile(path, "releases")
+        yield f"releases/{path.stem}", _compile_releases(file)
+        yield f"dates/{path.stem}", {str(version): date for version, date in file.data["releases"].items()}
     for path in sorted((directory / "_pins").glob("*.yaml")):
         yield f"pins/{path.stem}", load_strict(path)[0]
     if (directory / "_models.yaml").exists():
@@ -237,40 +226,40 @@ def _compile_instances(path: Path, gpus: Mapping[str, Any]) -> dict[str, Any]:
         source = Source(str(path), name, lines.get((name,)))
         if row.get("gpu") not in gpus:
             near = nearest(str(row.get("gpu")), list(gpus))
-            msg = f"device {row.get('gpu')!r} is not in _gpus.yaml"
-            raise RuleError(msg, source=source, hint=f"did you mean {near!r}?" if near else None)
+            raise RuleError(
+                f"device {row.get('gpu')!r} is not in _gpus.yaml",
+                source=source,
+                hint=f"did you mean {near!r}?" if near else None,
+            )
         if not isinstance(row.get("gpus"), int) or row["gpus"] < 1:
-            msg = "gpus is not a whole number of devices from 1 on"
-            raise RuleError(msg, source=source)
+            raise RuleError("gpus is not a whole number of devices from 1 on", source=source)
     return _without_provenance(rows)
 
 
 def _compile_table(path: Path) -> dict[str, Any]:
-    data, lines = _data(path, "keys", "rows")
-    width = len(_rows(data, "keys", path))
+    file = _DataFile(path, "keys", "rows")
+    width = len(file.rows("keys"))
     table: dict[str, Any] = {}
-    for index, row in enumerate(_rows(data, "rows", path)):
+    for index, row in enumerate(file.rows("rows")):
         if not isinstance(row, list) or len(row) != width + 1:
-            source = Source(str(path), f"rows.{index}", lines.get(("rows", index)))
-            msg = f"a row needs {width} keys and a value"
-            raise RuleError(msg, source=source)
+            raise file.error(f"a row needs {width} keys and a value", "rows", index)
         level = table
         for key in row[: width - 1]:
             level = level.setdefault(cell_key(key), {})
         if cell_key(row[width - 1]) in level:
-            msg = f"duplicate row {row[:width]}"
-            raise RuleError(msg, source=Source(str(path), None, lines.get(("rows", index))))
+            raise RuleError(
+                f"duplicate row {row[:width]}", source=Source(file.path, None, file.lines.get(("rows", index)))
+            )
         level[cell_key(row[width - 1])] = row[width]
     return table
 
 
-def _compile_releases(path: Path) -> list[str]:
+def _compile_releases(file: _DataFile) -> list[str]:
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (build time)
 
-    data, _ = _data(path, "releases")
     versions = []
-    for text in map(str, _rows(data, "releases", path)):
-        if text in (data.get("yanked") or ()):
+    for text in map(str, file.rows("releases")):
+        if text in (file.data.get("yanked") or ()):
             continue
         try:
             versions.append((Version(text), text))

@@ -90,10 +90,6 @@ class Database:
     def __init__(self, connect: Callable[[], BinaryIO], name: str) -> None:
         """Read the header.
 
-        Args:
-            connect: opens the data for reading.
-            name: what it is called in errors.
-
         Raises:
             RuleError: the file is not a database of this format.
         """
@@ -111,9 +107,8 @@ class Database:
         except (OSError, ValueError, KeyError, TypeError):
             known = False
         if not known:
-            msg = "not a rule database of this release"
             raise RuleError(
-                msg,
+                "not a rule database of this release",
                 source=Source(name),
                 hint="reinstall compatcheck",
             ) from None
@@ -266,16 +261,13 @@ class RuleSet:
         """
         cells = self.section(f"tables/{table}")
         if cells is None:
-            msg = f"there is no table {table!r}"
-            raise RuleError(msg)
+            raise RuleError(f"there is no table {table!r}")
         for key in keys:
             if not isinstance(cells, dict):
-                msg = f"table {table!r} has fewer than {len(keys)} keys"
-                raise RuleError(msg)
+                raise RuleError(f"table {table!r} has fewer than {len(keys)} keys")
             cells = cells[cell_key(key)]
         if isinstance(cells, dict):
-            msg = f"table {table!r} has more than {len(keys)} keys"
-            raise RuleError(msg)
+            raise RuleError(f"table {table!r} has more than {len(keys)} keys")
         return tuple(cells) if isinstance(cells, list) else cells
 
 

@@ -96,8 +96,7 @@ def _specifier(package: str, bounds: Bounds, rules: RuleSet, names: Collection[s
         listed = ", ".join(list(names)[:_MAX_NAMES]) + (
             f" and {more} more" if (more := len(names) - _MAX_NAMES) > 0 else ""
         )
-        msg = f"no known release of {package} is free of {listed}"
-        raise UsageError(msg, hint="choose fewer rules with --select")
+        raise UsageError(f"no known release of {package} is free of {listed}", hint="choose fewer rules with --select")
     clauses: list[str] = []
     for interval in intervals:
         inside = [version for version in bad if interval.holds(version)]

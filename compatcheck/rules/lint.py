@@ -9,7 +9,6 @@ from compatcheck.core.errors import RuleError, UsageError
 from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, contains, parse_version
 from compatcheck.rules.expression import conjuncts, write
-from compatcheck.rules.lint_evidence import check_evidence
 from compatcheck.rules.rule import COMPONENTS, Rule
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.types import BOOL, NUMBER, check_expression
@@ -17,11 +16,6 @@ from compatcheck.rules.vocabulary import parse_value
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from compatcheck.rules.lint_evidence import Proof
-
-MAX_SPREAD = 1.1
-"""Largest high / low of a measured size without an argument in ``known_problems``."""
 
 
 class Problem(NamedTuple):
@@ -34,24 +28,21 @@ class Problem(NamedTuple):
 Truth = Callable[[str, Mapping[str, Any]], bool | None]
 """Evaluates an expression over an example: True, False, or None when undecided."""
 
+CheckEvidence = Callable[["Rule", "Path"], Iterator[tuple[str, str]]]
+"""Yields key and message of what is wrong with a rule's probe and evidence, which is relative to a folder."""
+
 
 def lint_rule(
     rule: Rule,
     releases: Callable[[str], tuple[str, ...]],
     truth: Truth,
-    root: Path | None = None,
-    proof: Proof | None = None,
+    root: Path,
+    check_evidence: CheckEvidence | None,
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a rule.
-
-    Args:
-        rule: the loaded rule.
-        releases: the known releases of a package, oldest first.
-        truth: evaluates an expression over an example.
-        root: folder that ``evidence`` is relative to; None skips what needs the files.
-        proof: what probes and measurements say; None skips what needs them.
-    """
-    for key, message in (*_messages(rule, releases, truth), *check_evidence(rule, root, proof)):
+    """Yield what is wrong with a rule."""
+    for key, message in _messages(rule, releases, truth):
+        yield Problem(Source(rule.path, key), message)
+    for key, message in () if check_evidence is None else check_evidence(rule, root):
         yield Problem(Source(rule.path, key), message)
 
 
@@ -69,6 +60,8 @@ def _messages(
         if not broken:
             yield from _check_boundaries(rule, releases)
         yield from _check_atoms(rule, truth)
+    if rule.confidence == "measured" and not rule.evidence:
+        yield "evidence", "`confidence: measured` needs evidence"
 
 
 def _check_expressions(rule: Rule) -> Iterator[tuple[str, str]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.errors import RuleError
 from compatcheck.core.markers import canonical_name
-from compatcheck.core.source import Source
 from compatcheck.rules import rule as model
 from compatcheck.rules.rule import Clause, Comparison, Examples, Impact, ProbeUse, Reference, Remedy, Rule, Selection
-from compatcheck.rules.strict_yaml import Lines, load_strict
+from compatcheck.rules.strict_yaml import StrictFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,37 +65,21 @@ def load_rule(path: Path, directory: Path) -> Rule:
     Raises:
         RuleError: naming file, line and key.
     """
-    data, lines = load_strict(path)
-    return _Reader(path, lines).rule(data, path.relative_to(directory).with_suffix("").as_posix())
+    return _Reader(path).rule(path.relative_to(directory).with_suffix("").as_posix())
 
 
-class _Reader:
+class _Reader(StrictFile):
     """Checks the shape of one file while converting it."""
 
-    def __init__(self, path: Path, lines: Lines) -> None:
-        self.path = str(path)
-        self.lines = lines
-
-    def error(self, message: str, *where: str | int, hint: str | None = None) -> RuleError:
-        line = None
-        for length in range(len(where), -1, -1):
-            if where[:length] in self.lines:
-                line = self.lines[where[:length]]
-                break
-        key = ".".join(str(part) for part in where) or None
-        return RuleError(message, source=Source(self.path, key, line), hint=hint)
-
-    def rule(self, data: Any, rule_id: str) -> Rule:  # noqa: ANN401 (YAML)
-        data = self.mapping(data)
+    def rule(self, rule_id: str) -> Rule:
+        data = self.mapping(self.data)
         self.known(data, _KEYS)
         for key in _REQUIRED:
             if key not in data:
-                msg = f"missing key {key!r}"
-                raise self.error(msg)
+                raise self.error(f"missing key {key!r}")
         status = self.choice(data, "status", model.STATUSES)
         if status != "active" and not data.get("reason"):
-            msg = f"a {status} rule needs `reason`"
-            raise self.error(msg, "status")
+            raise self.error(f"a {status} rule needs `reason`", "status")
         evidence, comparisons = self.evidence(data.get("evidence") or [])
         return Rule(
             id=rule_id,
@@ -128,27 +110,14 @@ class _Reader:
             reason=self.optional_text(data, "reason"),
         )
 
-    def mapping(self, value: Any, *where: str | int) -> dict[str, Any]:  # noqa: ANN401
-        if not isinstance(value, dict):
-            msg = "expected a mapping"
-            raise self.error(msg, *where)
-        return value
-
-    def sequence(self, value: Any, *where: str | int) -> list[Any]:  # noqa: ANN401
-        if not isinstance(value, list):
-            msg = "expected a list"
-            raise self.error(msg, *where)
-        return value
-
     def known(self, data: Mapping[str, Any], keys: set[str], *where: str | int) -> None:
         for key in data:
             if key not in keys:
                 from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
                 near = get_close_matches(key, sorted(keys), n=1)
-                msg = f"unknown key {key!r}"
                 raise self.error(
-                    msg,
+                    f"unknown key {key!r}",
                     *where,
                     key,
                     hint=f"did you mean {near[0]!r}?" if near else None,
@@ -157,8 +126,7 @@ class _Reader:
     def text(self, data: Mapping[str, Any], key: str, *where: str | int) -> str:
         value = data.get(key)
         if not isinstance(value, str) or not value.strip():
-            msg = "expected text"
-            raise self.error(msg, *where, key)
+            raise self.error("expected text", *where, key)
         return value.strip()
 
     def optional_text(self, data: Mapping[str, Any], key: str, *where: str | int) -> str | None:
@@ -168,33 +136,33 @@ class _Reader:
         values = self.sequence(data.get(key) or [], key)
         for index, value in enumerate(values):
             if not isinstance(value, str):
-                msg = "expected text"
-                raise self.error(msg, key, index)
+                raise self.error("expected text", key, index)
         return values
 
     def choice(self, data: Mapping[str, Any], key: str, allowed: tuple[str, ...], *where: str | int) -> str:
         value = data.get(key)
         if value not in allowed:
-            msg = f"{value!r} is not one of {', '.join(allowed)}"
-            raise self.error(msg, *where, key)
+            raise self.error(f"{value!r} is not one of {', '.join(allowed)}", *where, key)
         return str(value)
 
     def choices(self, data: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> Iterator[str]:
         for index, value in enumerate(self.sequence(data.get(key) or [], key)):
             if value not in allowed:
-                msg = f"{value!r} is not one of {', '.join(allowed)}"
-                raise self.error(msg, key, index)
+                raise self.error(f"{value!r} is not one of {', '.join(allowed)}", key, index)
             yield value
 
     def specifiers(self, value: Any, *where: str | int) -> dict[str, str]:  # noqa: ANN401
         result = {}
         for name, specifier in self.mapping(value, *where).items():
             if not isinstance(specifier, str):
-                msg = "versions must be quoted text"
-                raise self.error(msg, *where, name)
+                raise self.error("versions must be quoted text", *where, name)
             if canonical_name(name) != name:
-                msg = f"{name!r} is not how a distribution is written"
-                raise self.error(msg, *where, name, hint=f"write {canonical_name(name)!r}, or nothing ever matches it")
+                raise self.error(
+                    f"{name!r} is not how a distribution is written",
+                    *where,
+                    name,
+                    hint=f"write {canonical_name(name)!r}, or nothing ever matches it",
+                )
             result[name] = specifier.strip()
         return result
 
@@ -203,8 +171,7 @@ class _Reader:
             yield self.clause(value, "affected")
             return
         if not self.sequence(value, "affected"):
-            msg = "needs at least one clause; write {} for a rule that depends on no package"
-            raise self.error(msg, "affected")
+            raise self.error("needs at least one clause; write {} for a rule that depends on no package", "affected")
         for index, item in enumerate(value):
             yield self.clause(self.mapping(item, "affected", index), "affected", index)
 
@@ -217,8 +184,7 @@ class _Reader:
         self.known(data, {"effect", "memory", "scope", "phase", "bytes", "low", "high"}, "impact")
         expected = None if data.get("bytes") is None else str(data["bytes"])
         if expected is None and (data.get("low") is not None or data.get("high") is not None):
-            msg = "`low` and `high` need `bytes`"
-            raise self.error(msg, "impact")
+            raise self.error("`low` and `high` need `bytes`", "impact")
         return Impact(
             effect=self.choice(data, "effect", model.EFFECTS, "impact"),
             memory=self.choice(data, "memory", model.MEMORIES, "impact"),
@@ -236,8 +202,7 @@ class _Reader:
             self.known(data, {*model.REMEDY_VERBS, "safety"}, *where)
             verbs = [verb for verb in model.REMEDY_VERBS if verb in data and verb != "note"] or ["note"]
             if len(verbs) != 1 or (verbs == ["note"] and "note" not in data):
-                msg = f"needs exactly one of {', '.join(model.REMEDY_VERBS)}"
-                raise self.error(msg, *where)
+                raise self.error(f"needs exactly one of {', '.join(model.REMEDY_VERBS)}", *where)
             target = {} if verbs == ["note"] else self.mapping(data[verbs[0]], *where, verbs[0])
             yield Remedy(
                 verb=verbs[0],
@@ -253,8 +218,7 @@ class _Reader:
             self.known(data, {"type", "url", "date"}, *where)
             url = self.text(data, "url", *where)
             if not url.startswith("https://"):
-                msg = "expected an https URL"
-                raise self.error(msg, *where, "url")
+                raise self.error("expected an https URL", *where, "url")
             kind = self.choice(data, "type", model.REFERENCE_TYPES, *where)
             yield Reference(type=kind, url=url, date=self.optional_text(data, "date", *where))
 

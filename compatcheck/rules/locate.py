@@ -64,8 +64,7 @@ def open_builtin() -> Database:
         return Database.open(COMPILED)
     if is_checkout():
         return _open_checkout()
-    msg = "the rule database is missing from this installation"
-    raise RuleError(msg, hint="reinstall compatcheck")
+    raise RuleError("the rule database is missing from this installation", hint="reinstall compatcheck")
 
 
 def open_directory(path: str) -> Database:
@@ -79,8 +78,11 @@ def open_directory(path: str) -> Database:
     from compatcheck.rules.compile import compile_directory, open_compiled  # noqa: PLC0415 (imports YAML)
 
     if not os.path.isdir(path):
-        msg = "is not a directory" if os.path.exists(path) else "does not exist"
-        raise RuleError(msg, source=Source(path), hint="name a directory of rule files")
+        raise RuleError(
+            "is not a directory" if os.path.exists(path) else "does not exist",
+            source=Source(path),
+            hint="name a directory of rule files",
+        )
     return open_compiled(compile_directory(Path(path)), path)
 
 

@@ -29,5 +29,4 @@ def find_rule(name: str, rules: RuleSet) -> CompiledRule:
 
     near = holding or get_close_matches(name, ids, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near[:5])}?" if near else "see `compatcheck rules list`"
-    msg = f"there is no rule {name!r}"
-    raise UsageError(msg, hint=hint)
+    raise UsageError(f"there is no rule {name!r}", hint=hint)

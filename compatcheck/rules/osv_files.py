@@ -34,8 +34,7 @@ def write_osv_files(records: Sequence[Record], path: str) -> None:
         else:
             _write_directory(files, path)
     except OSError as error:
-        msg = f"--output {path} cannot be written: {error.strerror}"
-        raise UsageError(msg) from None
+        raise UsageError(f"--output {path} cannot be written: {error.strerror}") from None
 
 
 def _format(data: object) -> str:
@@ -52,8 +51,10 @@ def _write_directory(files: Mapping[str, str], path: str) -> None:
     os.makedirs(path, exist_ok=True)
     stale = sorted(name for name in os.listdir(path) if name.startswith(PREFIX) and name not in files)
     if stale:
-        msg = f"{path} holds {stale[0]}, which is not among these rules"
-        raise UsageError(msg, hint="remove the records of the earlier export, or name another directory")
+        raise UsageError(
+            f"{path} holds {stale[0]}, which is not among these rules",
+            hint="remove the records of the earlier export, or name another directory",
+        )
     for name, text in files.items():
         with open(os.path.join(path, name), "w", encoding="utf-8") as file:
             file.write(text)

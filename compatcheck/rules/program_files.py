@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import TRAITS
-from compatcheck.core.source import Source
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.programs import KINDS, SECTION, Part, Program, Resemblance
-from compatcheck.rules.strict_yaml import Lines, load_strict
+from compatcheck.rules.strict_yaml import StrictFile
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.vocabulary import vocabulary
 
@@ -43,29 +42,18 @@ def read_program_files(directory: Path) -> Iterator[tuple[str, Any]]:
     for name, file in files.items():
         for key in ("inherits", "runs_as"):
             if records[name].get(key, name) not in records:
-                msg = f"{records[name][key]!r} has no record"
-                raise file.error(msg, key)
+                raise file.error(f"{records[name][key]!r} has no record", key)
         yield from file.sections(name)
     if records:
         yield SECTION, records
 
 
-class _File:
+class _File(StrictFile):
     """One file of a program."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lines: Lines
-        data, self.lines = load_strict(path)
-        if not isinstance(data, dict):
-            raise self.error("expected a mapping")
-        self.data: dict[str, Any] = data
-
-    def error(self, message: str, *where: str | int) -> RuleError:
-        """Name the line of the innermost key that has one."""
-        places = (where[:length] for length in range(len(where), -1, -1))
-        line = next((self.lines[place] for place in places if place in self.lines), None)
-        return RuleError(message, source=Source(str(self.path), ".".join(map(str, where)) or None, line))
+        super().__init__(path)
+        self.mapping(self.data)
 
     def record(self) -> dict[str, Any]:
         """Return the fields of the record."""
@@ -78,7 +66,7 @@ class _File:
             raise self.error(f"{fields['kind']!r} is not one of {', '.join(KINDS)}", "kind")
         if "resembles" in fields:
             self.check(fields["resembles"], Resemblance, ("resembles",))
-        parts = self.listed(self.data, "parts")
+        parts = self.sequence(self.data.get("parts", []), "parts")
         return {**fields, "parts": [self.part(part, index) for index, part in enumerate(parts)]}
 
     def part(self, part: Any, index: int) -> dict[str, Any]:  # noqa: ANN401 (YAML)
@@ -99,12 +87,6 @@ class _File:
             if not isinstance(value, wanted) or not all(isinstance(word, str) for word in words):
                 raise self.error(f"expected {_WORDS[wanted]}", *where, key)
 
-    def listed(self, data: Mapping[str, Any], key: str, *where: str | int) -> list[Any]:
-        found = data.get(key, [])
-        if not isinstance(found, list):
-            raise self.error("expected a list", *where, key)
-        return found
-
     def sections(self, name: str) -> Iterator[tuple[str, Any]]:
         """Yield the rows, traits and keys of the program and the rows of its parts."""
         if "rows" in self.data:
@@ -117,8 +99,8 @@ class _File:
             yield f"defaults/{part['name']}", self.rows(part, "rows", "parts", index)
 
     def rows(self, data: Mapping[str, Any], key: str, *where: str | int) -> list[dict[str, Any]]:
-        rows = enumerate(self.listed(data, key, *where))
-        return [self.row(row, key, *where, key, index) for index, row in rows]
+        rows = self.sequence(data[key], *where, key)
+        return [self.row(row, key, *where, key, index) for index, row in enumerate(rows)]
 
     def row(self, row: Any, kind: str, *where: str | int) -> dict[str, Any]:  # noqa: ANN401 (YAML)
         """Compile one row; a trait has no key, and is about a fact of the program."""
@@ -154,7 +136,7 @@ class _File:
                 **({"note": row["note"]} if "note" in row else {}),
             }
         except RuleError as error:
-            if error.source is not None and error.source.path == str(self.path):
+            if error.source is not None and error.source.path == self.path:
                 raise
             raise self.error(f"malformed row: {error.message}", *where) from None
         except (KeyError, TypeError, AttributeError, InvalidSpecifierError) as error:

@@ -111,7 +111,7 @@ class Comparison:
     """Two measurements whose difference the rule's formula gives."""
 
     metric: str
-    """A name of `compatcheck.core.measurement.Measurement.metric`, in bytes."""
+    """A name of `compatcheck.lab.measurement.Measurement.metric`, in bytes."""
     suspect: Selection
     baseline: Selection | None
     """What is subtracted; None where the metric is the bytes lost itself."""

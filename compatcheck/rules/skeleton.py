@@ -55,12 +55,13 @@ def write_skeleton(rule_id: str, root: Path) -> Path:
     """
     package, _, slug = rule_id.partition("/")
     if not all(part.replace("-", "").replace("_", "").replace(".", "").isalnum() for part in (package, slug)):
-        msg = f"{rule_id!r} is not PACKAGE/SLUG"
-        raise UsageError(msg, hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix")
+        raise UsageError(
+            f"{rule_id!r} is not PACKAGE/SLUG",
+            hint="as deepspeed/zero3-params-kept-in-backward: name the bad pattern, not the fix",
+        )
     path = root / package / f"{slug}.yaml"
     if path.exists():
-        msg = f"{path} exists already"
-        raise UsageError(msg)
+        raise UsageError(f"{path} exists already")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(SKELETON.replace("PACKAGE", package), encoding="utf-8")
     return path

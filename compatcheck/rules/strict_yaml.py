@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, RuleError
+from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_utf8
 from compatcheck.core.yaml import MAX_BYTES, Scalars, TagError, YamlList, YamlMap, parse_yaml
 
@@ -94,6 +95,32 @@ def parse_strict(text: str, path: str) -> tuple[Any, Lines]:
         lines[()] = data.line
         _note_lines(data, (), lines)
     return data, lines
+
+
+class StrictFile:
+    """One file of data, and errors that name it with line and key."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.data, self.lines = load_strict(path)
+
+    def error(self, message: str, *where: str | int, hint: str | None = None) -> RuleError:
+        """Name the line of the innermost key that has one."""
+        places = (where[:length] for length in range(len(where), -1, -1))
+        line = next((self.lines[place] for place in places if place in self.lines), None)
+        return RuleError(message, source=Source(self.path, ".".join(map(str, where)) or None, line), hint=hint)
+
+    def mapping(self, value: Any, *where: str | int) -> dict[str, Any]:  # noqa: ANN401 (YAML)
+        """Return what must be a mapping."""
+        if not isinstance(value, dict):
+            raise self.error("expected a mapping", *where)
+        return value
+
+    def sequence(self, value: Any, *where: str | int) -> list[Any]:  # noqa: ANN401 (YAML)
+        """Return what must be a list."""
+        if not isinstance(value, list):
+            raise self.error("expected a list", *where)
+        return value
 
 
 def _note_lines(value: YamlMap | YamlList, where: tuple[str | int, ...], lines: Lines) -> None:

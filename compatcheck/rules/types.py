@@ -40,12 +40,7 @@ _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def check_expression(text: str, wanted: str) -> list[str]:
-    """Return what is wrong with an expression, empty when it is well typed.
-
-    Args:
-        text: the expression.
-        wanted: ``bool`` for conditions, ``number`` for sizes.
-    """
+    """Return what is wrong with an expression, empty when it is well typed."""
     try:
         node = parse_tree(text)
     except RuleError as error:

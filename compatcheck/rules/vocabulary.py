@@ -270,25 +270,6 @@ run.channels_last_3d | bool | | 5-D tensors are in channels_last_3d layout
 run.checkpoint_wrappers | bool | | external checkpoint wrappers around submodules
 """
 
-QUESTIONS = {
-    "run.no_grad_forward_between": "Does the training step call the same engine again under torch.no_grad() between its forward "
-    "and its backward (reference or KL term from the policy itself)?",
-    "run.attention_mask": "Do the batches carry an attention mask: none at all, all ones, or with padding?",
-    "run.outputs_kept": "Does the training loop keep model outputs (logits) referenced during backward?",
-    "run.retriever_on_gpu": "Does a retrieval index (faiss on GPU) share the training GPUs?",
-    "run.repeated_initialize": "Does one process create and destroy the training engine more than once?",
-    "run.resumes_checkpoint": "Does this run start from a checkpoint?",
-    "run.converts_zero_checkpoint": "Is a ZeRO checkpoint consolidated with zero_to_fp32?",
-    "run.multiple_adapters": "Is a second adapter added to the model?",
-    "run.loads_second_model": "Is a second model loaded in the same process?",
-    "run.custom_autograd_function": "Does a custom autograd.Function come last in a checkpointed region?",
-    "training.gradient_checkpointing": "Is gradient (activation) checkpointing on?",
-    "training.use_reentrant": "Is the reentrant variant of checkpointing used?",
-    "training.compute_metrics": "Does the trainer get compute_metrics?",
-}
-"""The question a person can answer for a fact that no configuration tells."""
-
-
 _PROGRAM = "program"
 """Unit of a name that has a record in ``rules/_programs``."""
 
@@ -355,17 +336,15 @@ def parse_value(name: str, text: object, source: Source) -> Value:
     term = vocabulary().get(name)
     if term is None:
         near = nearest(name, list(vocabulary()))
-        msg = f"unknown fact {name!r}"
         raise UsageError(
-            msg,
+            f"unknown fact {name!r}",
             source=source,
             hint=f"did you mean {near!r}?" if near else "see `compatcheck facts --names`",
         )
     value = _convert(term, text)
     if isinstance(value, _Bad):
         wanted = " or ".join(term.allowed) or _describe_type(term) + (" or none" if term.nullable else "")
-        msg = f"{name} cannot be {text!r}"
-        raise UsageError(msg, source=source, hint=f"expected {wanted}")
+        raise UsageError(f"{name} cannot be {text!r}", source=source, hint=f"expected {wanted}")
     return value
 
 

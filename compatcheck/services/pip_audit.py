@@ -53,8 +53,10 @@ def check_service(service: str | None) -> None:
         UsageError: neither a known name nor the URL of an endpoint.
     """
     if service is not None and service not in SERVICES and not service.startswith(("http://", "https://")):
-        msg = f"--security-service {redact(service)!r} is not understood"
-        raise UsageError(msg, hint=f"one of {', '.join(SERVICES)}, or the URL of an OSV query endpoint")
+        raise UsageError(
+            f"--security-service {redact(service)!r} is not understood",
+            hint=f"one of {', '.join(SERVICES)}, or the URL of an OSV query endpoint",
+        )
 
 
 def find_command() -> list[str]:
@@ -67,8 +69,7 @@ def find_command() -> list[str]:
         return [sys.executable, "-m", "pip_audit"]
     program = shutil.which("pip-audit")
     if program is None:
-        msg = "--security needs pip-audit, which is not installed"
-        raise UsageError(msg, hint="pip install 'compatcheck[audit]'")
+        raise UsageError("--security needs pip-audit, which is not installed", hint="pip install 'compatcheck[audit]'")
     return [os.path.abspath(program)]
 
 

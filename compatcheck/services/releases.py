@@ -1,8 +1,6 @@
 """The releases of a package and what they require, as the configured package index lists them.
 
-The snapshots in ``rules/_releases`` and ``rules/_pins`` are written by this module, so that every range in the database can
-be checked against releases that exist. No index is named here: the one that pip or uv is set up for is used, and its name
-never reaches a snapshot.
+No index is named here: the one that pip or uv is set up for is used.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import zipfile
 from email.parser import HeaderParser
 from typing import TYPE_CHECKING, NamedTuple
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -30,47 +27,8 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
     from http.client import HTTPResponse
-    from pathlib import Path
-
-SNAPSHOT_PACKAGES = (
-    "accelerate",
-    "axolotl",
-    "bitsandbytes",
-    "datasets",
-    "deepspeed",
-    "flash-attn",
-    "huggingface-hub",
-    "lightning",
-    "liger-kernel",
-    "llamafactory",
-    "megatron-core",
-    "ms-swift",
-    "nvidia-cudnn-cu12",
-    "nvidia-cudnn-cu13",
-    "nvidia-nccl-cu12",
-    "nvidia-nccl-cu13",
-    "openrlhf",
-    "optimum",
-    "peft",
-    "ray",
-    "sglang",
-    "tokenizers",
-    "torch",
-    "torchao",
-    "torchtune",
-    "transformer-engine",
-    "transformers",
-    "triton",
-    "trl",
-    "unsloth",
-    "unsloth-zoo",
-    "verl",
-    "vllm",
-    "xformers",
-)
-"""Packages whose releases ``rules/_releases`` keeps."""
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _TIMEOUT_SECONDS = 60
@@ -118,14 +76,14 @@ def find_index_url() -> str:
     raise InputError("no package index is set up", hint="set PIP_INDEX_URL, or run from an interpreter that has pip")
 
 
-def list_files(package: str, index_url: str | None = None) -> list[IndexFile]:
+def list_files(package: str) -> list[IndexFile]:
     """Return every file the index offers for ``package``, reading the JSON or the HTML form of the simple API.
 
     Raises:
         InputError: the index does not answer, or does not know the package.
     """
     name = canonicalize_name(package)
-    base = (index_url or find_index_url()).rstrip("/") + f"/{name}/"
+    base = find_index_url().rstrip("/") + f"/{name}/"
     if base.startswith("file:"):
         base += "index.html"
     try:
@@ -137,18 +95,14 @@ def list_files(package: str, index_url: str | None = None) -> list[IndexFile]:
     return list(_parse_json(text, base) if "json" in kind else _parse_html(text, base))
 
 
-def fetch_releases(package: str, index_url: str | None = None) -> tuple[Release, ...]:
+def fetch_releases(package: str) -> tuple[Release, ...]:
     """Return every release of ``package`` on the index, oldest version first, pre-releases included.
-
-    Args:
-        package: distribution name in any spelling.
-        index_url: root of a simple index; the one that pip or uv is set up for when None.
 
     Raises:
         InputError: the index does not answer, or does not know the package.
     """
     files: dict[Version, list[IndexFile]] = {}
-    for file in list_files(package, index_url):
+    for file in list_files(package):
         version = release_of(file.filename, package)
         if version is not None:
             files.setdefault(version, []).append(file)
@@ -176,7 +130,7 @@ def release_of(filename: str, package: str) -> Version | None:
         return None
 
 
-def read_requirements(package: str, version: str, index_url: str | None = None) -> tuple[str, ...]:
+def read_requirements(package: str, version: str) -> tuple[str, ...]:
     """Return the ``Requires-Dist`` lines of one release without installing or running it.
 
     Of a wheel only its directory and its METADATA are transferred (range requests). Of a source archive the ``requires.txt``
@@ -186,46 +140,12 @@ def read_requirements(package: str, version: str, index_url: str | None = None) 
         InputError: the release has no file, or none that states its requirements.
     """
     wanted = Version(version)
-    files = [file for file in list_files(package, index_url) if release_of(file.filename, package) == wanted]
+    files = [file for file in list_files(package) if release_of(file.filename, package) == wanted]
     for file in sorted(files, key=_metadata_cost):
         lines = _wheel_requirements(file.url) if file.filename.endswith(".whl") else _sdist_requirements(file.url)
         if lines is not None:
             return lines
     raise InputError(f"{package} {version}: no file states its requirements", hint="read them in the source tag")
-
-
-def pinned(lines: tuple[str, ...], packages: Callable[[str], bool]) -> dict[str | None, dict[str, str]]:
-    """Return the specifiers that ``lines`` put on the chosen packages: extra (None for the base) → package → specifier.
-
-    Requirements whose marker excludes Linux on CPython 3.11 are left out; one without a version gives ``""``.
-    """
-    found: dict[str | None, dict[str, str]] = {}
-    for line in lines:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:
-            continue
-        name = canonicalize_name(requirement.name)
-        if not packages(name):
-            continue
-        specifier = str(requirement.specifier) or (f"@ {_without_host(requirement.url)}" if requirement.url else "")
-        extras = re.findall(r"""extra\s*==\s*['"]([^'"]+)['"]""", line)
-        for extra in extras or [None]:
-            if requirement.marker is None or requirement.marker.evaluate({**_LINUX, "extra": extra or ""}):
-                found.setdefault(extra, {})[name] = specifier
-    return found
-
-
-_LINUX: Mapping[str, str] = {
-    "platform_system": "Linux",
-    "sys_platform": "linux",
-    "os_name": "posix",
-    "platform_machine": "x86_64",
-    "platform_python_implementation": "CPython",
-    "implementation_name": "cpython",
-    "python_version": "3.11",
-    "python_full_version": "3.11.9",
-}
 
 
 def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
@@ -234,11 +154,6 @@ def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
         raise InputError("the package index has an address that is neither https, http nor file")
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 (checked above)
     return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # type: ignore[no-any-return]  # noqa: S310
-
-
-def _without_host(url: str) -> str:
-    parts = urllib.parse.urlsplit(url)
-    return urllib.parse.unquote(parts.path.rsplit("/", 1)[-1])
 
 
 def _parse_json(text: str, base: str) -> Iterator[IndexFile]:
@@ -370,25 +285,3 @@ def _parse_requires(text: str) -> Iterator[str]:
             condition = " and ".join(parts)
         elif line:
             yield f"{line}; {condition}" if condition else line
-
-
-def write_snapshot(package: str, directory: Path, date: str, index_url: str | None = None) -> Path:
-    """Write ``directory/<package>.yaml`` with every release on the index and return its path.
-
-    Args:
-        package: distribution name.
-        directory: usually ``rules/_releases``.
-        date: ISO date of the look-up.
-        index_url: see ``fetch_releases``.
-    """
-    releases = fetch_releases(package, index_url)
-    lines = [f"package: {canonicalize_name(package)}", f'date: "{date}"', "releases:"]
-    lines += [f'  "{row.version}": ' + (f'"{row.date}"' if row.date else "null") for row in releases]
-    for label, chosen in (
-        ("prereleases", [row.version for row in releases if row.prerelease]),
-        ("yanked", [row.version for row in releases if row.yanked]),
-    ):
-        lines.append(f"{label}: [" + ", ".join(f'"{version}"' for version in chosen) + "]")
-    path = directory / f"{canonicalize_name(package)}.yaml"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path

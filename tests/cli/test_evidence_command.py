@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from compatcheck.core.measurement import Measurement
 from compatcheck.lab.evidence.store import open_store
+from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.probes.probe import find_probe
 from tests import ROOT
 from tests.cli.run_cli import run

@@ -75,9 +75,12 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
                 make_wheel(directory, name, version, requires)
         for name in [name for name in os.environ if name.startswith("UV_")]:
             monkeypatch.delenv(name)
-        monkeypatch.setattr("compatcheck.fixing.resolver.uv_variables", dict)
-        program = shutil.which("uv") or "uv"
-        resolver = UvResolver(program, offline=True, find_links=(str(directory),))
+        empty = tmp_path / "simple"
+        empty.mkdir()
+        variables = {"UV_DEFAULT_INDEX": empty.as_uri(), "UV_FIND_LINKS": str(directory)}
+        monkeypatch.setattr("compatcheck.fixing.resolver.uv_variables", lambda: variables)
+        monkeypatch.setattr("compatcheck.fixing.resolver._fetch_requirements", lambda *_: ())
+        resolver = UvResolver(shutil.which("uv") or "uv")
         monkeypatch.setattr(fixing, "find_ways", lambda *, offline: Ways(None if offline else resolver))
 
     return make

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from compatcheck.cli.measuring.progress import Progress
-from compatcheck.core.measurement import Measurement
 from compatcheck.core.process import Completed
 from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.environments.installer import UnbuildableError, explain_failure
+from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.probes.runner import Task, make_task
 from compatcheck.lab.settings import Settings

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from compatcheck.core.measurement import Measurement
-from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.evidence.store import EvidenceStore
+from compatcheck.lab.measurement import Measurement
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe
 from tests.cli.run_cli import run
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from compatcheck import __version__
+from compatcheck.lab.evidence_pairs import compile_pairs
 from compatcheck.rules.compile import compile_directory
+from compatcheck.rules.load import load_rules
 from tests import ROOT
 from tests.distribution.building import Run, build
 
@@ -20,6 +22,7 @@ DATA = {
     "compatcheck/_database.jsonl",
     "compatcheck/architectures/data/class_defaults.jsonl",
     "compatcheck/collectors/conda/data/conda_names.json",
+    "compatcheck/lab/_pairs.json",
     "compatcheck/lab/probes/worker/memshim.c",
     "compatcheck/py.typed",
     "compatcheck/reporters/difference.schema.json",
@@ -52,7 +55,7 @@ def test_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> None:
     assert {name for name in names - DATA if not name.endswith((".py", "/README.md"))} == set()
     assert {name.partition("/")[0] for name in names} == {"compatcheck"}
     kept = {name for name in tracked() if name.startswith("compatcheck/")}
-    assert names - {"compatcheck/_database.jsonl"} >= kept
+    assert names - {"compatcheck/_database.jsonl", "compatcheck/lab/_pairs.json"} >= kept
 
 
 def test_wheel_is_for_every_platform_and_names_its_licence(wheel: Path) -> None:
@@ -84,6 +87,7 @@ def test_wheel_is_small(wheel: Path) -> None:
 
 def test_database_of_the_wheel_is_that_of_the_checkout(wheel: Path) -> None:
     assert members(wheel)["compatcheck/_database.jsonl"] == compile_directory(ROOT / "rules")
+    assert json.loads(members(wheel)["compatcheck/lab/_pairs.json"]) == compile_pairs(load_rules(ROOT / "rules"), ROOT)
 
 
 def test_builds_are_the_same_bytes(wheel: Path, sdist: Path, tmp_path: Path) -> None:

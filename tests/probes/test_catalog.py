@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from packaging.version import Version
 
-from compatcheck.core.measurement import UNKNOWN, Measurement
-from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.evidence.files import measurement_files
+from compatcheck.lab.measurement import UNKNOWN, Measurement
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.backends import BACKENDS
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.probes.runner import make_task, run_tasks

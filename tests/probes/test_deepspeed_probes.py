@@ -11,8 +11,8 @@ from compatcheck.lab.probes.runner import make_task, run_tasks
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
     from compatcheck.lab.environments.overlay import Overlays
+    from compatcheck.lab.measurement import Measurement
 
 PROBES = (
     "engine_recreate",

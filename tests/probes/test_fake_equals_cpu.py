@@ -21,7 +21,7 @@ from compatcheck.lab.probes.script import make_script
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 NEWEST = "5.23.0"
 RELEASES = ("4.45.2", "4.57.6", NEWEST)

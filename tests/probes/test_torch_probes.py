@@ -11,9 +11,9 @@ from compatcheck.lab.probes.runner import make_task, run_tasks
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
     from compatcheck.lab.environments.interpreter import Interpreter
     from compatcheck.lab.environments.overlay import Overlays
+    from compatcheck.lab.measurement import Measurement
 
 OF_TORCH = (
     "autocast_cache",

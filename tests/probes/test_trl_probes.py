@@ -12,7 +12,7 @@ from compatcheck.lab.probes.runner import make_task, run_tasks
 from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 ENVIRONMENTS = {
     "accelerate_fp32_outputs": ("accelerate==1.15.0",),

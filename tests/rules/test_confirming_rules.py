@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.confirm import judge, predicted_sizes
 from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.measured_here import concerns
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.pairs import Trial, TrialRequest, plan
 from compatcheck.lab.probes.metric_facts import metric_facts
 from compatcheck.lab.proof import as_example
+from compatcheck.lab.rule_evidence import selects
 from compatcheck.matching.decision import AFFECTED, SILENT, decide
 from compatcheck.matching.examples import example_scope
 from compatcheck.rules.compile import compile_directory, open_compiled
 from compatcheck.rules.database import CompiledRule, RuleSet
-from compatcheck.rules.lint_evidence import selects
 from compatcheck.rules.load import load_rules
 from tests import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.rules.rule import Comparison, Rule, Selection
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.lab.proof import make_proof
+from compatcheck.cli.laboratory import find_evidence_check
 from compatcheck.matching.examples import check_rule
 from compatcheck.rules.compile import compile_directory, open_compiled
 from compatcheck.rules.database import RuleSet
@@ -23,5 +23,5 @@ def rules() -> RuleSet:
 
 @pytest.mark.parametrize("path", rule_files(RULES), ids=lambda path: path.relative_to(RULES).with_suffix("").as_posix())
 def test_rule_is_sound(path: Path, rules: RuleSet) -> None:
-    problems = check_rule(load_rule(path, RULES), rules, ROOT, make_proof(rules))
+    problems = check_rule(load_rule(path, RULES), rules, ROOT, find_evidence_check(rules))
     assert [f"{problem.source.key}: {problem.message}" for problem in problems] == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.core.measurement import Measurement
 from compatcheck.lab.measured_here import concerns
+from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.pairs import Trial, plan
 from compatcheck.lab.probes.probe import find_probe
 from compatcheck.rules.compile import compile_directory, open_compiled

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compatcheck.core.measurement import from_json
 from compatcheck.lab.evidence.index import index_path
 from compatcheck.lab.evidence.store import EvidenceStore
+from compatcheck.lab.measurement import from_json
 from compatcheck.rules.compile import compile_directory
 from tests import ROOT
 

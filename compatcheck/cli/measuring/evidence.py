@@ -10,11 +10,11 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
-from compatcheck.core.measurement import BACKENDS, STATUSES, to_json
 from compatcheck.lab.evidence.choice import choose_measurements, choose_one
 from compatcheck.lab.evidence.files import SUFFIXES, export_measurements, write_measurements
 from compatcheck.lab.evidence.foreign_files import read_foreign
 from compatcheck.lab.evidence.store import EvidenceStore
+from compatcheck.lab.measurement import BACKENDS, STATUSES, to_json
 from compatcheck.lab.reporters.evidence import format_list, format_measurement
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from compatcheck.cli import options
 from compatcheck.cli.measuring.options import environment_options, measuring_options
 from compatcheck.cli.measuring.progress import Progress
 from compatcheck.core.errors import EXIT_CLEAN, UsageError
-from compatcheck.core.measurement import to_json
 from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.evidence import last_measured
 from compatcheck.lab.evidence.files import append_measurement
 from compatcheck.lab.location import store_path
+from compatcheck.lab.measurement import to_json
 from compatcheck.lab.parameters import parse_one_set
 from compatcheck.lab.probe_runs import exit_code_of, judge, run_probes
 from compatcheck.lab.probes.choice import choose_every_task, choose_tasks
@@ -30,7 +30,7 @@ from compatcheck.lab.settings import open_store
 from compatcheck.lab.sweep import find_varying
 
 if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.runner import Task
     from compatcheck.lab.reporters.predictions import Judged
 

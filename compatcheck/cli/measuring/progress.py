@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compatcheck.core.measurement import show_parameter
+from compatcheck.lab.measurement import show_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 
 class Progress:

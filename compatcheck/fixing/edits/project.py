@@ -176,10 +176,6 @@ def write_requirements(statements: Iterable[Requirement], wanted: Mapping[str, s
     """Write requirements for a resolver, some with other versions.
 
     What stands for a path or URL is left out: it is not on an index.
-
-    Args:
-        statements: the requirements.
-        wanted: package → the specifier it gets.
     """
     lines = []
     for item in statements:

@@ -29,17 +29,11 @@ def read_exact(path: str) -> str:
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
-        message = "is not UTF-8 and is not edited"
-        raise InputError(message, source=Source(path), hint="save it as UTF-8") from None
+        raise InputError("is not UTF-8 and is not edited", source=Source(path), hint="save it as UTF-8") from None
 
 
 def apply_edits(texts: Mapping[str, str], edits: Iterable[TextEdit]) -> dict[str, str]:
-    """Return the texts with the edits made.
-
-    Args:
-        texts: path → text.
-        edits: those of one file do not overlap.
-    """
+    """Return the texts with the edits made."""
     result = dict(texts)
     for edit in sorted(set(edits), key=lambda edit: (edit.path, edit.start), reverse=True):
         text = result[edit.path]
@@ -82,8 +76,11 @@ def write_changes(changes: Iterable[FileChange]) -> None:
         _require_unchanged(change)
         real = os.path.realpath(change.path)
         if not (os.access(real, os.W_OK) and os.access(os.path.dirname(real), os.W_OK)):
-            message = "cannot be written; nothing was changed"
-            raise InputError(message, source=Source(change.path), hint="run as a user who may write it")
+            raise InputError(
+                "cannot be written; nothing was changed",
+                source=Source(change.path),
+                hint="run as a user who may write it",
+            )
     for change in changes:
         _replace(change)
 
@@ -92,11 +89,9 @@ def _require_unchanged(change: FileChange) -> None:
     try:
         same = read_exact(change.path) == change.before
     except InputError as error:
-        message = f"{error.message}; nothing was changed"
-        raise InputError(message, source=Source(change.path), hint=error.hint) from None
+        raise InputError(f"{error.message}; nothing was changed", source=Source(change.path), hint=error.hint) from None
     if not same:
-        message = "changed while it was looked at; nothing was written"
-        raise InputError(message, source=Source(change.path), hint=_AGAIN)
+        raise InputError("changed while it was looked at; nothing was written", source=Source(change.path), hint=_AGAIN)
 
 
 def _replace(change: FileChange) -> None:
@@ -115,5 +110,8 @@ def _replace(change: FileChange) -> None:
             os.unlink(scratch)
             raise
     except OSError as error:
-        message = f"could not be written: {error.strerror}"
-        raise InputError(message, source=Source(change.path), hint="check its directory and the space on it") from None
+        raise InputError(
+            f"could not be written: {error.strerror}",
+            source=Source(change.path),
+            hint="check its directory and the space on it",
+        ) from None

@@ -14,15 +14,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError, UsageError
-from compatcheck.core.measurement import UNKNOWN, to_json
-from compatcheck.core.measurement_files import FORMAT, HEADER, SHARED
 from compatcheck.core.source import Source
 from compatcheck.core.versions import parse_version
+from compatcheck.lab.measurement import UNKNOWN, to_json
+from compatcheck.lab.measurement_files import FORMAT, HEADER, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 SUFFIXES = (".json", ".jsonl")
 _BACKGROUND = frozenset({"python", "torch"})

@@ -6,13 +6,13 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.evidence.files import measurement_files
+from compatcheck.lab.measurement_files import read_measurements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 
 class ForeignMeasurements(NamedTuple):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.evidence.files import measurement_files
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.rules.locate import CHECKOUT, is_checkout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 UNDATED = "on a day not recorded"
 

@@ -12,15 +12,15 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.measurement import from_json, to_json
 from compatcheck.core.source import Source
 from compatcheck.lab.evidence.index import extend_index, is_current, write_index
 from compatcheck.lab.location import VARIABLE, store_path
+from compatcheck.lab.measurement import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 APPLICATION_ID = 0x636D7063
 """``cmpc`` in the header of the file: SQLite's own way to tell whose database it is."""
@@ -203,7 +203,7 @@ class EvidenceStore:
         Args:
             probe: a name, with ``*`` and ``?`` as in file names.
             backend: ``fake``, ``cpu`` or ``cuda``.
-            status: one of `compatcheck.core.measurement.STATUSES`.
+            status: one of `compatcheck.lab.measurement.STATUSES`.
             parameters: parameters that must have these values.
             versions: releases that must be these.
             since: earliest time, ``2026-11-21`` or with hours.

@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.measurement import show_parameter
 from compatcheck.core.source import Source
+from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.probes.fingerprint import hash_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.probes.worker.recorder import Recorder
 
 

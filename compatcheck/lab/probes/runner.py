@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.measurement import Measurement, PhaseMemory, show_parameter
 from compatcheck.core.process import Completed, run
 from compatcheck.core.redaction import redact
+from compatcheck.lab.measurement import Measurement, PhaseMemory, show_parameter
 from compatcheck.lab.probes.allocator_counter import counter_library
 
 if TYPE_CHECKING:

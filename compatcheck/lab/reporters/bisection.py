@@ -12,8 +12,8 @@ from compatcheck.lab.reporters.measurement import describe_versions, show_exactl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from compatcheck.core.measurement import Measurement
     from compatcheck.lab.bisection import Bisection, Transition
+    from compatcheck.lab.measurement import Measurement
 
 
 def format_text(found: Bisection) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.measurement import show_parameter
-from compatcheck.core.measurement import to_json as measurement_json
+from compatcheck.lab.measurement import show_parameter
+from compatcheck.lab.measurement import to_json as measurement_json
 from compatcheck.lab.reporters.measurement import describe_versions, show_exactly, wrap_text
 
 if TYPE_CHECKING:
-    from compatcheck.core.measurement import Measurement
     from compatcheck.lab.confirmation import Confirmation
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.pairs import Trial
 
 

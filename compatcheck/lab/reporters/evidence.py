@@ -11,7 +11,7 @@ from compatcheck.lab.reporters.measurement import describe_versions, show_quanti
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 _WIDTH = 80
 _SHOWN_PARAMETERS = 6

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.measurement import show_parameter
 from compatcheck.core.units import KIB, format_bytes
+from compatcheck.lab.measurement import show_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.core.measurement import Measurement, PhaseMemory
+    from compatcheck.lab.measurement import Measurement, PhaseMemory
 
 _WIDTH = 80
 

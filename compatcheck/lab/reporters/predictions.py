@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.measurement import show_parameter
+from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.reporters.measurement import describe_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 _HEAD = ("probe", "parameters", "metric", "predicted", "measured", "difference", "verdict")
 _NUMBERS = range(3, 6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.measurement import show_parameter
+from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.probes.backends import BACKENDS
 from compatcheck.lab.reporters.measurement import show_quantity, wrap_text
 

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.measurement import show_parameter
+from compatcheck.lab.measurement import show_parameter
 from compatcheck.lab.reporters.measurement import show_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.release_series import Change, Series
 
     Groups = Sequence[Sequence[Change]]

@@ -20,12 +20,7 @@ _SAME_AS = {
 
 
 def target_shapes(model: Model, targets: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
-    """Return the adapted linear layers of one block: what feeds it, inputs and outputs.
-
-    Args:
-        model: the base model.
-        targets: ``target_modules`` as peft takes them; ``all-linear`` means every linear layer of a block.
-    """
+    """Return the adapted linear layers of one block: what feeds it, inputs and outputs."""
     query, key, hidden, width = model.query_width, model.key_width, model.hidden, model.intermediate
     shapes = {
         "q_proj": ("attention", hidden, query),

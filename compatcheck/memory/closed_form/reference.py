@@ -35,10 +35,6 @@ def count_references(facts: Mapping[str, Fact | Value], trl: tuple[int, ...] | N
     """Return how many reference models a trainer keeps beside the policy: 0 or 1 as bounds, 0 to 1 where nobody can tell.
 
     With adapters the policy without them is its own reference, unless the program is known to load a second one all the same.
-
-    Args:
-        facts: of the only role.
-        trl: release of TRL, where it is known.
     """
 
     def get(name: str) -> Value:

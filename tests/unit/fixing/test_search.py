@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compatcheck.core.fix import VERSION, Change
+from compatcheck.fixing import search as search_module
 from compatcheck.fixing.search import Search, State
 
 NAMES = ("a", "b", "c", "d")
@@ -166,8 +168,9 @@ def test_independent_changes_are_the_smallest_set() -> None:
     assert search.is_smallest(state)
 
 
-def test_a_search_that_ran_out_of_evaluations_says_so() -> None:
-    search = Search(levers(), MadeUp([Finding((bad(("a", {0, 1})),))]), most_evaluations=2)
+def test_a_search_that_ran_out_of_evaluations_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "MOST_EVALUATIONS", 2)
+    search = Search(levers(), MadeUp([Finding((bad(("a", {0, 1})),))]))
     state = search.run()
     assert state.blamed
     assert not search.is_smallest(state)

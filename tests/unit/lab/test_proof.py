@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import CompatcheckError, InputError
-from compatcheck.core.measurement import Measurement
+from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.probes.probe import find_probe
 from compatcheck.lab.proof import as_example, make_proof, measured_facts
 from tests.unit.rules.drawn_rules import rule_set

@@ -3,14 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from compatcheck.core.measurement import Measurement, PhaseMemory
-from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.bisection import Bisection, Outcome, Transition
 from compatcheck.lab.confirmation import Confirmation
 from compatcheck.lab.drafts import find_end, write_drafts
 from compatcheck.lab.environments.installer import UnbuildableError
 from compatcheck.lab.environments.interpreter import Interpreter
 from compatcheck.lab.environments.overlay import Base
+from compatcheck.lab.measurement import Measurement, PhaseMemory
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.measuring import Laboratory, unbuildable
 from compatcheck.lab.probes.probe import find_probe
 from compatcheck.lab.probes.runner import make_task

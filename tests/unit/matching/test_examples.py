@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from compatcheck.lab.proof import make_proof
+from compatcheck.cli.laboratory import find_evidence_check
 from compatcheck.matching.examples import check_rule, run_examples
 from compatcheck.rules.rule import Clause, Examples, Impact, Remedy, Rule
+from tests import ROOT
 from tests.unit.rules.drawn_rules import rule, rule_set
 
 FACTS = {"zero_stage": 3, "gradient_checkpointing": True, "param_dtype": "bfloat16"}
@@ -36,7 +37,10 @@ SOUND = Examples(
 
 def problems(made: Rule) -> list[str]:
     rules = rule_set(made)
-    return [f"{problem.source.key}: {problem.message}" for problem in check_rule(made, rules, proof=make_proof(rules))]
+    return [
+        f"{problem.source.key}: {problem.message}"
+        for problem in check_rule(made, rules, ROOT, find_evidence_check(rules))
+    ]
 
 
 def failures(made: Rule, **examples: tuple[dict[str, Any], ...]) -> list[str]:
@@ -135,12 +139,12 @@ def test_static_problems_are_named_by_key(changes: dict[str, Any], place: str) -
 
 def test_evidence_must_exist(tmp_path: Any) -> None:
     made = rule(examples=SOUND, confidence="measured", evidence=("fixtures/x.json",))
-    found = check_rule(made, rule_set(made), tmp_path, make_proof(rule_set(made)))
+    found = check_rule(made, rule_set(made), tmp_path, find_evidence_check(rule_set(made)))
     assert [problem.source.key for problem in found] == ["evidence"]
     (tmp_path / "fixtures").mkdir()
     measured = {"probe": "a", "backend": "cpu", "device": "x86_64 CPU", "status": "ok"}
     (tmp_path / "fixtures/x.json").write_text(json.dumps(measured), encoding="utf-8")
-    assert check_rule(made, rule_set(made), tmp_path, make_proof(rule_set(made))) == []
+    assert check_rule(made, rule_set(made), tmp_path, find_evidence_check(rule_set(made))) == []
 
 
 def test_a_draft_needs_no_examples() -> None:

@@ -69,13 +69,13 @@ def test_changes_are_combined_when_none_is_enough() -> None:
 
 def test_a_combination_holds_no_idle_change() -> None:
     run = overlay(RUN, {"training.micro_batch_size": 64})
-    for one in suggest({"train": run}, price, most=100):
+    for one in suggest({"train": run}, price):
         words = [change.words for change in one.changes]
         assert "optimizer states on the host" not in words
 
 
 def test_each_suggestion_is_priced_by_the_whole_model() -> None:
-    for one in suggest({"train": RUN}, price, most=100):
+    for one in suggest({"train": RUN}, price):
         changed = {name: value for change in one.changes for name, value in change.facts.items()}
         assert one.device == price({"train": overlay(RUN, changed)}).device
 

@@ -93,14 +93,14 @@ def test_long_names_of_components_are_not_cut_while_there_is_room() -> None:
         make_component("parameters", "parameters", 1, "actor"),
     )
     found = Estimate("closed_form", (Phase("rollout", "rollout", parts),), Verdict("fits", 80 * GIB, 49 * GIB))
-    text = format_text(EstimateReport("job", found))
+    text = format_text(EstimateReport("job", found), verbose=0)
     assert "    rollout: KV pool and engine activations   30.0 GiB  ██████████████████████\n" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_missing_fact_is_named_with_the_way_to_state_it() -> None:
     empty = Estimate("closed_form", (), Verdict("unknown", None, None), needs=("model.hidden_size",))
-    assert "--set model.hidden_size=" in format_text(EstimateReport("x", empty))
+    assert "--set model.hidden_size=" in format_text(EstimateReport("x", empty), verbose=0)
     assert "`model.hidden_size`" in format_markdown(EstimateReport("x", empty))
     assert json.loads(format_json([EstimateReport("x", empty)]))["subjects"][0]["estimate"] is None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from compatcheck.rules.lint import lint_rule
 from compatcheck.rules.rule import Clause, Examples, Rule
+from tests import ROOT
 from tests.unit.rules.drawn_rules import RELEASES, rule
 
 PACKAGES = ("deepspeed",)
@@ -19,7 +20,10 @@ def lint(made: Rule, truth: Any = None) -> list[str]:
     def nothing(_text: str, _example: Mapping[str, Any]) -> bool | None:
         return None
 
-    return [f"{problem.source.key}: {problem.message}" for problem in lint_rule(made, releases, truth or nothing)]
+    return [
+        f"{problem.source.key}: {problem.message}"
+        for problem in lint_rule(made, releases, truth or nothing, ROOT, None)
+    ]
 
 
 def test_several_slips_are_all_told() -> None:
@@ -53,3 +57,7 @@ def test_an_atom_counts_only_when_it_alone_is_false() -> None:
     made = rule(when="training.packing and training.compile", clauses=(Clause(packages={}),), examples=examples)
     problems = lint(made, lambda text, example: example[atoms[text]])
     assert problems == ["examples.no_match: no no_match in which only `training.packing` is false"]
+
+
+def test_a_measured_rule_needs_evidence() -> None:
+    assert "evidence: `confidence: measured` needs evidence" in lint(rule(confidence="measured"))

@@ -22,9 +22,9 @@ HTML = """<!DOCTYPE html><html><body>
 </body></html>"""
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> str:
-    """Return the URL of an index with one package on disk."""
+@pytest.fixture(autouse=True)
+def _index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set up an index with one package on disk."""
     folder = tmp_path / "simple/demo"
     folder.mkdir(parents=True)
     (folder / "index.html").write_text(HTML)
@@ -39,11 +39,11 @@ def index(tmp_path: Path) -> str:
         member = tarfile.TarInfo("demo-1.0/demo.egg-info/requires.txt")
         member.size = len(data)
         archive.addfile(member, io.BytesIO(data))
-    return f"file://{tmp_path}/simple"
+    monkeypatch.setenv("PIP_INDEX_URL", f"file://{tmp_path}/simple")
 
 
-def test_releases_come_sorted_with_date_yank_and_prerelease(index: str) -> None:
-    found = releases.fetch_releases("Demo", index)
+def test_releases_come_sorted_with_date_yank_and_prerelease() -> None:
+    found = releases.fetch_releases("Demo")
     assert [row.version for row in found] == ["1.0", "1.1", "2.0rc1"]
     assert found[0].date == "2024-01-01"
     assert found[1].yanked
@@ -71,32 +71,20 @@ def test_json_form_is_read_like_the_html_form() -> None:
 
 def test_unknown_package_is_an_input_error_without_the_index_in_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did not answer") as caught:
-        releases.fetch_releases("absent", f"file://{tmp_path}")
+        releases.fetch_releases("absent")
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_wheel_metadata_is_preferred_over_the_archive(index: str) -> None:
-    assert releases.read_requirements("demo", "1.0", index) == ("torch==2.6.0",)
+def test_wheel_metadata_is_preferred_over_the_archive() -> None:
+    assert releases.read_requirements("demo", "1.0") == ("torch==2.6.0",)
 
 
-def test_archive_requirements_carry_extra_and_marker(index: str, tmp_path: Path) -> None:
+def test_archive_requirements_carry_extra_and_marker(tmp_path: Path) -> None:
     (tmp_path / "files/demo-1.0-py3-none-any.whl").unlink()
     with zipfile.ZipFile(tmp_path / "files/demo-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("nothing", "")
-    lines = releases.read_requirements("demo", "1.0", index)
+    lines = releases.read_requirements("demo", "1.0")
     assert lines == ("numpy", 'vllm==0.8.3; extra == "vllm"', 'old; (python_version < "3.8")')
-
-
-def test_pins_are_grouped_by_extra_and_limited_to_linux() -> None:
-    lines = (
-        "torch==2.6.0",
-        'vllm==0.8.3; extra == "vllm"',
-        'torch==2.5; sys_platform == "win32"',
-        "ray[default]==2.43.0",
-        "odd line !",
-    )
-    found = releases.pinned(lines, lambda name: name in {"torch", "vllm", "ray"})
-    assert found == {None: {"torch": "==2.6.0", "ray": "==2.43.0"}, "vllm": {"vllm": "==0.8.3"}}
 
 
 @pytest.mark.parametrize(
@@ -119,17 +107,3 @@ def test_configured_index_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_INDEX_URL", "file:///second/simple")
     monkeypatch.setenv("PIP_INDEX_URL", "file:///first/simple")
     assert releases.find_index_url() == "file:///first/simple"
-
-
-def test_snapshot_lists_every_release_and_marks_the_special_ones(index: str, tmp_path: Path) -> None:
-    path = releases.write_snapshot("demo", tmp_path, "2026-11-21", index)
-    assert path.read_text().splitlines() == [
-        "package: demo",
-        'date: "2026-11-21"',
-        "releases:",
-        '  "1.0": "2024-01-01"',
-        '  "1.1": null',
-        '  "2.0rc1": null',
-        'prereleases: ["2.0rc1"]',
-        'yanked: ["1.1"]',
-    ]

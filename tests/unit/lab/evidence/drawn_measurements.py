@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from compatcheck.core.measurement import BACKENDS, STATUSES, Measurement, PhaseMemory
+from compatcheck.lab.measurement import BACKENDS, STATUSES, Measurement, PhaseMemory
 
 BASE = Measurement(
     probe="zero3_release",

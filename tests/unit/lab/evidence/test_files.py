@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import InputError, UsageError
-from compatcheck.core.measurement import from_json, to_json
-from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.evidence.files import export_measurements, measurement_files, name_file, write_measurements
+from compatcheck.lab.measurement import from_json, to_json
+from compatcheck.lab.measurement_files import read_measurements
 from tests import ROOT
 from tests.unit.lab.evidence.drawn_measurements import measurement, measurements
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from compatcheck.core.measurement import Measurement
-from compatcheck.core.measurement_files import read_measurements
 from compatcheck.lab.evidence.files import append_measurement, write_measurements
 from compatcheck.lab.evidence.last_measured import UNDATED, describe_last, last_measured
 from compatcheck.lab.evidence.store import EvidenceStore
+from compatcheck.lab.measurement import Measurement
+from compatcheck.lab.measurement_files import read_measurements
 
 
 def measured(time=None, backend="cpu", status="ok", probe="masks"):

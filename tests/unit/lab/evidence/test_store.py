@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import EXIT_UNREADABLE_INPUT, InputError
-from compatcheck.core.measurement import from_json, to_json
 from compatcheck.lab.evidence.store import APPLICATION_ID, MIGRATIONS, EvidenceStore, identify, open_store
 from compatcheck.lab.location import store_path
+from compatcheck.lab.measurement import from_json, to_json
 from tests import ROOT
 from tests.unit.lab.evidence.drawn_measurements import measurement, measurements
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.measurement_files import read_measurements
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from tests import ROOT
 

@@ -1,6 +1,6 @@
 """One measurement for a terminal."""
 
-from compatcheck.core.measurement import Measurement, PhaseMemory
+from compatcheck.lab.measurement import Measurement, PhaseMemory
 from compatcheck.lab.reporters.measurement import format_measurement
 
 LONG = "_scaled_dot_product_flash_attention_for_cpu_backward.with_a_long_overload_name"

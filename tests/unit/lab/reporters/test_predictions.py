@@ -1,6 +1,6 @@
 """Predictions beside measurements, in one table."""
 
-from compatcheck.core.measurement import Measurement
+from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.reporters.predictions import Judged, format_predictions
 
 

@@ -15,9 +15,9 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.measurement import Measurement, PhaseMemory
 from compatcheck.lab.environments.overlay import Base, Overlays, build_base
 from compatcheck.lab.evidence.files import write_measurements
+from compatcheck.lab.measurement import Measurement, PhaseMemory
 from compatcheck.lab.probes.fingerprint import hash_code
 from compatcheck.lab.traced.request import Untraceable
 from compatcheck.lab.traced.trace import PROGRAM, run_program

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from compatcheck.core.errors import CompatcheckError
-from compatcheck.core.measurement_files import read_measurements
+from compatcheck.lab.measurement_files import read_measurements
 from compatcheck.lab.traced.request import Untraceable, make_request
 from compatcheck.lab.traced.trace import PROGRAM, WORKER, Trace, conclude, run_program, trace
 from compatcheck.memory.closed_form.context import CONTEXT, nccl_buffers
@@ -31,7 +31,7 @@ from tests.unit.lab.traced.measure_traces import (
 
 if TYPE_CHECKING:
     from compatcheck.core.estimate import Phase
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.lab.traced.trace import Runtime
 
 MIB = 2**20

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import CompatcheckError
-from compatcheck.core.measurement_files import read_measurements
-from compatcheck.rules.lint_evidence import selects
+from compatcheck.lab.measurement_files import read_measurements
+from compatcheck.lab.rule_evidence import selects
+from compatcheck.rules.load import load_rule
+from compatcheck.rules.locate import CHECKOUT, is_checkout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
+    from compatcheck.rules.database import CompiledRule, RuleSet
     from compatcheck.rules.rule import Comparison, Rule, Selection
 
-SECTION = "pairs"
-"""The section of a compiled database that holds them."""
+COMPILED = Path(__file__).with_name("_pairs.json")
+"""Rule id → pairs of the built-in rules; an installation has no files of evidence, a checkout does without this one."""
+
+
+def find_pairs(rule: CompiledRule, rules: RuleSet) -> Sequence[Mapping[str, Any]]:
+    """Return the pairs of one rule: as they were compiled for an installation, else out of its file and its evidence."""
+    if rule.database == 0 and not is_checkout():
+        found: Sequence[Mapping[str, Any]] = _read_compiled().get(rule.id, ())
+        return found
+    directory = Path(rules.databases[rule.database].name if rule.database else CHECKOUT)
+    loaded = load_rule(directory / f"{rule.id}.yaml", directory)
+    return compile_pairs([loaded], directory.parent).get(rule.id, ())
+
+
+@lru_cache(maxsize=1)
+def _read_compiled() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(COMPILED.read_text(encoding="utf-8")) if COMPILED.exists() else {}
+    return data
 
 
 def compile_pairs(rules: Iterable[Rule], root: Path) -> dict[str, list[dict[str, Any]]]:

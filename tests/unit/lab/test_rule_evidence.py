@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from compatcheck.core.errors import InputError, UsageError
-from compatcheck.core.measurement import Measurement, PhaseMemory
-from compatcheck.rules.lint_evidence import Proof, check_evidence
+from compatcheck.lab.measurement import Measurement, PhaseMemory
+from compatcheck.lab.rule_evidence import Proof, check_evidence
 from compatcheck.rules.rule import Clause, Comparison, Impact, ProbeUse, Selection
 from tests.unit.rules.drawn_rules import rule
 
@@ -139,9 +139,3 @@ def test_the_probe_must_exist_with_its_parameters() -> None:
     assert told("release", layers=4) == []
     assert told("relaese") == ["probe: there is no probe 'relaese'; `compatcheck probe list` has them all"]
     assert told("release", layres=4) == ["probe: no parameter 'layres' (did you mean 'layers'?)"]
-
-
-def test_without_files_or_proof_only_the_claim_is_checked() -> None:
-    made = rule(confidence="measured", probe=ProbeUse(name="none", parameters={}))
-    assert [key for key, _ in check_evidence(made, None, None)] == ["evidence"]
-    assert [key for key, _ in check_evidence(made, None, PROOF)] == ["evidence", "probe"]

@@ -11,14 +11,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.measurement import from_json
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_utf8
+from compatcheck.lab.measurement import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
 
 HEADER = "compatcheck_measurements"
 FORMAT = 1

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from compatcheck.core.measurement import Measurement
+    from compatcheck.lab.measurement import Measurement
     from compatcheck.rules.rule import Comparison, Rule, Selection
 
 TOLERANCE = 0.02
@@ -20,7 +20,7 @@ large ones. A report shows one number for a range as narrow as this."""
 
 
 class Proof(NamedTuple):
-    """What the checks ask of layers above the rules."""
+    """What the checks ask of probes and measurements."""
 
     probes: frozenset[str]
     """Names of the catalogue."""
@@ -34,22 +34,10 @@ class Proof(NamedTuple):
     """Evaluates formulas over facts and releases: bytes, or the facts that are missing; raises CompatcheckError."""
 
 
-def check_evidence(rule: Rule, root: Path | None, proof: Proof | None) -> Iterator[tuple[str, str]]:
-    """Yield key and message of what is wrong.
-
-    Args:
-        rule: the loaded rule.
-        root: folder that ``evidence`` is relative to; None skips what needs the files.
-        proof: None skips what needs probes and measurements.
-    """
-    if rule.confidence == "measured" and not rule.evidence:
-        yield "evidence", "`confidence: measured` needs evidence"
-    if proof is None:
-        return
+def check_evidence(rule: Rule, root: Path, proof: Proof) -> Iterator[tuple[str, str]]:
+    """Yield key and message of what is wrong with a rule; ``root`` is the folder that ``evidence`` is relative to."""
     if rule.probe is not None:
         yield from _check_probe(rule, proof)
-    if root is None:
-        return
     files: dict[str, Sequence[Measurement]] = {}
     for name in rule.evidence:
         try:
