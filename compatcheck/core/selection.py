@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
-from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Source
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ class Selection(NamedTuple):
     @property
     def named(self) -> tuple[Choice, ...]:
         """Return the extras and groups that were named."""
+        from compatcheck.core.markers import canonical_name  # noqa: PLC0415 (only with a choice)
+
         extras, groups = (map(canonical_name, names) for names in (self.extras, self.groups))
         return (*(Choice("extra", name) for name in extras), *(Choice("group", name) for name in groups))
 
@@ -78,6 +79,8 @@ DEFAULT = Selection()
 def offer(extras: Iterable[str], groups: Iterable[str] = ()) -> frozenset[Choice]:
     """Return the choices that a project's extras and groups are."""
     choices = [("extra", name) for name in extras] + [("group", name) for name in groups]
+    from compatcheck.core.markers import canonical_name  # noqa: PLC0415 (only with a choice)
+
     return frozenset(Choice(kind, canonical_name(name)) for kind, name in choices)
 
 

@@ -25,7 +25,6 @@ from compatcheck.collectors.image.wrappers import (
     skip_options,
 )
 from compatcheck.core.redaction import redact_command
-from compatcheck.shell import read_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -205,6 +204,8 @@ class _Walk:
             return None
         self.depth += 1
         given = {**self.variables, "PWD": self.folder}
+        from compatcheck.shell import read_script  # noqa: PLC0415 (only for start scripts)
+
         script = read_script(
             path, text[:MAX_TEXT], variables=given, arguments=arguments, assuming=False, stand_in=self._stand_in
         )
