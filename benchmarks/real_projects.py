@@ -24,7 +24,7 @@ from compatcheck.collectors.recognise import walk
 from compatcheck.core.errors import InputError
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.frameworks.recognise import SUFFIXES, read_configuration
-from compatcheck.frameworks.text import parse_json_or_yaml, read_text
+from compatcheck.frameworks.text import parse_configuration, read_text
 from compatcheck.frameworks.translation import flatten
 from compatcheck.frameworks.unread import recognise
 from compatcheck.rules.locate import open_rules
@@ -151,7 +151,7 @@ def measure(directory: str) -> Row:
 def _foreign_keys(file: str) -> int | None:
     """Count the keys of a file of a program that is not read; None when it is something else."""
     try:
-        data = parse_json_or_yaml(read_text(file), file)
+        data = parse_configuration(read_text(file), file)
     except InputError:
         return None
     if not isinstance(data, dict) or recognise(data) is None:

@@ -103,6 +103,22 @@ def locate_entries(text: str, header: str) -> dict[tuple[str, str | None], int]:
     return lines
 
 
+def locate_lines(text: str) -> dict[str, int]:
+    """Find the line of every table and of every ``key = …`` in it, by dotted path; an inline table is found as a whole."""
+    lines: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        header = _HEADER.fullmatch(line.strip()) if line.lstrip().startswith("[") else None
+        stated = None if header else _KEY.match(line)
+        if header:
+            table = header.group(1).strip()
+            lines.setdefault(table, number)
+        elif stated:
+            key = next(name for name in stated.groups() if name is not None)
+            lines.setdefault(f"{table}.{key}" if table else key, number)
+    return lines
+
+
 def locate_key(text: str, table: str, key: str, item: str | None = None) -> int | None:
     """Find the line of ``key = …`` in ``[table]``, or of the string ``item`` in that key's array.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.textfile import STANDARD_INPUT
+from compatcheck.core.toml import locate_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _YAML = (".yaml", ".yml")
 _JSON = (".json", ".jsonc", ".hjson")
+_TOML = ".toml"
 
 
 class LineFinder:
@@ -24,27 +26,34 @@ class LineFinder:
     def __init__(self, files: Files = LOCAL) -> None:
         """Find lines in a tree's files."""
         self.files = files
-        self._places: dict[str, Mapping[str, Place]] = {}
+        self._places: dict[str, Mapping[str, int]] = {}
 
     def with_line(self, source: Source) -> Source:
         """Return the source with its line, when it names a key of a file that can be read and no line yet."""
         path, key = source.path, source.key
-        if source.line is not None or key is None or not (path == STANDARD_INPUT or path.endswith((*_YAML, *_JSON))):
+        if (
+            source.line is not None
+            or key is None
+            or not (path == STANDARD_INPUT or path.endswith((*_YAML, *_JSON, _TOML)))
+        ):
             return source
         places = self._places.get(path)
         if places is None:
             places = self._places[path] = self._read(path)
         while key:
             if key in places:
-                return source._replace(line=places[key].line)
+                return source._replace(line=places[key])
             key = key.rpartition(".")[0]
         return source
 
-    def _read(self, path: str) -> Mapping[str, Place]:
+    def _read(self, path: str) -> Mapping[str, int]:
         from compatcheck.frameworks.text import read_text  # noqa: PLC0415 (only for findings with files)
 
         try:
-            return locate_keys(read_text(path, self.files), path)
+            text = read_text(path, self.files)
+            if path.endswith(_TOML):
+                return locate_lines(text)
+            return {key: place.line for key, place in locate_keys(text, path).items()}
         except InputError:
             return {}
 

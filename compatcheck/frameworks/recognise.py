@@ -19,7 +19,7 @@ from compatcheck.frameworks.registry import (
     find_folder,
     find_refinement,
 )
-from compatcheck.frameworks.text import expect_mapping, parse_json_or_yaml, read_text
+from compatcheck.frameworks.text import expect_mapping, parse_configuration, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.reader import ConfigurationReader
     from compatcheck.rules.database import RuleSet
 
-SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc")
+SUFFIXES = (".json", ".yaml", ".yml", ".hjson", ".jsonc", ".toml")
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 """Launch scripts."""
 
@@ -139,7 +139,7 @@ def _parse(text: str, path: str, *, lenient: bool = False) -> Any:  # noqa: ANN4
     if path.endswith(".hjson"):
         return syntax.parse(text, path)
     try:
-        return parse_json_or_yaml(text, path)
+        return parse_configuration(text, path)
     except InputError as error:
         if not syntax.may_be_hjson(text, path) or not (
             lenient or any(word in text for word in DEEPSPEED.telling_words)

@@ -1,4 +1,4 @@
-"""Text of a configuration file, parsed as JSON or YAML by its name or its beginning."""
+"""Text of a configuration file, parsed as JSON, YAML or TOML by its name or its beginning."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Source
+from compatcheck.core.toml import parse_toml
 from compatcheck.core.yaml import MAX_BYTES, YAML_1_1, parse_yaml
 
 PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
@@ -33,9 +34,11 @@ def read_text(path: str, files: Files = LOCAL) -> str:
     return textfile.read_text(path, files, limit=MAX_BYTES)
 
 
-def parse_json_or_yaml(text: str, path: str) -> Any:  # noqa: ANN401 (JSON or YAML)
-    """Parse by suffix: ``.json`` as JSON, ``.yaml``/``.yml`` as YAML, anything else as JSON when it looks like it."""
+def parse_configuration(text: str, path: str) -> Any:  # noqa: ANN401 (JSON, YAML or TOML)
+    """Parse by suffix: ``.json``, ``.toml``, ``.yaml``/``.yml``; anything else as JSON when it looks like it, or as YAML."""
     suffix = os.path.splitext(path)[1].lower()
+    if suffix == ".toml":
+        return parse_toml(text, path)
     if suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip()[:1] in {"{", "["}):
         return parse_json(text, path)
     return parse_yaml(text, path, YAML_1_1)

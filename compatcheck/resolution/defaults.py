@@ -188,7 +188,10 @@ class _Table:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) != _NO:
                 open_rows.setdefault(row["fact"], []).append(row)
         left = set()
-        for name, candidates in open_rows.items():
+        for name, found in open_rows.items():
+            candidates = [row for row in found if self.verdict(row) != _NO]  # by what the rows before have stated
+            if not candidates:
+                continue
             values = [self.value(row) for row in candidates]
             differ = isinstance(values[0], Unknown) or any(value != values[0] for value in values)
             if differ or all(self.depends_on_facts(row) for row in candidates):

@@ -142,6 +142,7 @@ training.fsdp_state_dict_type | str | full_state_dict, sharded_state_dict, local
 training.fsdp_offload_params | bool | | FSDP CPU offload
 training.fsdp_activation_checkpointing | bool | | FSDP plugin's own checkpointing
 training.hsdp_shard_size | int>=1 | ranks | ranks per shard group in a replicate × shard mesh
+training.replicas | int>=1 | | groups of ranks that each hold the whole state: rows of a replicate × shard mesh, ranks of DDP
 training.zero_stage | int | 0, 1, 2, 3 | DeepSpeed ZeRO stage
 training.distributed_optimizer | bool | | Megatron splits optimizer states over data-parallel ranks
 training.zero_init | bool | | the model is built under zero.Init

@@ -8,12 +8,12 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.hjson import parse_hjson
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.textfile import STANDARD_INPUT
-from compatcheck.frameworks.text import parse_json_or_yaml
+from compatcheck.frameworks.text import parse_configuration
 
 
 def may_be_hjson(text: str, path: str) -> bool:
     """Tell whether a text that is no JSON may be Hjson, by the name of its file."""
-    return not path.endswith((".yaml", ".yml")) and (path != STANDARD_INPUT or text.lstrip().startswith("{"))
+    return not path.endswith((".yaml", ".yml", ".toml")) and (path != STANDARD_INPUT or text.lstrip().startswith("{"))
 
 
 def parse(text: str, path: str) -> Any:  # noqa: ANN401 (JSON)
@@ -47,4 +47,4 @@ def parse_here_document(text: str, place: str) -> Any:  # noqa: ANN401 (JSON or 
     Raises:
         InputError: it is broken.
     """
-    return parse_hjson(text, place) if text.lstrip().startswith("{") else parse_json_or_yaml(text, place)
+    return parse_hjson(text, place) if text.lstrip().startswith("{") else parse_configuration(text, place)

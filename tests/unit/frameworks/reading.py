@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.frameworks.hf_trainer import configuration as hf_trainer
-from compatcheck.frameworks.text import parse_json_or_yaml, read_text
+from compatcheck.frameworks.text import parse_configuration, read_text
 from compatcheck.frameworks.trl import configuration as trl
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_file(reader: ConfigurationReader, path: str) -> Reading:
-    return reader.read(parse_json_or_yaml(read_text(path), path), path)
+    return reader.read(parse_configuration(read_text(path), path), path)
 
 
 def read_trainer_arguments(data: Mapping[str, Any], path: str) -> tuple[Document, ...]:

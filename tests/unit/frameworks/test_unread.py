@@ -8,7 +8,7 @@ import pytest
 
 from compatcheck.core.errors import InputError
 from compatcheck.frameworks.recognise import read_configuration
-from compatcheck.frameworks.text import parse_json_or_yaml, read_text
+from compatcheck.frameworks.text import parse_configuration, read_text
 from compatcheck.frameworks.unread import recognise
 from tests import ROOT
 
@@ -24,7 +24,7 @@ CONFIGS = ROOT / "fixtures/configs"
 )
 def test_program_is_named_and_its_file_not_read(name: str, framework: str) -> None:
     file = str(CONFIGS / "other" / name)
-    assert recognise(parse_json_or_yaml(read_text(file), file)) == framework
+    assert recognise(parse_configuration(read_text(file), file)) == framework
     with pytest.raises(InputError, match=f"configuration of {framework}"):
         read_configuration(file, named=False)
 
@@ -34,7 +34,7 @@ NOT_TRAINING = {"infer.yaml", "merge.yaml"}
 
 @pytest.mark.parametrize("file", sorted(CONFIGS.glob("[adhlmt]*/*.[jy]*")), ids=lambda path: path.name)
 def test_files_that_are_read_belong_to_no_other_program(file: Path) -> None:
-    assert recognise(parse_json_or_yaml(read_text(str(file)), str(file))) is None
+    assert recognise(parse_configuration(read_text(str(file)), str(file))) is None
     assert (read_configuration(str(file), named=False) is None) == (file.name in NOT_TRAINING)
 
 

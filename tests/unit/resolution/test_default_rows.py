@@ -107,6 +107,14 @@ def test_the_release_decides_or_nothing_is_said(version: str | None, value: int 
     assert (None if fact is None else fact.value) == value
 
 
+def test_a_row_that_waits_for_one_of_no_certain_release_heeds_what_that_one_says() -> None:
+    rows = [row(STAGE, 1, affected={"transformers": ">=4"}), row(PACKING, True, when=f"{STAGE} == 3", key="j")]
+    for version in ("4.48.0", None):
+        found = applied(rows, document(), version=version)
+        assert found[STAGE].value == 1
+        assert PACKING not in found
+
+
 def test_rows_that_agree_need_no_release() -> None:
     rows = [row(STAGE, 1, affected={"transformers": "<5"}), row(STAGE, 1, affected={"transformers": ">=5"})]
     fact = applied(rows, document(), version=None)[STAGE]
