@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.textfile import STANDARD_INPUT
-from compatcheck.core.toml import locate_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +51,8 @@ class LineFinder:
         try:
             text = read_text(path, self.files)
             if path.endswith(_TOML):
+                from compatcheck.core.toml import locate_lines  # noqa: PLC0415 (only for TOML)
+
                 return locate_lines(text)
             return {key: place.line for key, place in locate_keys(text, path).items()}
         except InputError:

@@ -10,7 +10,6 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Source
-from compatcheck.core.toml import parse_toml
 from compatcheck.core.yaml import MAX_BYTES, YAML_1_1, parse_yaml
 
 PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
@@ -38,6 +37,8 @@ def parse_configuration(text: str, path: str) -> Any:  # noqa: ANN401 (JSON, YAM
     """Parse by suffix: ``.json``, ``.toml``, ``.yaml``/``.yml``; anything else as JSON when it looks like it, or as YAML."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix == ".toml":
+        from compatcheck.core.toml import parse_toml  # noqa: PLC0415 (only for TOML)
+
         return parse_toml(text, path)
     if suffix == ".json" or (suffix not in {".yaml", ".yml"} and text.lstrip()[:1] in {"{", "["}):
         return parse_json(text, path)

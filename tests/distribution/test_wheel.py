@@ -21,13 +21,13 @@ from tests.distribution.building import Run, build
 DATA = {
     "compatcheck/_database.jsonl",
     "compatcheck/architectures/data/class_defaults.jsonl",
-    "compatcheck/collectors/conda/data/conda_names.json",
     "compatcheck/lab/_pairs.json",
     "compatcheck/lab/probes/worker/memshim.c",
     "compatcheck/py.typed",
     "compatcheck/reporters/difference.schema.json",
     "compatcheck/reporters/report.schema.json",
     *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/frameworks").rglob("*.txt")),
+    *(str(path.relative_to(ROOT)) for path in (ROOT / "compatcheck/collectors").rglob("data/*.*")),
 }
 
 
