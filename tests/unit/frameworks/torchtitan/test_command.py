@@ -1,0 +1,67 @@
+"""torchtitan: its command lines."""
+
+from __future__ import annotations
+
+from compatcheck.frameworks.registry import find_folder
+from tests.unit.frameworks.launch_script.written_commands import documents, facts
+
+DECIDES = find_folder("torchtitan").decides
+
+
+def test_options_over_a_file() -> None:
+    document, launcher = documents(
+        "torchrun --nproc_per_node=8 --nnodes 2 -m torchtitan.train --job.config-file=my.toml "
+        "--training.local_batch_size 4 --parallelism.data-parallel-shard-degree 8 --activation_checkpoint.mode full "
+        "--compile.enable --training.no-enable-cpu-offload --model.converters float8 mx --training.seq_len $LENGTH $EXTRA"
+    )
+    assert document.reader == "torchtitan"
+    assert document.references == (("torchtitan", "my.toml", "--job.config_file"),)
+    assert facts(document) == {
+        "training.micro_batch_size": 4,
+        "training.sharding": "fsdp",
+        "training.gradient_checkpointing": True,
+        "training.checkpointing_policy": "full",
+        "training.compile": True,
+        "training.fsdp_offload_params": False,
+        "training.mixed_precision": "fp8",
+        "training.trainer": "pretrain",
+    }
+    assert [(entry.fact, entry.key) for entry in document.unresolved] == [
+        ("training.sequence_length", "training.seq_len")
+    ]
+    assert ("$EXTRA", None) in document.unread
+    assert facts(launcher) == {"hardware.gpus_per_node": 8, "hardware.nodes": 2}
+
+
+def test_stages_cut_the_batch_of_the_file() -> None:
+    document, _ = documents(
+        "torchrun -m torchtitan.train --job.config_file f.toml --parallelism.pipeline_parallel_degree 4"
+    )
+    assert facts(document)["training.micro_batch_size"] == 1
+    assert document.unresolved == ()
+
+
+def test_a_script_that_takes_the_same_options() -> None:
+    document = documents("torchrun --nproc_per_node=8 train.py --job.config_file f.toml --training.batch_size 2")[0]
+    assert document.reader == "torchtitan"
+    assert facts(document)["training.micro_batch_size"] == 2
+
+
+def test_a_configuration_in_python_is_not_known() -> None:
+    document, _ = documents(
+        "torchrun -m torchtitan.train --module llama3 --config llama3_8b --training.local_batch_size 2"
+    )
+    assert facts(document)["training.micro_batch_size"] == 2
+    left = {entry.fact for entry in document.unresolved}
+    assert left == set(DECIDES) - {"training.micro_batch_size"}
+    assert document.unread == ()
+
+
+def test_a_file_that_nobody_names_is_not_known() -> None:
+    document, _ = documents("torchrun -m torchtitan.train --job.config_file $CONFIG_FILE")
+    assert {entry.fact for entry in document.unresolved} == set(DECIDES)
+    assert document.references == ()
+
+
+def test_other_modules_of_torchtitan_do_not_train() -> None:
+    assert documents("torchrun -m torchtitan.tools.estimate")[0].reader == "script"
