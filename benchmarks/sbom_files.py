@@ -27,12 +27,12 @@ from compatcheck.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from compatcheck.collectors.sbom.components import Component
+    from compatcheck.collectors.sbom.components import SbomComponent
 
 Listed = Counter[tuple[str, ...]]
 
 
-def ours_of(components: Iterable[Component]) -> Listed:
+def ours_of(components: Iterable[SbomComponent]) -> Listed:
     """Describe what compatcheck read: type, name and version of the package URL, else name and version."""
     found: Listed = Counter()
     for item in components:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request
     from compatcheck.core.document import Document
-    from compatcheck.core.out_of_memory import Reading
+    from compatcheck.core.out_of_memory import MessageReading
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
     from compatcheck.oom.mentions import Mentions
@@ -165,14 +165,16 @@ def _add_settings(subject: Subject, mentions: Mentions, path: str) -> dict[str, 
     return facts
 
 
-def choose_primary(readings: Sequence[Reading]) -> int | None:
+def choose_primary(readings: Sequence[MessageReading]) -> int | None:
     """Choose the message that explains the failure: a named tensor before a tie, and what has a size before what has none."""
     order = ("named", "tied", "not_derivable", "no_size")
     real = [index for index, reading in enumerate(readings) if reading.message.memory != "none"]
     return min(real, key=lambda index: (order.index(readings[index].outcome), index), default=None)
 
 
-def _findings(subject: Subject, facts: dict[str, Fact], rules: RuleSet, reading: Reading | None) -> Iterator[Explained]:
+def _findings(
+    subject: Subject, facts: dict[str, Fact], rules: RuleSet, reading: MessageReading | None
+) -> Iterator[Explained]:
     """Yield the findings that may explain a message, the likeliest first."""
     if reading is None:
         return
@@ -194,14 +196,14 @@ def _findings(subject: Subject, facts: dict[str, Fact], rules: RuleSet, reading:
     yield from related[:_FINDINGS]
 
 
-def _concerns(finding: Finding, reading: Reading) -> bool:
+def _concerns(finding: Finding, reading: MessageReading) -> bool:
     impact = finding.impact
     if impact is None or impact.effect not in {"memory", "fails_to_start", "falls_back"}:
         return False
     return impact.memory == reading.message.memory
 
 
-def _relate(finding: Finding, reading: Reading) -> str:
+def _relate(finding: Finding, reading: MessageReading) -> str:
 
     impact, asked = finding.impact, reading.message.asked
     size = None if impact is None or impact.scope != "rank" else impact.expected_bytes

@@ -117,7 +117,7 @@ class Budget(NamedTuple):
     """Device memory held outside this process's allocator: other processes, contexts, other libraries."""
 
 
-class Reading(NamedTuple):
+class MessageReading(NamedTuple):
     """Everything that is known about one message."""
 
     message: Message
@@ -152,7 +152,7 @@ class OutOfMemoryReport(NamedTuple):
 
     version: str
     log: str
-    readings: tuple[Reading, ...]
+    readings: tuple[MessageReading, ...]
     """Distinct messages, the first of the log first."""
     primary: int | None
     """Index of the reading that explains the failure, None when none does."""

@@ -17,7 +17,7 @@ EFFECTS = (SAME_RESULT, SLOWER, CHANGES_TRAINING)
 """What a change does besides saving memory, the gentlest first."""
 
 
-class Change(NamedTuple):
+class SuggestedChange(NamedTuple):
     """One change of a run."""
 
     words: str
@@ -33,7 +33,7 @@ class Change(NamedTuple):
 class Suggestion(NamedTuple):
     """One change, or up to three together, priced by the whole model."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[SuggestedChange, ...]
     device: Size
     """Peak device use after it."""
     saved_bytes: int

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Change
-    from compatcheck.fixing.files import Files
+    from compatcheck.fixing.files import EditableFiles
     from compatcheck.fixing.levers import Levers
     from compatcheck.fixing.resolver import UvResolver
     from compatcheck.fixing.search import Evaluate, State
@@ -28,7 +28,9 @@ MOST_QUESTIONS = 20
 class Questions:
     """What the projects of a group require, as questions to a resolver."""
 
-    def __init__(self, subjects: Sequence[Subject], levers: Levers, files: Files, resolver: UvResolver | None) -> None:
+    def __init__(
+        self, subjects: Sequence[Subject], levers: Levers, files: EditableFiles, resolver: UvResolver | None
+    ) -> None:
         """Keep what is asked about."""
         pythons = (subject.environment.python for subject in subjects if subject.environment is not None)
         python = next(filter(None, pythons), None)

@@ -12,7 +12,7 @@ from compatcheck.core.requirement import Requirement, is_ruled_out
 from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 from compatcheck.fixing.edits.configuration_text import change_value
 from compatcheck.fixing.edits.project import MANIFEST, is_lock, lock_command, read_project, roots_of
-from compatcheck.fixing.edits.requirement_text import Statement, find_statement, find_statements
+from compatcheck.fixing.edits.requirement_text import RequirementStatement, find_statement, find_statements
 from compatcheck.fixing.edits.text import apply_edits, line_of, read_exact
 from compatcheck.fixing.moves import rewrite
 from compatcheck.fixing.resolver import LOCK, locked_versions
@@ -38,7 +38,7 @@ class Written(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Files:
+class EditableFiles:
     """What a group's files state, and how they are changed."""
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
@@ -46,7 +46,7 @@ class Files:
         self.texts: dict[str, str] = {}
         self.projects: dict[str, Project] = {}
         self.locks: list[str] = []
-        self.statements: dict[str, list[Statement]] = {}
+        self.statements: dict[str, list[RequirementStatement]] = {}
         self.installed = False
         for subject in subjects:
             if subject.environment is None:
@@ -124,7 +124,7 @@ class Files:
             return True
         return bool(self.statements.get(name)) or bool(self._edit_elsewhere(package, package.version or "", "0"))
 
-    def _elsewhere(self, package: Package) -> list[Statement]:
+    def _elsewhere(self, package: Package) -> list[RequirementStatement]:
         """Find a package in a file whose requirements are not read one by one: a Dockerfile, a conda environment."""
         wanted = package.specifier if package.version is None else f"=={package.version}"
         if package.source.line is None or not wanted:
@@ -222,7 +222,7 @@ class Files:
         return Written(tuple(c._replace(command=None) for c in changes), (*files, renewed), moved)
 
 
-def _allows(statement: Statement, release: str) -> bool:
+def _allows(statement: RequirementStatement, release: str) -> bool:
     version = parse_version(release)
     try:
         return version is not None and all_ordered(compile_specifier(statement.specifier), version)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.environment import Package
     from compatcheck.core.report import Finding
-    from compatcheck.fixing.files import Files
+    from compatcheck.fixing.files import EditableFiles
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -68,7 +68,7 @@ def find_levers(
     subjects: Sequence[Subject],
     failing: Sequence[Finding],
     rules: RuleSet,
-    files: Files,
+    files: EditableFiles,
     list_releases: Callable[[str], Sequence[str]] | None,
 ) -> Levers:
     """Find what could change."""
@@ -154,7 +154,7 @@ def _final(known: Sequence[str]) -> tuple[str, ...]:
     return tuple(parsed[version] for version in sorted(parsed) if not version.is_prerelease)
 
 
-def _why_left(package: Package, files: Files) -> str | None:
+def _why_left(package: Package, files: EditableFiles) -> str | None:
     """Say why a package does not move; None where it can."""
     if package.is_optional and not package.brought_by:
         return "whether it is installed is not known"

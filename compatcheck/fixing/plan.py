@@ -8,7 +8,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
 from compatcheck.fixing.confirmation import Questions, search_confirmed
 from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
-from compatcheck.fixing.files import Files
+from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import find_levers
 from compatcheck.fixing.settings import NATIVE_NOTE
 
@@ -68,11 +68,11 @@ def find_plans(
     """
     by_id = {subject.id: subject for subject in subjects}
     hit = {finding.subject for finding in failing}
-    locked = {path for name in hit for path in Files.manifests_of(by_id[name], locked=True)}
+    locked = {path for name in hit for path in EditableFiles.manifests_of(by_id[name], locked=True)}
     # The change of a lock is written into the manifest behind it, too.
-    hit -= {name for name in hit if Files.manifests_of(by_id[name]) & locked}
+    hit -= {name for name in hit if EditableFiles.manifests_of(by_id[name]) & locked}
     plans, evaluations = [], 0
-    for names in group_by_files({name: Files.paths_of(one) or [name] for name, one in by_id.items()}):
+    for names in group_by_files({name: EditableFiles.paths_of(one) or [name] for name, one in by_id.items()}):
         if hit & set(names):
             group = _Group([by_id[name] for name in names], failing, rules, judge, ways)
             plans.append(group.plan(unsafe=unsafe))
@@ -107,7 +107,7 @@ class _Group:
         self.rules = rules
         self.ways = ways
         self.failing = [finding for finding in failing if finding.subject in names]
-        self.files = Files(subjects)
+        self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
         self.evaluation = Evaluation(subjects, rules, judge)
         self.questions = Questions(subjects, self.levers, self.files, ways.resolver)

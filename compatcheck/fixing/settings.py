@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compatcheck.core.facts import Value
     from compatcheck.core.fix import TextEdit
     from compatcheck.core.report import Finding
-    from compatcheck.fixing.files import Files
+    from compatcheck.fixing.files import EditableFiles
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
@@ -35,7 +35,7 @@ DESCRIBED = ("run.", "hardware.", "environment.")
 NATIVE_NOTE = "the facts file describes the run: change it where the run is configured too"
 
 
-def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: Files) -> Iterator[Change]:
+def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
     """Yield the settings that the remedies of a finding advise and that a file of its subject can be given."""
     rule = rules.find(finding.rule_id)
     for remedy in () if rule is None else rules.texts(rule).remedies:
@@ -68,7 +68,9 @@ def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: Fil
         )
 
 
-def _propose(subject: Subject, role: str, name: str, value: Value, rules: RuleSet, files: Files) -> Iterator[TextEdit]:
+def _propose(
+    subject: Subject, role: str, name: str, value: Value, rules: RuleSet, files: EditableFiles
+) -> Iterator[TextEdit]:
     facts = subject.roles[role]
     values: Sequence[Value] = (value, not value) if isinstance(value, bool) else (value,)
     fact = facts.get(name)
@@ -91,7 +93,7 @@ def _propose(subject: Subject, role: str, name: str, value: Value, rules: RuleSe
 
 
 def _proves(  # noqa: PLR0913, PLR0917 (what is changed, and what it takes to read it again)
-    subject: Subject, role: str, name: str, value: Value, edit: TextEdit, rules: RuleSet, files: Files
+    subject: Subject, role: str, name: str, value: Value, edit: TextEdit, rules: RuleSet, files: EditableFiles
 ) -> bool:
     after = apply_edits({edit.path: files.texts[edit.path]}, [edit])
     try:

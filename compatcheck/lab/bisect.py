@@ -24,7 +24,7 @@ GIVE_UP_AFTER = 3
 """So many minor versions in a row that cannot be tested, going back, and nothing older is tried."""
 
 
-class Search:
+class BisectSearch:
     """A search over the releases of one package."""
 
     def __init__(self, releases: Sequence[str], judge: Judge) -> None:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from compatcheck.lab.measurement import Measurement
-    from compatcheck.lab.release_series import Change, Series
+    from compatcheck.lab.release_series import Series, SeriesChange
 
 
 def write_drafts(
     directory: str,
     package: str,
-    groups: Sequence[Sequence[Change]],
+    groups: Sequence[Sequence[SeriesChange]],
     results: Mapping[str, Sequence[Measurement]],
 ) -> list[str]:
     """Write a draft rule, and the measurements behind it, for every growth.
@@ -62,7 +62,7 @@ def write_drafts(
     return written
 
 
-def find_end(change: Change) -> str | None:
+def find_end(change: SeriesChange) -> str | None:
     """Return the first later release that is back at the value before the change, or None while it lasts."""
     series: Series = change.series
     healthy = series.values[change.before]
@@ -73,7 +73,9 @@ def find_end(change: Change) -> str | None:
     return None
 
 
-def _rule(package: str, group: Sequence[Change], change: Change, end: str | None, evidence: str, newest: str) -> str:
+def _rule(
+    package: str, group: Sequence[SeriesChange], change: SeriesChange, end: str | None, evidence: str, newest: str
+) -> str:
     series = change.series
     span = f">={change.after}" + (f",<{end}" if end else "")
     cases = "; ".join(

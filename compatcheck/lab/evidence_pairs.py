@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from compatcheck.lab.measurement import Measurement
     from compatcheck.rules.database import CompiledRule, RuleSet
-    from compatcheck.rules.rule import Comparison, Rule, Selection
+    from compatcheck.rules.rule import Comparison, EvidenceSelection, Rule
 
 COMPILED = Path(__file__).with_name("_pairs.json")
 """Rule id → pairs of the built-in rules; an installation has no files of evidence, a checkout does without this one."""
@@ -82,7 +82,7 @@ def _changes(one: Any, other: Any) -> dict[str, Any]:  # noqa: ANN401 (mappings 
     return {name: value for name, value in other.items() if name not in one or one[name] != value}
 
 
-def _find(selection: Selection, root: Path, files: dict[str, tuple[Measurement, ...]]) -> Measurement | None:
+def _find(selection: EvidenceSelection, root: Path, files: dict[str, tuple[Measurement, ...]]) -> Measurement | None:
     if selection.file not in files:
         try:
             files[selection.file] = read_measurements(str(root / selection.file))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 from compatcheck.core.markers import canonical_name
-from compatcheck.lab.bisect import Search, find_intervals, minors
+from compatcheck.lab.bisect import BisectSearch, find_intervals, minors
 from compatcheck.lab.bisection import Bisection, Outcome
 from compatcheck.lab.probes.script import make_script
 from compatcheck.lab.reporters import bisection as reporter
@@ -68,7 +68,7 @@ def find_history(task: Task, laboratory: Laboratory, searched: SearchedReleases,
             measured[version] = measurement
             yield Outcome(version=version, verdict=verdict, value=value, reason=measurement.reason)  # type: ignore[arg-type]
 
-    search = Search(searched.releases, judge)
+    search = BisectSearch(searched.releases, judge)
     _check_ends(search, searched.good, searched.bad)
     search.run(depth=depth)
     tested = search.tested()
@@ -117,7 +117,7 @@ def check_package(probe: Probe, package: str) -> None:
         raise UsageError(msg, hint=f"it uses {', '.join(used)}; `compatcheck sweep` measures it beside any package")
 
 
-def _check_ends(search: Search, good: str | None, bad: str | None) -> None:
+def _check_ends(search: BisectSearch, good: str | None, bad: str | None) -> None:
     """Test the releases a person called good and bad, and refuse to go on when they are not.
 
     Raises:

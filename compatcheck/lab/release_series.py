@@ -24,7 +24,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SeriesChange:
     """Two neighbouring measured releases whose values differ."""
 
     series: Series

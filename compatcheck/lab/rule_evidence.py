@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compatcheck.lab.measurement import Measurement
-    from compatcheck.rules.rule import Comparison, Rule, Selection
+    from compatcheck.rules.rule import Comparison, EvidenceSelection, Rule
 
 TOLERANCE = 0.02
 """How far measured bytes may be from ``bytes`` where the rule states no ``low`` or ``high``: there are small tensors beside the
@@ -117,7 +117,7 @@ def _check_range(
         )
 
 
-def selects(selection: Selection, measurement: Measurement) -> bool:
+def selects(selection: EvidenceSelection, measurement: Measurement) -> bool:
     """Tell whether a selection names this measurement."""
     return all(measurement.versions.get(name) == version for name, version in selection.versions.items()) and all(
         _parameter(measurement.parameters, name) == value for name, value in selection.parameters.items()
@@ -132,7 +132,7 @@ def _parameter(parameters: Mapping[str, Any], name: str) -> object:
     return value
 
 
-def _describe(selection: Selection) -> str:
+def _describe(selection: EvidenceSelection) -> str:
     chosen = [f"{name} {version}" for name, version in selection.versions.items()]
     chosen += [f"{name}={value}" for name, value in selection.parameters.items()]
     name = selection.file.rpartition("/")[2]

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.lab.release_series import Change, Series
+from compatcheck.lab.release_series import Series, SeriesChange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,10 +75,10 @@ def _metrics(task: Task, measurements: Sequence[Measurement], *, every: bool) ->
     return list(dict.fromkeys(names))
 
 
-def find_changes(series: Sequence[Series]) -> list[Change]:
+def find_changes(series: Sequence[Series]) -> list[SeriesChange]:
     """Return where a value differs from that of the release before by more than the tolerance."""
     return [
-        Change(series=one, before=before, after=after)
+        SeriesChange(series=one, before=before, after=after)
         for one in series
         for before, after in pairwise(one.values)
         if abs(one.values[after] - one.values[before])
@@ -86,9 +86,9 @@ def find_changes(series: Sequence[Series]) -> list[Change]:
     ]
 
 
-def group_changes(changes: Sequence[Change]) -> list[list[Change]]:
+def group_changes(changes: Sequence[SeriesChange]) -> list[list[SeriesChange]]:
     """Put together the changes of one probe and metric between the same releases: one cause, seen in many model types."""
-    groups: dict[str, list[Change]] = {}
+    groups: dict[str, list[SeriesChange]] = {}
     for change in changes:
         key = json.dumps(
             [change.series.probe, change.series.metric, change.before, change.after, change.difference > 0]

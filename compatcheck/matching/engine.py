@@ -36,32 +36,32 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
     skipped: list[Skipped] = []
     folded: dict[str, int] = {}
     waiting = 0
-    sitting = Sitting.of(subject, rules)
+    relevant = RelevantRules.of(subject, rules)
     for role, facts in subject.roles.items():
         scope = FactScope(facts, subject.environment, rules)
         decided = []
-        for rule in sitting.rules:
+        for rule in relevant.rules:
             if not selects(rule.id):
                 continue
             try:
-                weighed = sitting.weigh(rule, role, scope)
+                found = relevant.decide(rule, role, scope)
             except RuleError as error:
                 skipped.append(
                     Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
                 )
                 continue
-            for name in weighed.folded:
+            for name in found.folded:
                 folded[name] = folded.get(name, 0) + 1
-            waiting += weighed.waits
-            if weighed.decision is not None:
-                decided.append((rule, weighed.decision))
+            waiting += found.waits
+            if found.decision is not None:
+                decided.append((rule, found.decision))
         findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
     findings = without_repeats(findings)
     findings.sort(key=order)
     return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
 
 
-class Weighed(NamedTuple):
+class RuleOutcome(NamedTuple):
     """What one rule comes to."""
 
     decision: Decision | None = None
@@ -72,8 +72,8 @@ class Weighed(NamedTuple):
     """Whether a configuration would decide it."""
 
 
-class Sitting(NamedTuple):
-    """The rules that concern a subject, and what of it they are weighed with; none of it depends on releases or settings."""
+class RelevantRules(NamedTuple):
+    """The rules that concern a subject, and what of it they are decided with; none of it depends on releases or settings."""
 
     rules: tuple[CompiledRule, ...]
     implied: tuple[str, ...]
@@ -81,7 +81,7 @@ class Sitting(NamedTuple):
     """Packages whose requirements exclude each other."""
 
     @classmethod
-    def of(cls, subject: Subject, rules: RuleSet) -> "Sitting":
+    def of(cls, subject: Subject, rules: RuleSet) -> "RelevantRules":
         """Collect the rules about a subject's packages, those it implies, and its components."""
         environment = subject.environment
         names = () if environment is None else (*environment.packages, *environment.components)
@@ -91,7 +91,7 @@ class Sitting(NamedTuple):
         contradictory = frozenset(damaged.package for damaged in damage if damaged.kind == "contradictory")
         return cls(tuple(rules.rules_about((*names, *implied))), implied, contradictory)
 
-    def weigh(self, rule: CompiledRule, role: str, scope: FactScope) -> Weighed:
+    def decide(self, rule: CompiledRule, role: str, scope: FactScope) -> RuleOutcome:
         """Decide a rule for one role, and whether what is known is enough to speak of it.
 
         Raises:
@@ -99,7 +99,7 @@ class Sitting(NamedTuple):
         """
         decision = decide(rule, scope)
         if decision.status == SILENT or (role in FORWARD_ONLY and _cannot_concern(rule, decision)):
-            return Weighed()
+            return RuleOutcome()
         unknown = [
             name
             for name in decision.packages
@@ -108,10 +108,10 @@ class Sitting(NamedTuple):
         ]
         folded = tuple(name for name in unknown if name in self.implied or name in self.contradictory)
         if any(name not in COMPONENT_FACTS for name in unknown):
-            return Weighed(folded=folded)
+            return RuleOutcome(folded=folded)
         if decision.status == POSSIBLE and not _has_evidence(rule, decision, scope):
-            return Weighed(folded=folded, waits=True)
-        return Weighed(decision, folded)
+            return RuleOutcome(folded=folded, waits=True)
+        return RuleOutcome(decision, folded)
 
 
 FORWARD_ONLY = {"reference", "reward"}

@@ -9,7 +9,7 @@ from compatcheck.memory.asked_facts import Given
 from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
 from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.precision import adapter_bytes, read_precision
-from compatcheck.memory.run import Model, Parallelism, Precision, Reading, Run, read_numbers
+from compatcheck.memory.run import Model, Parallelism, Precision, Run, RunReading, read_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ def read_run(
     *,
     role: str = "train",
     trains: bool = True,
-) -> Reading:
+) -> RunReading:
     """Read a run from facts.
 
     Args:
@@ -48,7 +48,7 @@ def read_run(
         micro = max(1, micro // parallel.data)
     sequence = source.positive("training.sequence_length")
     if source.needs:
-        return Reading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
+        return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     positions = source.integer("model.max_position_embeddings", 0)
     if positions and sequence > positions:
         reason = f"taken as stated, though the model was built for {positions:,} positions"
@@ -140,7 +140,7 @@ def read_run(
         versions=versions,
         known=frozenset(facts),
     )
-    return Reading(run, tuple(source.assumptions.values()), ())
+    return RunReading(run, tuple(source.assumptions.values()), ())
 
 
 def _splits_sequences(source: Given, parallel: Parallelism) -> bool:

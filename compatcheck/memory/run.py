@@ -187,7 +187,7 @@ class Run(NamedTuple):
         return self.versions.get(package)
 
 
-class Reading(NamedTuple):
+class RunReading(NamedTuple):
     """What reading facts came to."""
 
     run: Run | None

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from compatcheck.core.facts import Fact, Facts
-from compatcheck.core.suggestions import CHANGES_TRAINING, EFFECTS, SAME_RESULT, SLOWER, Change, Suggestion
+from compatcheck.core.suggestions import CHANGES_TRAINING, EFFECTS, SAME_RESULT, SLOWER, SuggestedChange, Suggestion
 from compatcheck.memory.suggest_roles import change_role
 from compatcheck.memory.suggest_roles import propose as propose_for_roles
 
@@ -51,7 +51,7 @@ def suggest(roles: Mapping[str, Facts], estimate: Estimator) -> tuple[Suggestion
     """
     before = estimate(roles).device.expected
 
-    def price(changes: tuple[Change, ...]) -> Suggestion:
+    def price(changes: tuple[SuggestedChange, ...]) -> Suggestion:
         changed = {name: value for change in changes for name, value in change.facts.items()}
         after = estimate(change_roles(roles, changed))
         return Suggestion(changes, after.device, before - after.device.expected, after.verdict.outcome)
@@ -79,17 +79,17 @@ def _rank(suggestion: Suggestion) -> tuple[int, ...]:
     )
 
 
-def _compatible(changes: Iterable[Change]) -> bool:
+def _compatible(changes: Iterable[SuggestedChange]) -> bool:
     """Tell whether no two changes set one fact."""
     names = [name for change in changes for name in change.facts]
     return len(names) == len(set(names))
 
 
-def _holds_solution(changes: tuple[Change, ...], found: Iterable[Suggestion]) -> bool:
+def _holds_solution(changes: tuple[SuggestedChange, ...], found: Iterable[Suggestion]) -> bool:
     return any(one.outcome == "fits" and set(map(_key, one.changes)) <= set(map(_key, changes)) for one in found)
 
 
-def _key(change: Change) -> str:
+def _key(change: SuggestedChange) -> str:
     return change.words
 
 
@@ -105,7 +105,7 @@ def _without_idle(found: list[Suggestion]) -> list[Suggestion]:
     return kept
 
 
-def candidates(roles: Mapping[str, Facts]) -> Iterator[Change]:
+def candidates(roles: Mapping[str, Facts]) -> Iterator[SuggestedChange]:
     """Yield every change that this run's settings leave open, in no order."""
     training = next((facts for name, facts in roles.items() if name in {"train", "actor"}), None)
     facts = training if training is not None else next(iter(roles.values()))
@@ -116,7 +116,7 @@ def candidates(roles: Mapping[str, Facts]) -> Iterator[Change]:
             yield from propose(values)
 
 
-def _smaller_batch(values: Mapping[str, Value]) -> Iterator[Change]:
+def _smaller_batch(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     size, steps = values.get("training.micro_batch_size"), values.get("training.gradient_accumulation_steps")
     if not isinstance(size, int) or size <= 1 or values.get("rollout.engine") is not None:
         return
@@ -129,62 +129,66 @@ def _smaller_batch(values: Mapping[str, Value]) -> Iterator[Change]:
         if isinstance(steps, int):
             changed["training.gradient_accumulation_steps"] = steps * factor
             words += f", accumulate {steps} → {steps * factor}"
-        yield Change(words, changed, SLOWER, "" if isinstance(steps, int) else f"accumulate {factor} times as often")
+        yield SuggestedChange(
+            words, changed, SLOWER, "" if isinstance(steps, int) else f"accumulate {factor} times as often"
+        )
 
 
-def _checkpointing(values: Mapping[str, Value]) -> Iterator[Change]:
+def _checkpointing(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if not values.get("training.gradient_checkpointing"):
         changed: dict[str, Value] = {"training.gradient_checkpointing": True}
         if "training.use_reentrant" not in values:
             changed["training.use_reentrant"] = False
-        yield Change("gradient checkpointing", changed, SLOWER, "recomputes each block in backward")
+        yield SuggestedChange("gradient checkpointing", changed, SLOWER, "recomputes each block in backward")
 
 
-def _attention(values: Mapping[str, Value]) -> Iterator[Change]:
+def _attention(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("model.attn_implementation") == "eager":
         for name in ("sdpa", "flash_attention_2"):
             note = "the model type needs a path for it"
-            yield Change(f"{name} attention", {"model.attn_implementation": name}, SAME_RESULT, note)
+            yield SuggestedChange(f"{name} attention", {"model.attn_implementation": name}, SAME_RESULT, note)
 
 
-def _loss(values: Mapping[str, Value]) -> Iterator[Change]:
+def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
         changed: dict[str, Value] = {"training.loss_implementation": "fused_linear", "training.use_liger_kernel": True}
-        yield Change(
+        yield SuggestedChange(
             "fused linear cross-entropy (Liger)", changed, SAME_RESULT, "the model type must be one Liger knows"
         )
 
 
-def _zero(values: Mapping[str, Value]) -> Iterator[Change]:
+def _zero(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     stage, world = values.get("training.zero_stage"), values.get("hardware.world_size")
     if values.get("training.sharding") != "zero" or not isinstance(stage, int) or world in {None, 1}:
         return
     for higher in range(stage + 1, 4):
-        yield Change(
+        yield SuggestedChange(
             f"ZeRO-{stage} → ZeRO-{higher}", {"training.zero_stage": higher}, SLOWER if higher == 3 else SAME_RESULT
         )
 
 
-def _offload(values: Mapping[str, Value]) -> Iterator[Change]:
+def _offload(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("training.sharding") == "zero" and values.get("training.zero_stage"):
         if values.get("training.offload_optimizer") is None:
             note = "needs 12 bytes of main memory per parameter of the node's share"
-            yield Change("optimizer states on the host", {"training.offload_optimizer": "cpu"}, SLOWER, note)
+            yield SuggestedChange("optimizer states on the host", {"training.offload_optimizer": "cpu"}, SLOWER, note)
         if values.get("training.zero_stage") == 3 and values.get("training.offload_param") is None:
-            yield Change("parameters on the host", {"training.offload_param": "cpu"}, SLOWER)
+            yield SuggestedChange("parameters on the host", {"training.offload_param": "cpu"}, SLOWER)
     if values.get("training.sharding") == "fsdp" and not values.get("training.fsdp_offload_params"):
-        yield Change("FSDP CPU offload", {"training.fsdp_offload_params": True}, SLOWER)
+        yield SuggestedChange("FSDP CPU offload", {"training.fsdp_offload_params": True}, SLOWER)
 
 
-def _optimizer(values: Mapping[str, Value]) -> Iterator[Change]:
+def _optimizer(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("training.optimizer", "adamw") == "adamw":
         if values.get("training.optimizer_implementation") == "foreach":
-            yield Change("fused AdamW", {"training.optimizer_implementation": "fused"}, SAME_RESULT)
+            yield SuggestedChange("fused AdamW", {"training.optimizer_implementation": "fused"}, SAME_RESULT)
         if values.get("training.sharding") in {"none", "ddp", "fsdp"}:
-            yield Change("8-bit AdamW", {"training.optimizer": "adamw_8bit"}, CHANGES_TRAINING, "needs bitsandbytes")
+            yield SuggestedChange(
+                "8-bit AdamW", {"training.optimizer": "adamw_8bit"}, CHANGES_TRAINING, "needs bitsandbytes"
+            )
 
 
-def _parallel(values: Mapping[str, Value]) -> Iterator[Change]:
+def _parallel(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     world, degree = values.get("hardware.world_size"), values.get("training.tensor_parallel") or 1
     heads = values.get("model.num_key_value_heads")
     if isinstance(world, int) and isinstance(degree, int) and values.get("program.tensor_parallel"):
@@ -194,10 +198,10 @@ def _parallel(values: Mapping[str, Value]) -> Iterator[Change]:
             size = values.get(other)
             split *= size if isinstance(size, int) and size > 0 else 1
         if world % split == 0 and (not isinstance(heads, int) or heads % wider == 0):
-            yield Change(f"tensor parallel {degree} → {wider}", {"training.tensor_parallel": wider}, SLOWER)
+            yield SuggestedChange(f"tensor parallel {degree} → {wider}", {"training.tensor_parallel": wider}, SLOWER)
 
 
-def _nodes(values: Mapping[str, Value]) -> Iterator[Change]:
+def _nodes(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     nodes, world = values.get("hardware.nodes"), values.get("hardware.world_size")
     if (
         not isinstance(nodes, int)
@@ -214,19 +218,21 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[Change]:
         elif isinstance(steps, int) and steps % (more // nodes) == 0:
             changed["training.gradient_accumulation_steps"] = steps // (more // nodes)
             effect, note = SAME_RESULT, "with as many accumulation steps fewer"
-        yield Change(f"{nodes} → {more} nodes", changed, effect, note)
+        yield SuggestedChange(f"{nodes} → {more} nodes", changed, effect, note)
 
 
-def _sequence(values: Mapping[str, Value]) -> Iterator[Change]:
+def _sequence(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     length = values.get("training.sequence_length")
     if isinstance(length, int) and length >= 1024 and "training.max_prompt_length" not in values:
-        yield Change(f"sequences of {length // 2:,}", {"training.sequence_length": length // 2}, CHANGES_TRAINING)
+        yield SuggestedChange(
+            f"sequences of {length // 2:,}", {"training.sequence_length": length // 2}, CHANGES_TRAINING
+        )
 
 
-def _adapters(values: Mapping[str, Value]) -> Iterator[Change]:
+def _adapters(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if "training.peft" in values and values["training.peft"] is None and values.get("program.adapters") is not False:
         changed: dict[str, Value] = {"training.peft": "lora", "training.lora_rank": 16}
-        yield Change("LoRA of rank 16", changed, CHANGES_TRAINING)
+        yield SuggestedChange("LoRA of rank 16", changed, CHANGES_TRAINING)
 
 
 _PROPOSALS = (

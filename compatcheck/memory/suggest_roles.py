@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.suggestions import CHANGES_TRAINING, SAME_RESULT, SLOWER, Change
+from compatcheck.core.suggestions import CHANGES_TRAINING, SAME_RESULT, SLOWER, SuggestedChange
 from compatcheck.memory.batches import SCORING, UPDATE, read_batch
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def change_role(role: str, facts: Facts, changed: Mapping[str, Value]) -> dict[s
     return new
 
 
-def propose(facts: Facts) -> Iterator[Change]:
+def propose(facts: Facts) -> Iterator[SuggestedChange]:
     """Yield the changes that a job's settings leave open; nothing where no engine generates."""
     values = {name: fact.value for name, fact in facts.items()}
     if values.get("rollout.engine") is None:
@@ -60,13 +60,13 @@ def propose(facts: Facts) -> Iterator[Change]:
     response, start = values.get("training.max_response_length"), values.get("training.max_start_length")
     if isinstance(response, int) and response >= 2 * _SHORTEST and start is None:
         changed: dict[str, Value] = {"training.max_response_length": response // 2}
-        yield Change(f"completions of {response // 2:,} tokens", changed, CHANGES_TRAINING)
+        yield SuggestedChange(f"completions of {response // 2:,} tokens", changed, CHANGES_TRAINING)
     if values.get("program.code") == "verl" and values.get("training.use_remove_padding") is False:
         note = "the model type must be one verl can unpad"
-        yield Change("use_remove_padding", {"training.use_remove_padding": True}, SAME_RESULT, note)
+        yield SuggestedChange("use_remove_padding", {"training.use_remove_padding": True}, SAME_RESULT, note)
 
 
-def _batch(facts: Facts, names: tuple[str, str, str], whole: str) -> Iterator[Change]:
+def _batch(facts: Facts, names: tuple[str, str, str], whole: str) -> Iterator[SuggestedChange]:
     """Propose half the sequences of a device, and one (in verl's forks: one prompt's completions)."""
     batch, key = read_batch(facts, names, whole), facts.get(names[0])
     if batch is None or batch.filled or key is None or not isinstance(key.value, int):
@@ -81,7 +81,7 @@ def _batch(facts: Facts, names: tuple[str, str, str], whole: str) -> Iterator[Ch
         value, each = prompts * ranks, prompts * unit
         if value < key.value and each < batch.sequences:
             note = f"{each:,} sequences a device at once" if each > 1 else "one sequence a device at once"
-            yield Change(f"{name} {key.value} → {value}", {names[0]: value}, SLOWER, note)
+            yield SuggestedChange(f"{name} {key.value} → {value}", {names[0]: value}, SLOWER, note)
 
 
 def _ranks(facts: Facts) -> int:
@@ -93,7 +93,7 @@ def _ranks(facts: Facts) -> int:
     return max(1, get("hardware.world_size") // split)
 
 
-def _filled(facts: Facts, values: Mapping[str, Value]) -> Iterator[Change]:
+def _filled(facts: Facts, values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     """Propose batches filled by tokens, of the longest sequence: the least that verl takes (rearrange_micro_batches)."""
     length = values.get("training.sequence_length")
     if (
@@ -107,10 +107,10 @@ def _filled(facts: Facts, values: Mapping[str, Value]) -> Iterator[Change]:
     words = (
         f"use_dynamic_bsz with {length:,} tokens a device (ppo_max_token_len_per_gpu, log_prob_max_token_len_per_gpu)"
     )
-    yield Change(words, changed, SLOWER)
+    yield SuggestedChange(words, changed, SLOWER)
 
 
-def _engine(values: Mapping[str, Value]) -> Iterator[Change]:
+def _engine(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     share = values.get("rollout.gpu_memory_utilization")
     if values.get("rollout.engine") == "hf":
         return
@@ -119,30 +119,36 @@ def _engine(values: Mapping[str, Value]) -> Iterator[Change]:
             smaller = round(float(share) - less, 2)
             if smaller >= _LEAST_SHARE:
                 changed: dict[str, Value] = {"rollout.gpu_memory_utilization": smaller}
-                yield Change(f"gpu_memory_utilization {share} → {smaller}", changed, SLOWER, "a smaller KV pool")
+                yield SuggestedChange(
+                    f"gpu_memory_utilization {share} → {smaller}", changed, SLOWER, "a smaller KV pool"
+                )
     degree, gpus = values.get("rollout.tensor_parallel") or 1, values.get("hardware.gpus_per_node")
     heads = values.get("model.num_attention_heads")
     if isinstance(degree, int) and isinstance(gpus, int) and isinstance(heads, int):
         wider = 2 * degree
         if gpus % wider == 0 and heads % wider == 0:
-            yield Change(f"rollout tensor parallel {degree} → {wider}", {"rollout.tensor_parallel": wider}, SLOWER)
+            yield SuggestedChange(
+                f"rollout tensor parallel {degree} → {wider}", {"rollout.tensor_parallel": wider}, SLOWER
+            )
     if values.get("rollout.cuda_graphs"):
         eager: dict[str, Value] = {"rollout.enforce_eager": True, "rollout.cuda_graphs": False}
-        yield Change("enforce_eager", eager, SLOWER, "no CUDA graphs")
+        yield SuggestedChange("enforce_eager", eager, SLOWER, "no CUDA graphs")
     if values.get("rollout.colocated") is not False and not (
         values.get("rollout.sleep_mode") or values.get("rollout.free_cache_engine")
     ):
         fact = "rollout.free_cache_engine" if values.get("program.code") == "verl" else "rollout.sleep_mode"
-        yield Change("the engine sleeps while training runs", {fact: True}, SLOWER, "loads its weights again each step")
+        yield SuggestedChange(
+            "the engine sleeps while training runs", {fact: True}, SLOWER, "loads its weights again each step"
+        )
 
 
-def _host(values: Mapping[str, Value]) -> Iterator[Change]:
+def _host(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if values.get("program.moves_idle_state"):
         if values.get("training.offload_param") is None:
-            yield Change("policy's param_offload", {"training.offload_param": "cpu"}, SLOWER)
+            yield SuggestedChange("policy's param_offload", {"training.offload_param": "cpu"}, SLOWER)
         if values.get("training.offload_optimizer") is None:
-            yield Change("policy's optimizer_offload", {"training.offload_optimizer": "cpu"}, SLOWER)
+            yield SuggestedChange("policy's optimizer_offload", {"training.offload_optimizer": "cpu"}, SLOWER)
     asleep = values.get("training.sleeps_while_idle") or values.get("training.offload_optimizer") is not None
     stage, shared = values.get("training.zero_stage"), values.get("rollout.colocated")
     if values.get("program.sleeps_while_idle") and shared and stage == 3 and not asleep:
-        yield Change("deepspeed_enable_sleep", {"training.sleeps_while_idle": True}, SLOWER)
+        yield SuggestedChange("deepspeed_enable_sleep", {"training.sleeps_while_idle": True}, SLOWER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.out_of_memory import Match, Message, Place, Printed, Reading
+from compatcheck.core.out_of_memory import Match, Message, MessageReading, Place, Printed
 from compatcheck.oom.budget import count_halves, remark, weigh
 from compatcheck.oom.candidates import activations, buffers, weights
 from compatcheck.oom.dimensions import Dimensions
@@ -68,12 +68,12 @@ _NO_SIZE = {
 }
 
 
-def explain(message: Message, facts: Mapping[str, Fact]) -> Reading:
+def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
     """Explain one message."""
     place = find_place(message.frames)
     budget = weigh(message)
     remarks = tuple(remark(message))
-    base = Reading(message, place, "no_size", (), 0, None, "", (), budget, remarks)
+    base = MessageReading(message, place, "no_size", (), 0, None, "", (), budget, remarks)
     if message.memory == "none":
         words = _LOOK_ALIKES[message.form].format(**dict(message.details))
         return base._replace(reason=words)
@@ -99,7 +99,7 @@ def _in_engine(message: Message) -> bool | None:
     return any(re.search(r"(?:vllm|sglang|lmdeploy)/", frame.file) for frame in message.frames)
 
 
-def _find(base: Reading, asked: Printed, run: Dimensions) -> Reading:
+def _find(base: MessageReading, asked: Printed, run: Dimensions) -> MessageReading:
     message, place = base.message, base.place
     low, high = request_range(asked, message.rounding)
     if message.rounding == "segment" and any(asked.low_bytes <= size <= asked.high_bytes for size in UNINFORMATIVE):
@@ -190,7 +190,7 @@ def _chance(matches: Sequence[Match], asked: Printed, rounding: str) -> float:
     return min(1.0, len(near) * cell / (1.5 * middle))
 
 
-def _judge(base: Reading, found: list[Match], chance: float) -> Reading:
+def _judge(base: MessageReading, found: list[Match], chance: float) -> MessageReading:
     asked = base.message.asked
     text = "" if asked is None else asked.text
     limit = CHANCE if base.place is None else CHANCE_IN_PLACE
@@ -230,7 +230,9 @@ def _says_float(message: Message, place: Place) -> bool:
     return cast or _SAYS_FLOAT.search(place.frame.code) is not None
 
 
-def _infer(base: Reading, asked: Printed, run: Dimensions, inferred: list[tuple[Tensor, Match]]) -> Reading | None:
+def _infer(
+    base: MessageReading, asked: Printed, run: Dimensions, inferred: list[tuple[Tensor, Match]]
+) -> MessageReading | None:
     """Name what holds only with a number that nobody stated, or None."""
     message, place = base.message, base.place
     found = _matching(inferred, asked, message.rounding)
@@ -259,8 +261,8 @@ def _infer(base: Reading, asked: Printed, run: Dimensions, inferred: list[tuple[
 
 
 def _from_place(
-    base: Reading, asked: Printed, run: Dimensions, solutions: list[Solution], place: Place
-) -> Reading | None:
+    base: MessageReading, asked: Printed, run: Dimensions, solutions: list[Solution], place: Place
+) -> MessageReading | None:
     """Name the logits that the traceback says it was about, with the tokens the size tells."""
     logits = [solution for solution in solutions if solution.kind.name == "logits"]
     if _says_float(base.message, place):

@@ -14,7 +14,7 @@ from compatcheck.reporters.text import wrap_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from compatcheck.core.out_of_memory import Explained, Match, Message, OutOfMemoryReport, Printed, Reading
+    from compatcheck.core.out_of_memory import Explained, Match, Message, MessageReading, OutOfMemoryReport, Printed
 
 SCHEMA_VERSION = "1"
 _WIDTH = 80
@@ -60,7 +60,7 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         yield f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
 
 
-def _reading(reading: Reading, report: OutOfMemoryReport, *, main: bool) -> Iterator[str]:
+def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) -> Iterator[str]:
     message = reading.message
     stream = f" {message.stream}" if message.stream else ""
     head = f"{report.log}:{message.line}{stream}  {title(message)}"
@@ -100,7 +100,7 @@ def title(message: Message) -> str:
     return f"{words}{asked}"
 
 
-def _answer(reading: Reading) -> str:
+def _answer(reading: MessageReading) -> str:
     lead = _OUTCOMES[reading.outcome]
     return f"{lead}: {reading.reason}" if lead else reading.reason
 
@@ -200,7 +200,7 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
     }
 
 
-def _describe_reading(reading: Reading) -> dict[str, object]:
+def _describe_reading(reading: MessageReading) -> dict[str, object]:
     message, place, budget = reading.message, reading.place, reading.budget
     sizes = ("asked", "total", "free", "allocated", "reserved", "unallocated", "private_pools", "allowed", "process")
     return {

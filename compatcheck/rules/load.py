@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.markers import canonical_name
 from compatcheck.rules import rule as model
-from compatcheck.rules.rule import Clause, Comparison, Examples, Impact, ProbeUse, Reference, Remedy, Rule, Selection
+from compatcheck.rules.rule import (
+    Clause,
+    Comparison,
+    EvidenceSelection,
+    Examples,
+    Impact,
+    ProbeUse,
+    Reference,
+    Remedy,
+    Rule,
+)
 from compatcheck.rules.strict_yaml import StrictFile
 
 if TYPE_CHECKING:
@@ -258,13 +268,13 @@ class _Reader(StrictFile):
                 files[selection.file] = None
         return tuple(files), tuple(comparisons)
 
-    def selection(self, value: Any, *where: str | int) -> Selection:  # noqa: ANN401
+    def selection(self, value: Any, *where: str | int) -> EvidenceSelection:  # noqa: ANN401
         """Read a path, or ``{file, versions, parameters, metric}``."""
         if isinstance(value, str):
-            return Selection(file=value, versions={}, parameters={})
+            return EvidenceSelection(file=value, versions={}, parameters={})
         data = self.mapping(value, *where)
         self.known(data, {"file", "versions", "parameters", "metric"}, *where)
-        return Selection(
+        return EvidenceSelection(
             file=self.text(data, "file", *where),
             versions=self.specifiers(data.get("versions") or {}, *where, "versions"),
             parameters=self.named(data, "parameters", *where),

@@ -93,7 +93,7 @@ class ProbeUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class EvidenceSelection:
     """One measurement of a file."""
 
     file: str
@@ -112,8 +112,8 @@ class Comparison:
 
     metric: str
     """A name of `compatcheck.lab.measurement.Measurement.metric`, in bytes."""
-    suspect: Selection
-    baseline: Selection | None
+    suspect: EvidenceSelection
+    baseline: EvidenceSelection | None
     """What is subtracted; None where the metric is the bytes lost itself."""
     facts: Mapping[str, Any]
     """Vocabulary name → value of the measured run, over what the probe says of its parameters."""

@@ -21,9 +21,9 @@ from compatcheck.shell.statements import (
     Clause,
     Count,
     Definition,
-    Document,
     For,
     Group,
+    HereDocument,
     If,
     Negation,
     Parsed,
@@ -78,7 +78,7 @@ class Parser(Lexer):
         self._problems: list[tuple[int, str]] = []
         self._doubtful: int | None = None
         """Offset from which on bash would have stopped reading."""
-        self._pending: list[Document] = []
+        self._pending: list[HereDocument] = []
         self._awaited: list[frozenset[str]] = []
         """What ends the lists of statements that are open."""
 
@@ -473,7 +473,7 @@ class Parser(Lexer):
         document = None
         if operator.group() in {"<<", "<<-"}:
             delimiter = remove_quotes(target.text)
-            document = Document(delimiter, delimiter != target.text, operator.group() == "<<-")
+            document = HereDocument(delimiter, delimiter != target.text, operator.group() == "<<-")
             self._pending.append(document)
         number = descriptor.group() if descriptor else ""
         own = int(number) if number.isdigit() else _NAMED if number else None

@@ -31,7 +31,7 @@ from compatcheck.shell.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from compatcheck.shell.statements import Document, Parsed, Raw, Redirection, Statement
+    from compatcheck.shell.statements import HereDocument, Parsed, Raw, Redirection, Statement
 
 
 class Streams(NamedTuple):
@@ -54,7 +54,7 @@ SHOWN = 120
 """Characters of a condition or a command that are repeated in a report."""
 
 
-class Reading(ABC):
+class ScriptReading(ABC):
     """What every part of the evaluation shares."""
 
     def __init__(
@@ -260,7 +260,7 @@ class Reading(ABC):
             return ()
         return self.state.files.get(path or "", unknown(f"$(<{target.text})", target.line))
 
-    def _document(self, document: Document) -> Value:
+    def _document(self, document: HereDocument) -> Value:
         if document.literal:
             return from_text(document.text, document.line)
         try:

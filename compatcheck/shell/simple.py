@@ -12,7 +12,7 @@ from compatcheck.shell.flow import Flow
 from compatcheck.shell.grammar import parse
 from compatcheck.shell.lexical import ASSIGNMENT, UnclosedError
 from compatcheck.shell.limits import MAX_CALLS, MAX_WORDS, LimitError
-from compatcheck.shell.reading import SHOWN, Branch, Reading, Streams
+from compatcheck.shell.reading import SHOWN, Branch, ScriptReading, Streams
 from compatcheck.shell.state import Function, Variable, join
 from compatcheck.shell.statements import Arithmetic, Raw, Simple, Test
 from compatcheck.shell.values import Value, assumptions_of, from_text, text_of, unknown
@@ -26,7 +26,7 @@ _PLACEHOLDER = "__unresolved_{}"
 _DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 
 
-class SimpleCommands(Reading):
+class SimpleCommands(ScriptReading):
     """Read simple commands."""
 
     def simple(self, statement: Statement) -> Flow:

@@ -14,7 +14,7 @@ class Raw(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Document:
+class HereDocument:
     """A here-document; its text follows once the line it is named in has ended."""
 
     delimiter: str
@@ -33,7 +33,7 @@ class Redirection(NamedTuple):
     """None is the operator's own: 0 for input, 1 for output."""
     operator: str
     target: Raw
-    document: Document | None = None
+    document: HereDocument | None = None
 
 
 class Simple(NamedTuple):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.lab.measurement import Measurement
-    from compatcheck.rules.rule import Comparison, Rule, Selection
+    from compatcheck.rules.rule import Comparison, EvidenceSelection, Rule
 
 
 RULES = {rule.id: rule for rule in load_rules(ROOT / "rules") if rule.probe is not None}
@@ -102,7 +102,7 @@ def sides(comparison: Comparison) -> tuple[Measurement, Measurement | None]:
     return find(comparison.suspect), None if comparison.baseline is None else find(comparison.baseline)
 
 
-def find(selection: Selection) -> Measurement:
+def find(selection: EvidenceSelection) -> Measurement:
     (found,) = (one for one in read_measurements(str(ROOT / selection.file)) if selects(selection, one))
     return found
 

@@ -44,7 +44,7 @@ class Device(NamedTuple):
     nvlink: bool | None = None
 
 
-class Reading(NamedTuple):
+class DeviceReading(NamedTuple):
     """What one tool said."""
 
     source: Source
@@ -112,7 +112,7 @@ def find_nvidia_smi(environ: Mapping[str, str], root: str = "/") -> str | None:
     return None
 
 
-def read_nvml(timeout_seconds: float) -> Reading | None:
+def read_nvml(timeout_seconds: float) -> DeviceReading | None:
     """Read through NVML in a thread that is abandoned when the driver hangs; None when pynvml is not installed."""
     import importlib  # noqa: PLC0415 (only where there is a driver)
     import threading  # noqa: PLC0415
@@ -125,17 +125,17 @@ def read_nvml(timeout_seconds: float) -> Reading | None:
             pynvml = importlib.import_module("pynvml")
     except ImportError:
         return None
-    result: list[Reading] = []
+    result: list[DeviceReading] = []
     thread = threading.Thread(target=lambda: result.append(_query_nvml(pynvml, source)), daemon=True)
     thread.start()
     thread.join(timeout_seconds)
     if result:
         return result[0]
     reason = f"could not be read: no answer within {round(timeout_seconds, 2):g} s"
-    return Reading(source, skipped=(Skipped(source, reason, _HINT),))
+    return DeviceReading(source, skipped=(Skipped(source, reason, _HINT),))
 
 
-def _query_nvml(nvml: object, source: Source) -> Reading:
+def _query_nvml(nvml: object, source: Source) -> DeviceReading:
     """Ask NVML; a call that fails leaves its field unknown."""
 
     def ask(name: str, *arguments: object) -> object:
@@ -148,7 +148,7 @@ def _query_nvml(nvml: object, source: Source) -> Reading:
         nvml.nvmlInit()  # type: ignore[attr-defined]  # pynvml has no types
         count = int(nvml.nvmlDeviceGetCount())  # type: ignore[attr-defined]
     except Exception as error:  # noqa: BLE001 (as above)
-        return Reading(source, skipped=(Skipped(source, f"could not be read: {error}", _HINT),))
+        return DeviceReading(source, skipped=(Skipped(source, f"could not be read: {error}", _HINT),))
     devices = []
     checks = _Checks(source)
     for index in range(count):
@@ -176,7 +176,7 @@ def _query_nvml(nvml: object, source: Source) -> Reading:
     ask("nvmlShutdown")
     if not count:
         checks.say("NVML lists no device")
-    return Reading(source, tuple(devices), driver, tuple(checks.skipped))
+    return DeviceReading(source, tuple(devices), driver, tuple(checks.skipped))
 
 
 class _Checks:
@@ -222,7 +222,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def read_nvidia_smi(tool: str, deadline: float, environ: Mapping[str, str]) -> Reading:
+def read_nvidia_smi(tool: str, deadline: float, environ: Mapping[str, str]) -> DeviceReading:
     """Read what ``nvidia-smi`` reports, by ``deadline`` of the monotonic clock at the latest."""
     from compatcheck.core.process import run  # noqa: PLC0415 (only where there is a driver)
 
@@ -230,20 +230,20 @@ def read_nvidia_smi(tool: str, deadline: float, environ: Mapping[str, str]) -> R
     for fields in (_FIELDS, _OLD_FIELDS):
         left = deadline - time.monotonic()
         if left <= 0:
-            return Reading(source, skipped=(Skipped(source, "could not be read: out of time", _HINT),))
+            return DeviceReading(source, skipped=(Skipped(source, "could not be read: out of time", _HINT),))
         command = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
         completed = run(command, timeout_seconds=left, environ=environ)
         if completed.succeeded or completed.failure is not None or "not a valid field" not in completed.output.lower():
             break
     if "no devices were found" in completed.output.lower():
-        return Reading(source, skipped=(Skipped(source, "nvidia-smi found no devices", _HINT),))
+        return DeviceReading(source, skipped=(Skipped(source, "nvidia-smi found no devices", _HINT),))
     if not completed.succeeded:
         reason = f"could not be read: {completed.describe()}"
-        return Reading(source, skipped=(Skipped(source, reason, "run nvidia-smi to see why, or " + _HINT),))
+        return DeviceReading(source, skipped=(Skipped(source, reason, "run nvidia-smi to see why, or " + _HINT),))
     return parse_nvidia_smi(completed.output, fields, source)
 
 
-def parse_nvidia_smi(text: str, fields: tuple[str, ...], source: Source) -> Reading:
+def parse_nvidia_smi(text: str, fields: tuple[str, ...], source: Source) -> DeviceReading:
     """Parse the lines of ``--query-gpu`` in ``csv,noheader,nounits``; another shape is reported, not guessed."""
     devices = []
     driver = None
@@ -266,7 +266,7 @@ def parse_nvidia_smi(text: str, fields: tuple[str, ...], source: Source) -> Read
         devices.append(Device(name, memory, checks.capability(name, row.get("compute_cap")), mig=mig))
     if not devices and not checks.skipped:
         checks.say("could not be read: nvidia-smi printed nothing")
-    return Reading(source, tuple(devices), driver, tuple(checks.skipped))
+    return DeviceReading(source, tuple(devices), driver, tuple(checks.skipped))
 
 
 def _known(cell: str) -> bool:
@@ -277,7 +277,7 @@ def _is_name(text: str) -> bool:
     return _known(text) and re.fullmatch(_NAME, text) is not None
 
 
-def _with_mig(reading: Reading, tool: str | None, deadline: float, environ: Mapping[str, str]) -> Reading:
+def _with_mig(reading: DeviceReading, tool: str | None, deadline: float, environ: Mapping[str, str]) -> DeviceReading:
     """Replace devices that are cut up by their MIG instances, as ``nvidia-smi -L`` lists them.
 
     Where they cannot be listed, the device keeps its name and loses its memory: what a job can use is not known.
@@ -312,7 +312,7 @@ def _with_mig(reading: Reading, tool: str | None, deadline: float, environ: Mapp
     return reading._replace(devices=(*whole, *instances), skipped=skipped, listing=source, unread=unread)
 
 
-def _summarise(reading: Reading) -> tuple[Hardware, list[Skipped]]:
+def _summarise(reading: DeviceReading) -> tuple[Hardware, list[Skipped]]:
     """Describe a node by the device with the least memory, which is where a job runs out first."""
     from compatcheck.collectors.machine.catalogue import fill_in, find_gpus, load_catalogue  # noqa: PLC0415 (only where there are devices)
     from compatcheck.core.errors import CompatcheckError  # noqa: PLC0415

@@ -16,7 +16,7 @@ from compatcheck.collectors.reports.report import (
     DRIVER,
     Device,
     Field,
-    Report,
+    PastedReport,
     find_fields,
     is_same,
     is_version,
@@ -62,7 +62,7 @@ _ALLOCATOR = re.compile(r"[a-z_0-9]{3,60}:[\w.:,\[\]>]{1,400}")
 _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]{2,60})=(\S*)")
 
 
-def read(part: Part, path: str) -> Iterator[Report]:
+def read(part: Part, path: str) -> Iterator[PastedReport]:
     """Read the reports of a part."""
     for fields in _split(find_fields(part.text, _LABEL, ("gpu models and configuration",))):
         report = open_report("collect_env", part, path, fields[0].start, fields[-1].end)
@@ -106,7 +106,7 @@ _VLLM = frozenset({"vLLM Build Flags", "GPU Topology", "vLLM Version"})
 _TAGS = frozenset({"[pip]", "[pip3]", "[conda]"})
 
 
-def _take(entry: Field, report: Report, part: Part, path: str) -> None:  # noqa: C901, PLR0912, PLR0915 (one case a label)
+def _take(entry: Field, report: PastedReport, part: Part, path: str) -> None:  # noqa: C901, PLR0912, PLR0915 (one case a label)
     label, value = entry.label, entry.value
     source = place(part, entry.start, path, label)
     if label.startswith("["):
@@ -173,7 +173,7 @@ _DECLARE = "declare them: --gpu 8xH100-80GB --driver 550.54.15"
 _DECIDES = {"Nvidia driver version": "hardware.driver", "GPU models and configuration": "hardware.gpu"}
 
 
-def _take_package(tag: str, entry: Field, report: Report, part: Part, path: str) -> None:
+def _take_package(tag: str, entry: Field, report: PastedReport, part: Part, path: str) -> None:
     source = place(part, entry.start, path, tag)
     if tag == "[conda]":
         words = entry.value.split()
@@ -195,7 +195,7 @@ def _take_package(tag: str, entry: Field, report: Report, part: Part, path: str)
     report.add_package(name, version, source)
 
 
-def _take_devices(entry: Field, report: Report, part: Part, path: str) -> None:
+def _take_devices(entry: Field, report: PastedReport, part: Part, path: str) -> None:
     """Take the list of devices, or the one device that torch names on ROCm."""
     source = place(part, entry.start, path, entry.label)
     if entry.value in {"No CUDA", _NOT_COLLECTED, "N/A", ""} and _LISTED.search(entry.rest) is None:
@@ -249,7 +249,7 @@ def is_device_name(text: str) -> bool:
     )
 
 
-def _take_variables(part: Part, path: str, report: Report, last: Field) -> None:
+def _take_variables(part: Part, path: str, report: PastedReport, last: Field) -> None:
     """Take the variables that vLLM's script prints at the end, a line each."""
     position = last.start
     for _ in range(_MOST_LINES):
@@ -271,7 +271,7 @@ _MOST_LINES = 60
 _LONGEST_VARIABLE = 2000
 
 
-def _settle(report: Report) -> None:
+def _settle(report: PastedReport) -> None:
     """Reconcile what one report says twice: torch as it was imported against pip's and conda's lists of it."""
     torch = report.packages.get("torch")
     if torch is not None and report.disowned:

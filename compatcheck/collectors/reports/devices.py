@@ -13,14 +13,14 @@ from compatcheck.core.source import Skipped, Source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from compatcheck.collectors.reports.report import Device, Report
+    from compatcheck.collectors.reports.report import Device, PastedReport
 
 _TOLERANCE = 0.12
 """As in `compatcheck.collectors.machine.catalogue`: ECC takes a sixteenth, torch's own total is a little smaller."""
 _HINT = "declare the devices: --gpu 8xH100-80GB"
 
 
-def list_differs(first: Report, second: Report) -> bool:
+def list_differs(first: PastedReport, second: PastedReport) -> bool:
     """Tell whether the devices of two reports cannot be those of one node."""
     if not first.devices or not second.devices:
         return False
@@ -57,7 +57,7 @@ def _can_be_same(one: Device, other: Device) -> bool:
 
 
 def describe_devices(
-    group: Sequence[Report], driver: tuple[Any, Source] | None, host: tuple[Any, Source] | None
+    group: Sequence[PastedReport], driver: tuple[Any, Source] | None, host: tuple[Any, Source] | None
 ) -> Hardware | None:
     """Describe the node that the reports of one environment are of; None when they say nothing of it."""
     listing = max(
@@ -81,13 +81,13 @@ def describe_devices(
     return _summarise(listing, base)
 
 
-def _exactness(report: Report) -> tuple[int, int]:
+def _exactness(report: PastedReport) -> tuple[int, int]:
     return sum(device.memory_bytes is not None for device in report.devices), -sum(
         device.cut for device in report.devices
     )
 
 
-def _summarise(listing: Report, base: Hardware) -> Hardware:
+def _summarise(listing: PastedReport, base: Hardware) -> Hardware:
     """Describe a node by the device with the least memory, which is where a job runs out first."""
     source = listing.devices_source or listing.source
     devices = listing.devices

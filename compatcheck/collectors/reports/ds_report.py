@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.reports.report import CUDA, Report, find_fields, is_version, open_report, place
+from compatcheck.collectors.reports.report import CUDA, PastedReport, find_fields, is_version, open_report, place
 from compatcheck.core.units import GIB, KIB, MIB
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _UNITS = {"B": 1, "KB": KIB, "MB": MIB, "GB": GIB, "TB": 1024 * GIB}
 _GAP = 3_000
 
 
-def read(part: Part, path: str) -> Iterator[Report]:
+def read(part: Part, path: str) -> Iterator[PastedReport]:
     """Read the reports of a part."""
     current: list[Field] = []
     for entry in find_fields(part.text, _LABEL):
@@ -53,7 +53,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
         yield _report(current, part, path)
 
 
-def _report(fields: list[Field], part: Part, path: str) -> Report:  # noqa: C901, PLR0912 (one case a label)
+def _report(fields: list[Field], part: Part, path: str) -> PastedReport:  # noqa: C901, PLR0912 (one case a label)
     report = open_report("ds_report", part, path, fields[0].start, fields[-1].end)
     for entry in fields:
         source = place(part, entry.start, path, entry.label)

@@ -23,7 +23,7 @@ from compatcheck.core.textfile import read_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from compatcheck.collectors.reports.report import Report
+    from compatcheck.collectors.reports.report import PastedReport
 
 MARK = re.compile(
     r"used to build PyTorch|PyTorch version|Is CUDA available|GPU models and configuration|Nvidia driver version"
@@ -119,7 +119,7 @@ def decode(data: bytes, path: str) -> str:
 
 def find_reports(text: str, path: str) -> tuple[FoundReport, ...]:
     """Find the environments that a text states."""
-    reports: list[Report] = []
+    reports: list[PastedReport] = []
     parts, cut = split_parts(text, MARK)
     for part in parts:
         reports += _read_part(part, path)
@@ -145,7 +145,7 @@ def find_reports(text: str, path: str) -> tuple[FoundReport, ...]:
     return tuple(found)
 
 
-def _read_part(part: Part, path: str) -> Iterator[Report]:
+def _read_part(part: Part, path: str) -> Iterator[PastedReport]:
     for reader in _READERS:
         spans = []
         for report in reader.read(part, path):
@@ -170,9 +170,9 @@ def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join(pieces)
 
 
-def _group(reports: Iterable[Report]) -> tuple[list[list[Report]], int]:
+def _group(reports: Iterable[PastedReport]) -> tuple[list[list[PastedReport]], int]:
     """Put the reports of one environment together."""
-    groups: list[list[Report]] = []
+    groups: list[list[PastedReport]] = []
     left_out = 0
     seen: set[object] = set()
     for report in reports:
@@ -197,7 +197,7 @@ def _group(reports: Iterable[Report]) -> tuple[list[list[Report]], int]:
     return groups, left_out
 
 
-def _content(report: Report) -> object:
+def _content(report: PastedReport) -> object:
     """Return what tells a report from one that says the same again."""
     return (
         report.kind,
@@ -214,7 +214,7 @@ def _content(report: Report) -> object:
     )
 
 
-def _repeats(report: Report, known: Report) -> bool:
+def _repeats(report: PastedReport, known: PastedReport) -> bool:
     """Tell whether a report says again what another of the same tool says, as every rank and every quotation does."""
     if report.kind != known.kind or contradict(report, known):
         return False
@@ -226,7 +226,7 @@ _ENOUGH = 3
 _SHORTENED = frozenset({"python", "runtime.nvcc"})
 
 
-def contradict(first: Report, second: Report) -> bool:
+def contradict(first: PastedReport, second: PastedReport) -> bool:
     """Tell whether two reports cannot be of one environment."""
     for name in first.packages.keys() & second.packages.keys():
         one, other = first.packages[name], second.packages[name]
@@ -248,7 +248,7 @@ def contradict(first: Report, second: Report) -> bool:
 _ROUNDED = frozenset({"hardware.shm_bytes", "hardware.host_memory_bytes"})
 
 
-def _builds_differ(first: Report, second: Report) -> bool:
+def _builds_differ(first: PastedReport, second: PastedReport) -> bool:
     """Tell whether a label such as ``+cu118`` says another CUDA than the other report."""
     for one, other in ((first, second), (second, first)):
         package, stated = one.packages.get("torch"), other.values.get("runtime.torch_cuda")
@@ -258,7 +258,7 @@ def _builds_differ(first: Report, second: Report) -> bool:
     return False
 
 
-def _describe(group: list[Report], path: str, *, several: bool) -> Environment:
+def _describe(group: list[PastedReport], path: str, *, several: bool) -> Environment:
     """Make an environment of the reports of one."""
     from compatcheck.collectors.machine.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
     from compatcheck.collectors.python.components import find_components  # noqa: PLC0415 (beside its use)
@@ -302,7 +302,7 @@ def _describe(group: list[Report], path: str, *, several: bool) -> Environment:
     return environment
 
 
-def _merge(group: list[Report]) -> tuple[dict[str, Any], dict[str, tuple[Any, Source]], dict[str, Any]]:
+def _merge(group: list[PastedReport]) -> tuple[dict[str, Any], dict[str, tuple[Any, Source]], dict[str, Any]]:
     """Put together what the reports of one environment state; of two spellings of a release the more exact one stands."""
     packages: dict[str, Any] = {}
     values: dict[str, tuple[Any, Source]] = {}

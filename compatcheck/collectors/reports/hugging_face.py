@@ -14,7 +14,7 @@ from compatcheck.collectors.reports.collect_env import is_device_name
 from compatcheck.collectors.reports.report import (
     Device,
     Field,
-    Report,
+    PastedReport,
     find_fields,
     is_version,
     open_report,
@@ -54,7 +54,7 @@ _MEMORY = re.compile(r"(\d{1,4}\.\d{2}) ?GB")
 _BULLET = re.compile(r" {0,8}[-*•] {0,3}| {1,8}(?=\w)")
 
 
-def read(part: Part, path: str) -> Iterator[Report]:
+def read(part: Part, path: str) -> Iterator[PastedReport]:
     """Read the reports of a part."""
     fields = find_fields(
         part.text, _LABEL, ("accelerate config", "accelerate default config", "accelerate config passed")
@@ -72,7 +72,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
         yield from _report(current, part, path)
 
 
-def _report(fields: list[Field], part: Part, path: str) -> Iterator[Report]:
+def _report(fields: list[Field], part: Part, path: str) -> Iterator[PastedReport]:
     if len(fields) < 2 or not any(_OWN.match(entry.label) for entry in fields):
         return
     report = open_report("environment list", part, path, fields[0].start, fields[-1].end)
@@ -89,7 +89,7 @@ def _report(fields: list[Field], part: Part, path: str) -> Iterator[Report]:
         yield report
 
 
-def _take(entry: Field, report: Report, part: Part, path: str) -> None:
+def _take(entry: Field, report: PastedReport, part: Part, path: str) -> None:
     label, value = entry.label, _without_next_bullet(entry.value)
     source = place(part, entry.start, path, label)
     name, found, _ = label.partition(" version")
@@ -129,7 +129,7 @@ def _without_next_bullet(value: str) -> str:
     return tidy(re.sub(r" [-*•]$", "", value))
 
 
-def _take_package(name: str, value: str, report: Report, source: Any) -> None:  # noqa: ANN401 (a Source)
+def _take_package(name: str, value: str, report: PastedReport, source: Any) -> None:  # noqa: ANN401 (a Source)
     if value.lower().startswith("not installed"):
         if name in _UNSURE:
             report.notes.append(f"{source}: {name} is not installed, or too old for the program that wrote the list")
@@ -145,7 +145,7 @@ def _take_package(name: str, value: str, report: Report, source: Any) -> None:  
         report.add_package(name, value, source)
 
 
-def _take_configuration(entry: Field, report: Report, source: Any) -> None:  # noqa: ANN401 (a Source)
+def _take_configuration(entry: Field, report: PastedReport, source: Any) -> None:  # noqa: ANN401 (a Source)
     """Take accelerate's configuration: a list below the line, its values written as Python writes them."""
     if "not found" in entry.rest[:40].lower() or "\n" not in entry.rest:
         return

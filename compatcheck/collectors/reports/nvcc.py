@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.reports.report import Report, open_report, place
+from compatcheck.collectors.reports.report import PastedReport, open_report, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _RELEASE = re.compile(r"Cuda compilation tools, release (\d{1,2}\.\d{1,2}), V(\d{1,2}\.\d{1,2}\.\d{1,4})(?=\s)")
 
 
-def read(part: Part, path: str) -> Iterator[Report]:
+def read(part: Part, path: str) -> Iterator[PastedReport]:
     """Read the reports of a part."""
     for found in _RELEASE.finditer(part.text):
         if not found[2].startswith(found[1] + "."):

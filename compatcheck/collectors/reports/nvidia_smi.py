@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.collect_env import is_device_name
-from compatcheck.collectors.reports.report import CUDA, DRIVER, Device, Report, open_report, place
+from compatcheck.collectors.reports.report import CUDA, DRIVER, Device, PastedReport, open_report, place
 from compatcheck.core.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _FIRST_WITH_MIG = 450
 """Driver from which on each device has a line about MIG."""
 
 
-def read(part: Part, path: str) -> Iterator[Report]:
+def read(part: Part, path: str) -> Iterator[PastedReport]:
     """Read the reports of a part."""
     text = part.text
     heads = list(_HEAD.finditer(text))
@@ -77,7 +77,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
     yield from _read_columns(part, path)
 
 
-def _read_table(part: Part, path: str, head: re.Match[str], end: int) -> Report:
+def _read_table(part: Part, path: str, head: re.Match[str], end: int) -> PastedReport:
     report = open_report(_KIND, part, path, head.start(), head.end())
     source = place(part, head.start(), path, "Driver Version")
     if DRIVER.fullmatch(head[2]):
@@ -88,7 +88,7 @@ def _read_table(part: Part, path: str, head: re.Match[str], end: int) -> Report:
     return report
 
 
-def _take_rows(part: Part, path: str, report: Report, begin: int, end: int) -> None:
+def _take_rows(part: Part, path: str, report: PastedReport, begin: int, end: int) -> None:
     """Take the devices of a table, and the MIG instances of the table below it."""
     text = part.text
     closing = _END.search(text, begin, end)
@@ -170,9 +170,9 @@ def _with_instances(
     return [*whole, *seen.values()], stop is not None
 
 
-def _read_listing(part: Part, path: str) -> Iterator[Report]:
+def _read_listing(part: Part, path: str) -> Iterator[PastedReport]:
     """Read ``nvidia-smi -L``; how many devices there are is known when something stands behind the last one."""
-    report: Report | None = None
+    report: PastedReport | None = None
     found = list(_LISTED.finditer(part.text))
     for index, entry in enumerate(found):
         number, name = int(entry[1]), entry[2].strip()
@@ -196,7 +196,7 @@ def _read_listing(part: Part, path: str) -> Iterator[Report]:
         yield report
 
 
-def _read_full(part: Part, path: str) -> Iterator[Report]:
+def _read_full(part: Part, path: str) -> Iterator[PastedReport]:
     """Read ``nvidia-smi -q``."""
     logs = list(_LOG.finditer(part.text))
     for index, log in enumerate(logs):
@@ -231,7 +231,7 @@ def _read_full(part: Part, path: str) -> Iterator[Report]:
         yield report
 
 
-def _read_columns(part: Part, path: str) -> Iterator[Report]:
+def _read_columns(part: Part, path: str) -> Iterator[PastedReport]:
     """Read ``nvidia-smi --query-gpu=… --format=csv`` with its header; without one the columns are not known."""
     for head in _COLUMNS.finditer(part.text):
         columns = [column.partition(" [")[0] for column in head[1].split(", ")]
@@ -254,7 +254,7 @@ def _read_columns(part: Part, path: str) -> Iterator[Report]:
         yield report
 
 
-def _take_row(row: dict[str, str], report: Report, source: object) -> None:
+def _take_row(row: dict[str, str], report: PastedReport, source: object) -> None:
     if DRIVER.fullmatch(row.get("driver_version", "")):
         report.values["driver"] = (row["driver_version"], source)  # type: ignore[assignment]
     name = row.get("name", row.get("gpu_name", ""))

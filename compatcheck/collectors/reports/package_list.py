@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.reports.report import DRIVER, Report, is_version, open_report, place
+from compatcheck.collectors.reports.report import DRIVER, PastedReport, is_version, open_report, place
 from compatcheck.core.data_file import read_data
 from compatcheck.core.markers import canonical_name
 
@@ -56,9 +56,9 @@ _GAP = 12
 """Lines between two of one list at most; more begin another."""
 
 
-def read(part: Part, path: str) -> Iterator[Report]:
+def read(part: Part, path: str) -> Iterator[PastedReport]:
     """Read the lists of a part: neighbouring lines are one."""
-    report: Report | None = None
+    report: PastedReport | None = None
     last = 0
     in_columns = False
     lines = _lines(part)
@@ -95,7 +95,7 @@ def read(part: Part, path: str) -> Iterator[Report]:
         yield report
 
 
-def _counts(report: Report) -> bool:
+def _counts(report: PastedReport) -> bool:
     """Tell whether lines are a list: several, or one of something known."""
     return (
         len(report.packages) + len(report.values) > 1
@@ -168,7 +168,7 @@ def _find_rows(lines: list[str | None]) -> set[int]:
     return found
 
 
-def _take(report: Report, stated: tuple[str, str], part: Part, path: str, position: int) -> None:
+def _take(report: PastedReport, stated: tuple[str, str], part: Part, path: str, position: int) -> None:
     name, value = stated
     source = place(part, position, path, name.strip("()"))
     if name.startswith("("):

@@ -42,7 +42,7 @@ class Device(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class PastedReport:
     """One report as its reader fills it."""
 
     kind: str
@@ -98,10 +98,10 @@ class Report:
         self.packages.setdefault(name, Package(name, None, source, ABSENT))
 
 
-def open_report(kind: str, part: Part, path: str, start: int, end: int) -> Report:
+def open_report(kind: str, part: Part, path: str, start: int, end: int) -> PastedReport:
     """Begin a report of one tool that reaches from one position of a part to another."""
     source = place(part, start, path)
-    return Report(kind=kind, source=source, writer=part.writer, depth=part.depth, start=start, end=end)
+    return PastedReport(kind=kind, source=source, writer=part.writer, depth=part.depth, start=start, end=end)
 
 
 def is_version(text: str) -> bool:

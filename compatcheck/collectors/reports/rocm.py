@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.collect_env import is_device_name
-from compatcheck.collectors.reports.report import Device, Report, open_report
+from compatcheck.collectors.reports.report import Device, PastedReport, open_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ _PROCESSOR = re.compile(r"\n {0,6}Marketing Name: {1,30}([^\n]{3,60}?) {0,20}\n"
 _TYPE = re.compile(r"Device Type: {1,30}(CPU|GPU)\b")
 
 
-def read(part: Part, path: str) -> Iterator[Report]:
+def read(part: Part, path: str) -> Iterator[PastedReport]:
     """Read the reports of a part."""
     for devices, start, end in (_read_series(part.text), _read_processors(part.text)):
         if devices:

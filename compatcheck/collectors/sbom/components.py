@@ -48,7 +48,7 @@ _MAX_ENVIRONMENTS = 200
 _REMEDY = "make the SBOM anew with the tool that wrote it"
 
 
-class Component(NamedTuple):
+class SbomComponent(NamedTuple):
     """One component of an SBOM, whatever its format."""
 
     name: str
@@ -79,10 +79,10 @@ class _Group:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.python: str | None = None
-        self.components: list[Component] = []
+        self.components: list[SbomComponent] = []
 
 
-def make_component(  # noqa: PLR0913 (see `Component`)
+def make_component(  # noqa: PLR0913 (see `SbomComponent`)
     name: object,
     version: object,
     source: Source,
@@ -91,7 +91,7 @@ def make_component(  # noqa: PLR0913 (see `Component`)
     *,
     is_python: bool = False,
     marker: object = None,
-) -> Component | None:
+) -> SbomComponent | None:
     """Return a component with the first package URL that is one; None for what has neither URL nor name."""
     purl = next((found for text in purls if isinstance(text, str) and (found := parse_purl(text))), None)
     label = purl.name if purl is not None else name
@@ -101,13 +101,13 @@ def make_component(  # noqa: PLR0913 (see `Component`)
     if purl is not None and purl.version is not None:
         stated = purl.version
     places = tuple(text for text in locations if isinstance(text, str))
-    return Component(
+    return SbomComponent(
         label, stated, source, purl, is_python, places, marker if isinstance(marker, str) and marker else None
     )
 
 
 def build_environments(
-    path: str, components: Sequence[Component], *, skipped: Sequence[Skipped] = (), complete: bool = False
+    path: str, components: Sequence[SbomComponent], *, skipped: Sequence[Skipped] = (), complete: bool = False
 ) -> tuple[Environment, ...]:
     """Group the components of an SBOM to environments.
 
@@ -156,7 +156,7 @@ def build_environments(
     )
 
 
-def _is_package(component: Component) -> bool:
+def _is_package(component: SbomComponent) -> bool:
     return component.purl.type in {"pypi", "conda"} if component.purl is not None else component.is_python
 
 
@@ -169,7 +169,7 @@ def _describe_copies(copies: list[str]) -> list[str]:
     return [f"not counted, because packages carry them inside themselves: {shown}"]
 
 
-def _locate(component: Component) -> _Place:
+def _locate(component: SbomComponent) -> _Place:
     """Tell where a component lies from the first of its files that says so."""
     places = [_place(location.replace("\\", "/")) for location in component.locations]
     for kind in ("installed", "copy", "listed"):
@@ -202,7 +202,7 @@ def _environment(  # noqa: PLR0913 (what is shared between the environments of o
     path: str,
     prefix: str,
     group: _Group,
-    system: Sequence[Component],
+    system: Sequence[SbomComponent],
     skipped: Sequence[Skipped],
     notes: Sequence[str],
     *,
@@ -255,7 +255,7 @@ def _name(path: str, prefix: str, group: _Group, *, several: bool) -> str:
     return f"{path} ({prefix or 'no location'})" if group.kind == "installed" or prefix else f"{path} (no location)"
 
 
-def _record(component: Component) -> Record:
+def _record(component: SbomComponent) -> Record:
     qualifiers = component.purl.qualifiers if component.purl is not None else {}
     channel = qualifiers.get("channel")
     if channel is not None and "://" in channel:
@@ -263,7 +263,7 @@ def _record(component: Component) -> Record:
     return Record(component.name.lower(), component.source, component.version, qualifiers.get("build"), channel)
 
 
-def _package(component: Component, skipped: list[Skipped]) -> Package:
+def _package(component: SbomComponent, skipped: list[Skipped]) -> Package:
     name, version, source = canonical_name(component.name), component.version, component.source
     details: dict[str, str] = {}
     if component.purl is not None:
@@ -297,7 +297,7 @@ def _join(name: str, found: list[Package], group: _Group, damage: list[Damage], 
     return Package(name, None, found[0].source, specifier, found[0].details)
 
 
-def _python_of(prefix: str, group: _Group, system: Sequence[Component]) -> str | None:
+def _python_of(prefix: str, group: _Group, system: Sequence[SbomComponent]) -> str | None:
     """Return the version of the Python an environment belongs to, as exactly as the SBOM tells it."""
     minor = group.python if group.python and "." in group.python else None
     for component in system:
@@ -316,7 +316,7 @@ def _python_of(prefix: str, group: _Group, system: Sequence[Component]) -> str |
     return minor
 
 
-def _add_system(environment: Environment, system: Sequence[Component]) -> Environment:
+def _add_system(environment: Environment, system: Sequence[SbomComponent]) -> Environment:
     """Add CUDA, cuDNN, NCCL and cuBLAS of system packages, where torch loads those: it brings its own otherwise."""
     found: dict[str, Package] = {}
     for component in system:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.sbom.components import MAX_COMPONENTS, Component, build_environments, make_component
+from compatcheck.collectors.sbom.components import MAX_COMPONENTS, SbomComponent, build_environments, make_component
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
@@ -40,7 +40,7 @@ def read_cyclonedx_json(path: str, files: Files = LOCAL) -> tuple[Environment, .
     return build_environments(path, components, skipped=skipped, complete=complete)
 
 
-def list_json(path: str, files: Files = LOCAL) -> tuple[list[Component], list[Skipped], bool]:
+def list_json(path: str, files: Files = LOCAL) -> tuple[list[SbomComponent], list[Skipped], bool]:
     """List all components of a file in JSON, what cannot be read of them, and whether it says that it is complete.
 
     Raises:
@@ -52,7 +52,7 @@ def list_json(path: str, files: Files = LOCAL) -> tuple[list[Component], list[Sk
         message = "has no bomFormat: CycloneDX"
         raise InputError(message, source=Source(path, "bomFormat"), hint=_REMEDY)
     lines = Lines(file.text, "purl")
-    found: list[Component] = []
+    found: list[SbomComponent] = []
     skipped: list[Skipped] = []
     listed_in = _containers(data)
     metadata = data.get("metadata")
@@ -165,7 +165,7 @@ def read_cyclonedx_xml(path: str, files: Files = LOCAL) -> tuple[Environment, ..
     return build_environments(path, components, complete=complete)
 
 
-def list_xml(path: str, files: Files = LOCAL) -> tuple[list[Component], bool]:
+def list_xml(path: str, files: Files = LOCAL) -> tuple[list[SbomComponent], bool]:
     """List all components of a file in XML, and whether it says that it is complete.
 
     Raises:
@@ -175,7 +175,7 @@ def list_xml(path: str, files: Files = LOCAL) -> tuple[list[Component], bool]:
     if file.root.name != "bom" or not file.namespace.startswith(_NAMESPACE):
         message = f"is no CycloneDX file: its root is <{file.root.name}>"
         raise InputError(message, source=Source(path, line=file.root.line), hint=_REMEDY)
-    found: list[Component] = []
+    found: list[SbomComponent] = []
     pending = list(reversed(_children(file.root, "components")))
     while pending:
         element = pending.pop()
@@ -197,7 +197,7 @@ def _children(element: Element, name: str) -> list[Element]:
     return [] if list_of is None else list(list_of.children)
 
 
-def _read_element(element: Element, path: str) -> Component | None:
+def _read_element(element: Element, path: str) -> SbomComponent | None:
     properties = [(item.attributes.get("name", ""), item.text) for item in _children(element, "properties")]
     locations: list[object] = [value for name, value in properties if _LOCATION.fullmatch(name)]
     evidence = element.child("evidence")

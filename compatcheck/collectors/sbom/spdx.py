@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.collectors.sbom.components import Component, build_environments, make_component
+from compatcheck.collectors.sbom.components import SbomComponent, build_environments, make_component
 from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.expected_shapes import as_tables
 from compatcheck.core.files import LOCAL, Files
@@ -30,7 +30,7 @@ _SOURCE_INFO = re.compile(r"acquired package info from [^:]*: (.+)", re.DOTALL)
 class Listing(NamedTuple):
     """The packages of a file."""
 
-    components: list[Component]
+    components: list[SbomComponent]
     skipped: list[Skipped]
 
 
@@ -93,7 +93,7 @@ def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing
         ),
         files,
     )
-    found: list[Component] = []
+    found: list[SbomComponent] = []
     skipped: list[Skipped] = []
     packages = data.get("packages")
     for index, entry in enumerate(packages if isinstance(packages, list) else ()):
@@ -149,7 +149,7 @@ def _paths(info: object) -> list[str]:
 
 
 def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing:
-    found: list[Component] = []
+    found: list[SbomComponent] = []
     skipped: list[Skipped] = []
     graph = data.get("@graph")
     for index, entry in enumerate(graph if isinstance(graph, list) else ()):

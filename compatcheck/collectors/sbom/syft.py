@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.sbom.components import Component, build_environments, make_component
+from compatcheck.collectors.sbom.components import SbomComponent, build_environments, make_component
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
@@ -26,7 +26,7 @@ def read_syft_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     return build_environments(path, components, skipped=skipped)
 
 
-def list_artifacts(path: str, files: Files = LOCAL) -> tuple[list[Component], list[Skipped]]:
+def list_artifacts(path: str, files: Files = LOCAL) -> tuple[list[SbomComponent], list[Skipped]]:
     """List all artifacts, and those that cannot be read.
 
     Raises:
@@ -38,7 +38,7 @@ def list_artifacts(path: str, files: Files = LOCAL) -> tuple[list[Component], li
         message = "has no artifacts: it is no output of syft"
         raise InputError(message, source=Source(path, "artifacts"), hint=_REMEDY)
     lines = Lines(file.text, "purl")
-    found: list[Component] = []
+    found: list[SbomComponent] = []
     skipped: list[Skipped] = []
     for index, entry in enumerate(artifacts):
         key = f"artifacts[{index}]"

@@ -21,7 +21,7 @@ _CONDA = re.compile(rf"(?P<gap>[ \t]*)(?P<sign>==?)(?P<version>{_VERSION})(?P<bu
 _POETRY = re.compile(r"""\s*=\s*(?:\{[^}\n]*?\bversion\s*=\s*)?(["'])(?P<spec>[^"'\n]*)\1""")
 
 
-class Statement(NamedTuple):
+class RequirementStatement(NamedTuple):
     """One requirement as a file writes it, at its place."""
 
     name: str
@@ -87,7 +87,7 @@ def _poetry(written: str, specifier: str) -> str:
     return specifier
 
 
-def find_statement(text: str, requirement: Requirement) -> Statement | None:
+def find_statement(text: str, requirement: Requirement) -> RequirementStatement | None:
     """Find the versions of a requirement in the text of its file.
 
     Args:
@@ -100,7 +100,7 @@ def find_statement(text: str, requirement: Requirement) -> Statement | None:
     return next(find_statements(text, requirement), None)
 
 
-def find_statements(text: str, requirement: Requirement) -> Iterator[Statement]:
+def find_statements(text: str, requirement: Requirement) -> Iterator[RequirementStatement]:
     """Find every place on its line where a requirement stands: one command of a Dockerfile may have it twice."""
     source = requirement.source
     if source.line is None or requirement.details.get("direct_url"):
@@ -131,23 +131,23 @@ def _stretch(text: str, line: int) -> tuple[int, int]:
         end = stop + 1
 
 
-def _read(text: str, at: int, end: int, requirement: Requirement) -> Statement | None:
+def _read(text: str, at: int, end: int, requirement: Requirement) -> RequirementStatement | None:
     place = (requirement.name, requirement.source.path, requirement.source.line or 1)
     key = requirement.source.key or ""
     if key.startswith("tool.poetry"):
         poetry = _POETRY.match(text, at if text[at : at + 1] not in {'"', "'"} else at + 1, end)
         if poetry:
-            return Statement(*place, *poetry.span("spec"), requirement.specifier, "poetry")
+            return RequirementStatement(*place, *poetry.span("spec"), requirement.specifier, "poetry")
     match = _AFTER_NAME.match(text, at, end)
     if match is None:
         return None
     if match["spec"] is not None:
         if _same(match["spec"], requirement.specifier):
-            return Statement(*place, *match.span("spec"), requirement.specifier)
+            return RequirementStatement(*place, *match.span("spec"), requirement.specifier)
         return None
     conda = _CONDA.match(text, at, end)
     if conda:
-        return Statement(
+        return RequirementStatement(
             *place,
             conda.start("sign"),
             conda.end("build") if conda["build"] else conda.end("version"),
@@ -158,7 +158,7 @@ def _read(text: str, at: int, end: int, requirement: Requirement) -> Statement |
     if requirement.specifier or after in {"@", "=", "(", "/"}:
         return None
     spot = match.end("extras") if match["extras"] else at
-    return Statement(*place, spot, spot, "")
+    return RequirementStatement(*place, spot, spot, "")
 
 
 def _same(written: str, specifier: str) -> bool:

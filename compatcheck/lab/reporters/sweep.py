@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from compatcheck.lab.measurement import Measurement
-    from compatcheck.lab.release_series import Change, Series
+    from compatcheck.lab.release_series import Series, SeriesChange
 
-    Groups = Sequence[Sequence[Change]]
+    Groups = Sequence[Sequence[SeriesChange]]
     Results = Mapping[str, Sequence[Measurement]]
 
 _EXAMPLES = 6

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.fix import VERSION
-from compatcheck.fixing.files import Files
+from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import Levers, find_levers
 from tests.unit.fixing.test_evaluation import RULE, criteria, findings, read, subject
 
@@ -21,7 +21,7 @@ def levers_of(text: str) -> Levers:
     Path("requirements.txt").write_text(text)
     stated = read("requirements.txt")
     failing = [one for one in findings(stated) if one.fails]
-    return find_levers((stated,), failing, criteria().rules, Files((stated,)), None)
+    return find_levers((stated,), failing, criteria().rules, EditableFiles((stated,)), None)
 
 
 def test_safe_moves_come_first_and_the_nearest_of_them() -> None:
@@ -50,7 +50,7 @@ def test_what_no_index_has_is_left_alone() -> None:
 
 def test_a_finding_blames_its_packages_and_the_settings_its_remedies_name() -> None:
     failing = [one for one in findings(subject()) if one.rule_id == RULE]
-    found = find_levers((subject(),), failing, criteria().rules, Files((subject(),)), None)
+    found = find_levers((subject(),), failing, criteria().rules, EditableFiles((subject(),)), None)
     blamed = found.blamed(failing[0])
     assert "deepspeed" in blamed
     assert any(lever.rpartition("#")[0].endswith("facts.yaml") for lever in blamed)
@@ -60,5 +60,5 @@ def test_compiled_code_blames_the_torch_beside_it() -> None:
     Path("requirements.txt").write_text("torch==2.5.1\ntorchvision==0.17.0\n")
     stated = read("requirements.txt")
     (misfit,) = (one for one in findings(stated) if one.rule_id == "_stack/built-for-another-torch")
-    found = find_levers((stated,), [misfit], criteria().rules, Files((stated,)), None)
+    found = find_levers((stated,), [misfit], criteria().rules, EditableFiles((stated,)), None)
     assert {"torch", "torchvision"} <= found.blamed(misfit)

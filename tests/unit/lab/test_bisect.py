@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from compatcheck.lab.bisect import GIVE_UP_AFTER, Search, find_intervals, minors
+from compatcheck.lab.bisect import GIVE_UP_AFTER, BisectSearch, find_intervals, minors
 from compatcheck.lab.bisection import Outcome
 
 DEEPSPEED = [
@@ -23,7 +23,7 @@ def search(releases, verdict, depth="until-found"):
             asked.append(version)
             yield Outcome(version=version, verdict=verdict(version))
 
-    found = Search(releases, judge)
+    found = BisectSearch(releases, judge)
     found.run(depth=depth)
     assert len(asked) == len(set(asked))
     return found

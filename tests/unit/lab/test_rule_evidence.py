@@ -10,7 +10,7 @@ import pytest
 from compatcheck.core.errors import InputError, UsageError
 from compatcheck.lab.measurement import Measurement, PhaseMemory
 from compatcheck.lab.rule_evidence import Proof, check_evidence
-from compatcheck.rules.rule import Clause, Comparison, Impact, ProbeUse, Selection
+from compatcheck.rules.rule import Clause, Comparison, EvidenceSelection, Impact, ProbeUse
 from tests.unit.rules.drawn_rules import rule
 
 ROOT = Path("/checkout")
@@ -63,7 +63,7 @@ PROOF = Proof(frozenset({"release"}), complete, read, lambda _: {"model.paramete
 
 def comparison(suspect: Any = "bad.json", baseline: Any = "good.json", **changes: Any) -> Comparison:
     def select(value: Any) -> Any:
-        return Selection(file=value, versions={}, parameters={}) if isinstance(value, str) else value
+        return EvidenceSelection(file=value, versions={}, parameters={}) if isinstance(value, str) else value
 
     values = {"metric": "step.live_bytes", "suspect": select(suspect), "baseline": select(baseline), "facts": {}}
     return Comparison(**{**values, **changes})
@@ -84,16 +84,16 @@ def problems(*comparisons: Comparison, expected: str | None = "model.parameters"
     return [f"{key}: {message}" for key, message in check_evidence(made, ROOT, PROOF)]
 
 
-def pick(version: str, **parameters: Any) -> Selection:
-    return Selection(file="sweep.jsonl", versions={"deepspeed": version}, parameters=parameters)
+def pick(version: str, **parameters: Any) -> EvidenceSelection:
+    return EvidenceSelection(file="sweep.jsonl", versions={"deepspeed": version}, parameters=parameters)
 
 
 def test_bytes_in_the_range_are_no_problem() -> None:
     assert problems(comparison()) == []
     assert problems(comparison(pick("0.16.4", layers=2), pick("0.16.8"))) == []
-    itself = Selection(file="good.json", versions={}, parameters={}, metric="step.live_bytes")
+    itself = EvidenceSelection(file="good.json", versions={}, parameters={}, metric="step.live_bytes")
     assert problems(comparison("bad.json", itself, metric="step.live_bytes")) == []
-    nested = Selection(file="bad.json", versions={}, parameters={"config.layers": 2})
+    nested = EvidenceSelection(file="bad.json", versions={}, parameters={"config.layers": 2})
     assert problems(comparison(nested)) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly
 from compatcheck.core.estimate_report import EstimateReport
-from compatcheck.core.suggestions import SLOWER, Change, Placement, Suggestion, Wall
+from compatcheck.core.suggestions import SLOWER, Placement, SuggestedChange, Suggestion, Wall
 from compatcheck.reporters.estimate import format_json, format_markdown, format_text
 from compatcheck.reporters.plot import write_plot
 
@@ -53,7 +53,11 @@ REPORT = EstimateReport(
     ESTIMATE,
     suggestions=(
         Suggestion(
-            (Change("gradient checkpointing", {"training.gradient_checkpointing": True}, SLOWER, "recomputes"),),
+            (
+                SuggestedChange(
+                    "gradient checkpointing", {"training.gradient_checkpointing": True}, SLOWER, "recomputes"
+                ),
+            ),
             exactly(40 * GIB),
             38 * GIB,
             "fits",

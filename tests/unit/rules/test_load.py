@@ -9,7 +9,7 @@ import yaml
 
 from compatcheck.core.errors import RuleError
 from compatcheck.rules.load import load_rule, load_rules, rule_files
-from compatcheck.rules.rule import Clause, Comparison, ProbeUse, Selection
+from compatcheck.rules.rule import Clause, Comparison, EvidenceSelection, ProbeUse
 from compatcheck.rules.skeleton import SKELETON
 
 TEXT = """\
@@ -172,8 +172,10 @@ evidence:
         tmp_path,
     )
     assert rule.evidence == ("fixtures/a.json", "fixtures/b.json", "fixtures/c.jsonl")
-    suspect = Selection(file="fixtures/b.json", versions={}, parameters={})
-    baseline = Selection(file="fixtures/c.jsonl", versions={"deepspeed": "0.16.8"}, parameters={"config.layers": 2})
+    suspect = EvidenceSelection(file="fixtures/b.json", versions={}, parameters={})
+    baseline = EvidenceSelection(
+        file="fixtures/c.jsonl", versions={"deepspeed": "0.16.8"}, parameters={"config.layers": 2}
+    )
     assert rule.comparisons == (
         Comparison(metric="step.live_bytes", suspect=suspect, baseline=baseline, facts={"model.parameters": 5}),
         Comparison(metric="kept_bytes", suspect=suspect, baseline=None, facts={}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.collectors.sbom.components import Component, build_environments
+from compatcheck.collectors.sbom.components import SbomComponent, build_environments
 from compatcheck.collectors.sbom.purl import parse_purl
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
@@ -13,13 +13,13 @@ from compatcheck.core.source import Source
 SITE = "usr/local/lib/python3.11/site-packages"
 
 
-def component(purl: str, *locations: str, marker: str | None = None) -> Component:
+def component(purl: str, *locations: str, marker: str | None = None) -> SbomComponent:
     parsed = parse_purl(purl)
     assert parsed is not None
-    return Component(parsed.name, parsed.version, Source("bom.json"), parsed, locations=locations, marker=marker)
+    return SbomComponent(parsed.name, parsed.version, Source("bom.json"), parsed, locations=locations, marker=marker)
 
 
-def pypi(name: str, version: str, folder: str = f"/{SITE}", file: str = "METADATA") -> Component:
+def pypi(name: str, version: str, folder: str = f"/{SITE}", file: str = "METADATA") -> SbomComponent:
     return component(f"pkg:pypi/{name}@{version}", f"{folder}/{name}-{version}.dist-info/{file}")
 
 
@@ -157,8 +157,8 @@ def test_system_cuda_counts_where_torch_loads_it(torch: str | None, counted: boo
 
 
 def test_ranges_of_a_dependency_graph_are_ranges() -> None:
-    parts = [Component("torch", ">= 2.0, < 3", Source("b"), parse_purl("pkg:pypi/torch"))]
-    parts.append(Component("trl", "latest-ish", Source("b"), parse_purl("pkg:pypi/trl")))
+    parts = [SbomComponent("torch", ">= 2.0, < 3", Source("b"), parse_purl("pkg:pypi/torch"))]
+    parts.append(SbomComponent("trl", "latest-ish", Source("b"), parse_purl("pkg:pypi/trl")))
     (environment,) = build_environments("b", parts)
     assert environment.packages["torch"].specifier == ">=2.0,<3"
     assert [entry.reason for entry in environment.skipped] == ["'latest-ish', the version of trl, is no version"]
