@@ -1,7 +1,7 @@
 """Configurations of axolotl (YAML): what it hands to the HF Trainer and TRL, under names and with meanings of its own.
 
 Read in the source of 0.5.0 to 0.21.0 (``utils/config``, ``utils/schemas``, ``core/builders``, ``loaders``); a key whose meaning
-depends on the release leaves the decision to rows of ``rules/_defaults/axolotl.yaml``, which find a mark here.
+depends on the release leaves the decision to rows of ``rules/_programs/axolotl.yaml``, which find a mark here.
 """
 
 from __future__ import annotations

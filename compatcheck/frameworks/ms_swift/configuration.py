@@ -82,7 +82,7 @@ BUILT_IN_DEEPSPEED: dict[str, dict[str, Any]] = {
     "zero3_offload": {"offload_optimizer": _offload("cpu"), "offload_param": _offload("cpu"), **_STAGE_3},
 }
 """``zero_optimization`` of the files that ``deepspeed: zero3`` names (``swift/llm/ds_config``, ``swift/config`` from 4.0),
-alike in every release from 3.0.3 to 4.5.2 but for ``overlap_comm``, which ``rules/_defaults/ms_swift.yaml`` tells by release."""
+alike in every release from 3.0.3 to 4.5.2 but for ``overlap_comm``, which ``rules/_programs/ms_swift.yaml`` tells by release."""
 
 BUILT_IN_FSDP: dict[str, dict[str, Any]] = {
     "fsdp2": {
