@@ -79,7 +79,7 @@ def compare(
     skipped = (*before.report.skipped, *after.report.skipped)
     require_offered(inspection.requests, (before.subject, after.subject), skipped)
     difference = compare_reports(sides, before.report, after.report, rules.packages)
-    return difference._replace(peaks=_price_both(before.subject, after.subject, rules, tracer))
+    return difference._replace(peaks=_price_both(before, after, rules, tracer))
 
 
 def _read_side(name: str, request: Request, criteria: Criteria, environ: Mapping[str, str]) -> Side:
@@ -138,21 +138,16 @@ def _judge_side(name: str, request: Request, criteria: Criteria, environ: Mappin
     return Side(build_report(gathered, criteria), gathered.subjects[0])
 
 
-def _price_both(
-    before: Subject, after: Subject, rules: RuleSet, tracer: Tracer | None
-) -> tuple[Estimate, Estimate] | None:
+def _price_both(before: Side, after: Side, rules: RuleSet, tracer: Tracer | None) -> tuple[Estimate, Estimate] | None:
     """Return the peaks of the run under both sides; None where no run is described.
 
     Raises:
         UsageError: a side could not be traced that was to be.
     """
     if tracer is not None:
-        return _trace(before, rules, tracer), _trace(after, rules, tracer)
-    sides = (before, after)
-    if not all(any("training.sequence_length" in facts for facts in side.roles.values()) for side in sides):
-        return None
-    first, second = _price(before, rules), _price(after, rules)
-    return (first, second) if first.phases and second.phases else None
+        return _trace(before.subject, rules, tracer), _trace(after.subject, rules, tracer)
+    first, second = (side.report.subjects[0].estimate for side in (before, after))
+    return (first, second) if first is not None and second is not None and first.phases and second.phases else None
 
 
 def _trace(side: Subject, rules: RuleSet, tracer: Tracer) -> Estimate:
@@ -161,12 +156,3 @@ def _trace(side: Subject, rules: RuleSet, tracer: Tracer) -> Estimate:
         hint = "leave out --trace for an estimate in closed form"
         raise UsageError(f"{side.id} could not be traced: {found.reason}", hint=hint)
     return found.estimate
-
-
-def _price(side: Subject, rules: RuleSet) -> Estimate:
-    from compatcheck.matching.engine import match  # noqa: PLC0415 (only with a run)
-    from compatcheck.memory.job import estimate_job  # noqa: PLC0415 (only with a run)
-    from compatcheck.memory.regressions import include, lay_over  # noqa: PLC0415 (only with a run)
-
-    estimated = estimate_job(side.roles, side.environment)
-    return include(estimated, lay_over(estimated, match(side, rules).findings)) if estimated.phases else estimated

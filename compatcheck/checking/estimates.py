@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.checking.fit import price
+from compatcheck.checking.checks import checks_of, open_criteria
+from compatcheck.checking.fit import does_not_run, price
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import list_skipped
 from compatcheck.checking.tracer import Untraced
+from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.frameworks.lines import LineFinder
-from compatcheck.matching.engine import match
 from compatcheck.memory.job import describe_job, estimate_job
 from compatcheck.memory.regressions import lay_over
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from compatcheck.checking.checks import Criteria
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request
     from compatcheck.checking.tracer import Tracer
@@ -80,23 +82,25 @@ def estimate(
         UsageError: there is but one subject, and a size of it makes no sense.
         CompatcheckError: nothing could be read at all.
     """
-    gathered = gather_all(as_inspection(asked), rules, environ)
+    inspection = as_inspection(asked)
+    criteria = open_criteria(inspection, rules, checks_of(inspection.policy))
+    gathered = gather_all(inspection, rules, environ)
     lines = LineFinder(gathered.files)
-    reports, failed = _estimate_all(gathered.subjects, rules, options or EstimateOptions(), lines)
+    reports, failed = _estimate_all(gathered.subjects, criteria, options or EstimateOptions(), lines)
     skipped = list_skipped(gathered, lines)
     unread = bool(failed) or any(entry.named for entry in skipped)
     return Estimates(reports, failed, skipped, _judge(reports, unread=unread))
 
 
 def _estimate_all(
-    subjects: Sequence[Subject], rules: RuleSet, options: EstimateOptions, lines: LineFinder
+    subjects: Sequence[Subject], criteria: Criteria, options: EstimateOptions, lines: LineFinder
 ) -> tuple[tuple[EstimateReport, ...], tuple[Unestimated, ...]]:
     """Estimate every subject; one that makes no sense does not lose the others."""
     reports: list[EstimateReport] = []
     failed: list[Unestimated] = []
     for subject in subjects:
         try:
-            report = _estimate_one(subject, rules, options)._replace(doubts=_doubts(subject, lines))
+            report = _estimate_one(subject, criteria, options)._replace(doubts=_doubts(subject, lines))
         except UsageError as error:
             source = error.source or _place(error.message, subject)
             if len(subjects) == 1:
@@ -114,17 +118,20 @@ def _place(message: str, subject: Subject) -> Source | None:
     return next((fact.sources[0] for fact in found if fact.sources), None)
 
 
-def _estimate_one(subject: Subject, rules: RuleSet, options: EstimateOptions) -> EstimateReport:
+def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions) -> EstimateReport:
     def price_roles(roles: Mapping[str, Facts]) -> Estimate:
         return estimate_job(roles, subject.environment)
 
-    found = price(subject)
+    rules = criteria.rules
+    verdict = judge(subject, criteria)
+    found = verdict.estimate or price(subject, verdict.findings)
     report = EstimateReport(describe_job(subject.roles, options.model) or subject.id, found)
     if not found.phases:
         return report
     if options.tracer is not None:
         report = _trace(report, subject, rules, options.tracer)
-    report = report._replace(regressed=lay_over(report.estimate, match(subject, rules).findings))
+        if report.estimate is not found:
+            report = report._replace(estimate=lay_over(report.estimate, verdict.findings))
     if options.suggest:
         from compatcheck.memory.smallest_hardware import place  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.suggest import suggest  # noqa: PLC0415 (only when asked)
@@ -166,9 +173,7 @@ def _trace(report: EstimateReport, subject: Subject, rules: RuleSet, tracer: Tra
 
 
 def _judge(reports: Sequence[EstimateReport], *, unread: bool) -> int:
-    outcomes = [report.estimate.verdict.outcome for report in reports]
-    outcomes += [report.regressed.outcome for report in reports if report.regressed is not None]
-    if "does_not_fit" in outcomes:
+    if any(does_not_run(report.estimate) for report in reports):
         return EXIT_FINDINGS
     if unread:
         return EXIT_UNREADABLE_INPUT

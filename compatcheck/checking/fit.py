@@ -1,11 +1,11 @@
-"""Price the run of a subject, and rate the findings that decide whether it fits."""
+"""What a run needs on each device, with what is known to go wrong in it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import Assumption, Estimate, Verdict
+from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.units import format_bytes
 from compatcheck.matching.engine import order
 from compatcheck.memory.job import estimate_job
@@ -14,6 +14,7 @@ from compatcheck.memory.regressions import find_deciding, lay_over
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
 
@@ -30,8 +31,8 @@ _SPLITS = frozenset(
 """Facts that an estimate takes as none without a word, and that change it by a multiple."""
 
 
-def price(subject: Subject) -> Estimate:
-    """Estimate the run of a subject in closed form.
+def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
+    """Estimate the run of a subject in closed form, with those of its findings that are known to take memory.
 
     Returns:
         An estimate; without phases, and with what is needed, where it would assume a fact which an input sets to something
@@ -50,7 +51,7 @@ def price(subject: Subject) -> Estimate:
         needs.append("hardware.world_size")
     if not found.phases or not needs:
         said = (*_overruled(subject), *_models_not_read(subject))
-        return found._replace(assumptions=(*found.assumptions, *said))
+        return lay_over(found._replace(assumptions=(*found.assumptions, *said)), findings)
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
 
 
@@ -80,30 +81,46 @@ def _models_not_read(subject: Subject) -> Iterator[Assumption]:
             yield Assumption(f"model ({role})", "the policy's", reason)
 
 
-def rate_by_fit(findings: Iterable[Finding], subject: Subject) -> tuple[tuple[Finding, ...], Estimate | None]:
-    """Rate findings critical without which the run fits, and with which it does not.
+def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
+    """Return a subject whose first role has what its estimate came to among its facts."""
+    verdict = estimate.verdict
+    values: dict[str, Value] = {}
+    if does_not_run(estimate):
+        values["estimate.verdict"] = verdict.outcome if estimate.phases else "cannot_start"
+    if estimate.phases and verdict.limit_bytes is not None:
+        values |= {"estimate.needed_bytes": estimate.needed.expected, "estimate.limit_bytes": verdict.limit_bytes}
+    told = {
+        "estimate.verdict": verdict.primary,
+        "estimate.needed_bytes": None if estimate.peak_phase is None else f"in {estimate.peak_phase.name}",
+    }
+    stated = {
+        name: Fact(name, value, "derived", (), told.get(name) or "the estimate") for name, value in values.items()
+    }
+    role = next(iter(subject.roles))
+    return subject._replace(roles={**subject.roles, role: Facts({**subject.roles[role], **stated})})
 
-    Returns:
-        The findings, and the estimate they were held against; None where the inputs describe no run.
-    """
-    findings = tuple(findings)
-    try:
-        estimate = price(subject)
-    except UsageError:
-        return findings, None  # `compatcheck estimate` says which size makes no sense
-    if not estimate.phases:
-        return findings, None
-    regressed = lay_over(estimate, findings)
-    if regressed is None:
-        return findings, estimate
-    deciding = find_deciding(estimate, regressed)
-    limit, before, after = (
-        format_bytes(count or 0)
-        for count in (estimate.verdict.limit_bytes, estimate.needed.expected, regressed.needed.expected)
-    )
-    words = f"the run is estimated to need {before} of {limit} a device without this, and {after} with it"
-    rated = [
-        finding._replace(severity="critical", rating=words) if (finding.rule_id, finding.role) in deciding else finding
-        for finding in findings
-    ]
-    return tuple(sorted(rated, key=order)), estimate
+
+def rate_deciding(findings: tuple[Finding, ...], estimate: Estimate) -> tuple[Finding, ...]:
+    """Rate critical what says that the run does not fit, and the findings without which it would."""
+    if not does_not_run(estimate) or estimate.verdict.limit_bytes is None:
+        return tuple(sorted(findings, key=order))
+    deciding = find_deciding(estimate)
+    limit, after = format_bytes(estimate.verdict.limit_bytes), format_bytes(estimate.needed.expected)
+    words = ""
+    if estimate.without is not None:
+        before = format_bytes(estimate.without.needed.expected)
+        words = f"the run is estimated to need {before} of {limit} a device without this, and {after} with it"
+
+    def rate(finding: Finding) -> Finding:
+        if any(fact.name == "estimate.verdict" for fact in finding.facts):
+            return finding._replace(severity="critical")
+        decides = (finding.rule_id, finding.role) in deciding
+        return finding._replace(severity="critical", rating=words) if decides else finding
+
+    return tuple(sorted(map(rate, findings), key=order))
+
+
+def does_not_run(estimate: Estimate) -> bool:
+    """Tell whether a run does not fit, or cannot be started as it is described."""
+    refused = not estimate.phases and estimate.verdict.primary is not None
+    return refused or estimate.verdict.outcome == "does_not_fit"

@@ -5,32 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from compatcheck.checking.gathering import gather_all
-from compatcheck.checking.report import build_report, describes_run, mark_failing
+from compatcheck.checking.report import build_report
+from compatcheck.checking.verdict import judge
 from compatcheck.core.files import Overlay
 from compatcheck.core.fix import Fix, Plan
 from compatcheck.fixing.evaluation import target_of, targets_of
 from compatcheck.fixing.plan import find_plans
-from compatcheck.matching.engine import match
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from compatcheck.checking.checks import Criteria
     from compatcheck.checking.inspection import Inspection
-    from compatcheck.core.report import Finding, Report
+    from compatcheck.core.report import Report
     from compatcheck.fixing.plan import Ways
-    from compatcheck.resolution.subject import Subject
-
-
-def judge(subject: Subject, criteria: Criteria) -> Sequence[Finding]:
-    """Return the findings of one subject as a report has them, without lines and measurements."""
-    found = match(subject, criteria.rules, criteria.checks.selects).findings
-    found = found if criteria.waivers is None else tuple(criteria.waivers.apply(found, subject))
-    if describes_run(subject):
-        from compatcheck.checking.fit import rate_by_fit  # noqa: PLC0415 (only where a run is described)
-
-        found, _ = rate_by_fit(found, subject)
-    return [mark_failing(one, (subject,), criteria.threshold, strict=criteria.checks.strict) for one in found]
 
 
 def find_fix(
@@ -47,7 +35,12 @@ def find_fix(
     if not failing:
         return Fix(report, (), applied=False, exit_code=report.exit_code)
     plans, evaluations = find_plans(
-        gathered.subjects, failing, criteria.rules, lambda subject: judge(subject, criteria), ways, unsafe=unsafe
+        gathered.subjects,
+        failing,
+        criteria.rules,
+        lambda subject: judge(subject, criteria).findings,
+        ways,
+        unsafe=unsafe,
     )
     texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
     if texts:

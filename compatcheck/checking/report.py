@@ -9,11 +9,11 @@ from compatcheck.checking.checks import Checks, Criteria, find_auditor, open_cri
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.request import Gathered
+from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
-from compatcheck.core.fail_on import Threshold, parse_threshold
+from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.frameworks.lines import LineFinder
-from compatcheck.matching.engine import match
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.waivers import Waivers
     from compatcheck.core.advisory import Audit
     from compatcheck.core.errors import NothingToCheckError
+    from compatcheck.core.fail_on import Threshold
     from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -82,19 +83,14 @@ def build_report(
     lines = LineFinder(gathered.files)
     subjects = []
     for subject in gathered.subjects:
-        outcome = match(subject, rules, checks.selects)
-        found = outcome.findings if waivers is None else waivers.apply(outcome.findings, subject)
-        estimate = None
-        if describes_run(subject):
-            from compatcheck.checking.fit import rate_by_fit  # noqa: PLC0415 (only where a run is described)
-
-            found, estimate = rate_by_fit(found, subject)
-        findings.extend(found)
+        verdict = judge(subject, criteria)
+        outcome, aside = verdict.outcome, subject.id in gathered.aside
+        findings.extend(one._replace(aside=True, fails=False) if aside else one for one in verdict.findings)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
         chosen = gathered.reasons.get(subject.id, gathered.chosen)
         described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
-        subjects.append(described._replace(estimate=estimate, aside=subject.id in gathered.aside))
+        subjects.append(described._replace(estimate=verdict.estimate, aside=aside))
     if findings:
         findings = [add_lines(finding, lines) for finding in findings]
         if annotate is not None and any(finding.status == "affected" for finding in findings):
@@ -102,15 +98,11 @@ def build_report(
             findings = list(measured)
             skipped.extend(unread)
     skipped = list(place_skipped(skipped, lines))
-    findings = [
-        finding._replace(aside=True)
-        if finding.subject in gathered.aside
-        else mark_failing(finding, gathered.subjects, threshold, strict=checks.strict)
-        for finding in findings
-    ]
     if audit is not None:
         audit = rate_advisories(audit, gathered, threshold, waivers)
-    code = judge(findings, skipped, gathered.subjects, strict=checks.strict, audit=audit)
+    fails = any(finding.fails for finding in findings)
+    checked = bool(findings) or any(map(holds_packages, gathered.subjects))
+    code = choose_exit_code(skipped, fails=fails, checked=checked, strict=checks.strict, audit=audit)
     return Report(
         version=__version__,
         database_id=rules.id,
@@ -135,13 +127,6 @@ def describe_nothing(error: NothingToCheckError, rules: RuleSet, checks: Checks)
     return report._replace(skipped=place_skipped((skipped,), LineFinder()), exit_code=error.exit_code)
 
 
-def mark_failing(finding: Finding, subjects: Sequence[Subject], threshold: Threshold, *, strict: bool) -> Finding:
-    """Mark a finding that counts against ``--fail-on``."""
-    counts = finding.suppressed is None and (strict or finding.status == "affected")
-    fails = counts and threshold.reached_by(finding, _device_bytes(subjects, finding))
-    return finding._replace(fails=True) if fails else finding
-
-
 def rate_advisories(audit: Audit, gathered: Gathered, threshold: Threshold, waivers: Waivers | None = None) -> Audit:
     """Lay the waivers over the advisories; each that is left fails the run, as none states a size or severity."""
     by_id = {subject.id: subject for subject in gathered.subjects}
@@ -155,26 +140,17 @@ def rate_advisories(audit: Audit, gathered: Gathered, threshold: Threshold, waiv
     return audit._replace(advisories=tuple(rated))
 
 
-def judge(
-    findings: Sequence[Finding],
-    skipped: Sequence[Skipped],
-    subjects: Sequence[Subject],
-    *,
-    strict: bool,
-    audit: Audit | None = None,
+def choose_exit_code(
+    skipped: Sequence[Skipped], *, fails: bool, checked: bool, strict: bool, audit: Audit | None = None
 ) -> int:
-    """Return the exit code: findings win over unreadable inputs, and an empty scan is not clean."""
-    if any(finding.fails for finding in findings):
-        return EXIT_FINDINGS
-    if audit is not None and any(advisory.fails for advisory in audit.advisories):
+    """Return the exit code: what fails wins over unreadable inputs, and an empty scan is not clean."""
+    if fails or (audit is not None and any(advisory.fails for advisory in audit.advisories)):
         return EXIT_FINDINGS
     if any(entry.named or strict for entry in skipped):
         return EXIT_UNREADABLE_INPUT
     if audit is not None and (audit.failure is not None or (strict and audit.unaudited)):
         return EXIT_UNREADABLE_INPUT
-    if not findings and not any(holds_packages(subject) for subject in subjects):
-        return EXIT_NOTHING_TO_CHECK
-    return EXIT_CLEAN
+    return EXIT_CLEAN if checked else EXIT_NOTHING_TO_CHECK
 
 
 def holds_packages(subject: Subject) -> bool:
@@ -182,22 +158,9 @@ def holds_packages(subject: Subject) -> bool:
     return subject.environment is not None and bool(subject.environment.packages)
 
 
-def describes_run(subject: Subject) -> bool:
-    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step."""
-    return any("training.sequence_length" in facts and "model.hidden_size" in facts for facts in subject.roles.values())
-
-
 def holds_something(subject: Subject) -> bool:
     """Tell whether a subject has a package or a configuration to check."""
     return bool(subject.documents) or (subject.environment is not None and bool(subject.environment.packages))
-
-
-def _device_bytes(subjects: Sequence[Subject], finding: Finding) -> int | None:
-    for subject in subjects:
-        if subject.id == finding.subject and finding.role in subject.roles:
-            fact = subject.roles[finding.role].get("hardware.memory_bytes")
-            return fact.value if fact is not None and isinstance(fact.value, int) else None
-    return None
 
 
 def describe_subject(

@@ -65,9 +65,9 @@ class Component(NamedTuple):
 
 KINDS = (
     "parameters", "gradients", "optimizer_states", "activations", "logits", "masks", "communication", "live_parameters",
-    "kv_cache", "workspace", "context", "reserve", "other",
+    "kv_cache", "workspace", "regression", "context", "reserve", "other",
 )  # fmt: skip
-"""Kinds of components, in the order a picture stacks them."""
+"""Kinds of components, in the order a picture stacks them; ``regression`` is what a known regression takes."""
 
 
 class Phase(NamedTuple):
@@ -125,6 +125,23 @@ class Verdict(NamedTuple):
     """What the verdict rests on that nobody stated, with what it would change."""
 
 
+WHOLE = "whole"
+"""Phase of a rule whose bytes stay all the time."""
+
+
+class Regression(NamedTuple):
+    """A known regression of this run and what it adds."""
+
+    rule_id: str
+    role: str
+    phase: str
+    """Phase of the run in which it takes the memory, or ``whole``."""
+    size: Size
+    """Bytes on one device."""
+    adds: bool
+    """False where the estimate has no such phase (loading, saving): then it is named and not added up."""
+
+
 class Estimate(NamedTuple):
     """What one device of a run needs."""
 
@@ -138,6 +155,10 @@ class Estimate(NamedTuple):
     unmodelled: tuple[Unmodelled, ...] = ()
     needs: tuple[str, ...] = ()
     """Facts without which nothing could be estimated."""
+    regressions: tuple[Regression, ...] = ()
+    """Known regressions of this run that no formula has; the phases hold those that add to them."""
+    without: Estimate | None = None
+    """The same run without `regressions`; None where there are none."""
 
     @property
     def peak_phase(self) -> Phase | None:
@@ -169,32 +190,3 @@ class Estimate(NamedTuple):
         if not sizes:
             return NOTHING
         return Size(*(max(values) for values in zip(*sizes, strict=True)))
-
-
-WHOLE = "whole"
-"""Phase of a rule whose bytes stay all the time."""
-
-
-class Regression(NamedTuple):
-    """A known regression of this run and what it adds."""
-
-    rule_id: str
-    role: str
-    phase: str
-    """Phase of the run in which it takes the memory, or ``whole``."""
-    size: Size
-    """Bytes on one device."""
-    adds: bool
-    """False where the estimate has no such phase (loading, saving): then it is named and not added up."""
-
-
-class Regressed(NamedTuple):
-    """What a run needs with its known regressions."""
-
-    regressions: tuple[Regression, ...]
-    needed: Size
-    """Peak of all phases, the allocator's cache apart, in bytes on one device."""
-    phase: Phase
-    """The phase that needs most then."""
-    outcome: str
-    """As in a verdict."""

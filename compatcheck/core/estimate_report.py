@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from compatcheck.core.estimate import Estimate, Regressed
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Value
     from compatcheck.core.source import Source
     from compatcheck.core.suggestions import Placement, Suggestion, Wall
@@ -31,8 +31,6 @@ class EstimateReport(NamedTuple):
     id: str = ""
     """Name of the subject: its files; empty where there is one alone."""
     doubts: Doubts = Doubts()
-    regressed: Regressed | None = None
-    """The run with its known regressions; None when there are none, or they are in the estimate already."""
     suggestions: tuple[Suggestion, ...] = ()
     walls: tuple[Wall, ...] = ()
     placements: tuple[Placement, ...] = ()

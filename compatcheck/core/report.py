@@ -93,6 +93,8 @@ class Finding(NamedTuple):
     """Why it is critical though the run would start without it: what the run needs with it and without, in words."""
     aside: bool = False
     """Whether its subject's findings are shown and never fail the run."""
+    by_release: bool = False
+    """Whether another release of a package clears it, as a remedy of its rule says."""
 
 
 class SubjectReport(NamedTuple):
@@ -122,7 +124,7 @@ class SubjectReport(NamedTuple):
     variables_complete: bool = False
     """Whether a variable that is not listed is known to be unset."""
     estimate: "Estimate | None" = None
-    """What one device of the run needs, without the findings; None where no run is described."""
+    """What one device of the run needs, the certain regressions in it; None where no run is described."""
     aside: bool = False
     """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
     target: str | None = None

@@ -122,7 +122,7 @@ def size_text(impact: FindingImpact | None) -> str:
 
 
 def fit_text(subject: SubjectReport) -> str | None:
-    """Say that a run is estimated not to fit, or hardly, whatever was found; None where it fits or nobody can tell."""
+    """Say that a run is estimated not to fit, or hardly, with what was found; None where it fits or nobody can tell."""
     estimate = subject.estimate
     if estimate is None or estimate.verdict.limit_bytes is None:
         return None
@@ -130,7 +130,7 @@ def fit_text(subject: SubjectReport) -> str | None:
     if words is None:
         return None
     needed, limit = format_bytes(estimate.needed.expected), format_bytes(estimate.verdict.limit_bytes)
-    return f"the run is estimated {words}: it needs {needed} of {limit} a device, findings apart (see `compatcheck estimate`)"
+    return f"the run is estimated {words}: it needs {needed} of {limit} a device (see `compatcheck estimate`)"
 
 
 def clean_text(subject: SubjectReport) -> str:

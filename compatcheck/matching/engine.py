@@ -100,6 +100,8 @@ class RelevantRules(NamedTuple):
         decision = decide(rule, scope)
         if decision.status == SILENT or (role in FORWARD_ONLY and _cannot_concern(rule, decision)):
             return RuleOutcome()
+        if any(need.startswith("estimate.") for need in decision.needs):
+            return RuleOutcome()  # nobody can be asked: an estimate states it, or there is none
         unknown = [
             name
             for name in decision.packages
@@ -224,6 +226,7 @@ def build(
         facts=used,
         locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
         remedies=write_remedies(rule, texts, scope),
+        by_release=any(remedy["verb"] in {"upgrade", "downgrade"} for remedy in texts.remedies),
         references=tuple(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),

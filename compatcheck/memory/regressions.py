@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.estimate import WHOLE, Component, Regressed, Regression, Size, total
+from compatcheck.core.estimate import WHOLE, Component, Regression, Size
+from compatcheck.memory.closed_form.verdict import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,66 +59,59 @@ _ONWARD = {"forward": frozenset({"forward", "backward"})}
 """Phases in which memory of a phase is there: what forward takes is mostly saved for backward."""
 
 
-def lay_over(estimate: Estimate, findings: Iterable[Finding]) -> Regressed | None:
-    """Add what is known to go wrong here to the phases of an estimate.
+def lay_over(estimate: Estimate, findings: Iterable[Finding]) -> Estimate:
+    """Return an estimate with what is known to go wrong here in its phases and its verdict.
 
     Args:
-        estimate: with phases.
+        estimate: of a run, without regressions.
         findings: of the same run; only certain ones, of regressions with a size on each rank's device, count.
-
-    Returns:
-        None when there are none, or a formula of the estimate has them already.
     """
     found = tuple(_without_same(_read(estimate, findings)))
-    if not found or not estimate.phases:
-        return None
-    needed, phase = _raise(estimate, found)
-    return Regressed(found, needed, phase, _judge(estimate, needed))
+    return _include(estimate, found) if found and estimate.phases else estimate
 
 
-def include(estimate: Estimate, regressed: Regressed | None) -> Estimate:
-    """Return an estimate with its known regressions as components of the phases they are in, so that peaks have them."""
-    if regressed is None:
-        return estimate
-
-    def fill(phase: Phase) -> Phase:
-        found = [one for one in regressed.regressions if one.adds and _is_in(one, phase)]
-        parts = (
-            Component(one.rule_id, "workspace", one.size, "known regression", one.rule_id, one.role) for one in found
-        )
-        return phase._replace(components=(*phase.components, *parts))
-
-    return estimate._replace(phases=tuple(fill(phase) for phase in estimate.phases))
-
-
-def find_deciding(estimate: Estimate, regressed: Regressed) -> frozenset[tuple[str, str]]:
+def find_deciding(estimate: Estimate) -> frozenset[tuple[str, str]]:
     """Find the regressions without which a run fits, or may fit, and with which it does not.
 
     Returns:
         (rule, role) of each that alone makes it not fit, or without which all others leave it fitting.
     """
-    if estimate.verdict.outcome not in {"fits", "marginal"}:
+    clean, found = estimate.without, estimate.regressions
+    if clean is None or clean.verdict.outcome not in {"fits", "marginal"}:
         return frozenset()
 
     def fits(regressions: Iterable[Regression]) -> bool:
-        return _judge(estimate, _raise(estimate, regressions)[0]) != "does_not_fit"
+        return _include(clean, tuple(regressions)).verdict.outcome != "does_not_fit"
 
     def decides(one: Regression) -> bool:
-        others = [other for other in regressed.regressions if other is not one]
-        return not fits([one]) or (fits(others) and not fits(regressed.regressions))
+        others = [other for other in found if other is not one]
+        return not fits([one]) or (fits(others) and estimate.verdict.outcome == "does_not_fit")
 
-    return frozenset((one.rule_id, one.role) for one in regressed.regressions if decides(one))
+    return frozenset((one.rule_id, one.role) for one in found if decides(one))
 
 
-def _raise(estimate: Estimate, regressions: Iterable[Regression]) -> tuple[Size, Phase]:
-    """Return what the fullest phase needs with these regressions, and that phase."""
-    found = tuple(regressions)
-    raised = [
-        (phase.needed + total(one.size for one in found if one.adds and _is_in(one, phase)), phase)
-        for phase in estimate.phases
-    ]
-    needed = Size(*(max(bounds) for bounds in zip(*(size for size, _ in raised), strict=True)))
-    return needed, max(raised, key=lambda pair: pair[0].expected)[1]
+def _include(estimate: Estimate, regressions: tuple[Regression, ...]) -> Estimate:
+    """Add regressions to the phases they are in, and judge those as any other; the verdict is never better than before."""
+    phases = tuple(_fill(phase, regressions) for phase in estimate.phases)
+    before, verdict = estimate.verdict, estimate.verdict
+    if phases != estimate.phases:
+        verdict = judge(phases, before.limit_bytes, before.verify)
+        outcome = max(before.outcome, verdict.outcome, key=_WORSE.index)
+        condition = before.condition if outcome == before.outcome else None
+        verdict = verdict._replace(outcome=outcome, condition=condition)
+    return estimate._replace(phases=phases, verdict=verdict, regressions=regressions, without=estimate)
+
+
+_WORSE = ("unknown", "fits", "marginal", "does_not_fit")
+
+
+def _fill(phase: Phase, regressions: tuple[Regression, ...]) -> Phase:
+    parts = tuple(
+        Component(one.rule_id, "regression", one.size, "known regression", one.rule_id, one.role)
+        for one in regressions
+        if one.adds and _is_in(one, phase)
+    )
+    return phase._replace(components=(*phase.components, *parts)) if parts else phase
 
 
 def _read(estimate: Estimate, findings: Iterable[Finding]) -> Iterable[Regression]:
@@ -150,13 +144,3 @@ def _without_same(found: Iterable[Regression]) -> Iterable[Regression]:
 def _is_in(one: Regression, phase: Phase) -> bool:
     phases = _ONWARD.get(one.phase, {one.phase})
     return (one.phase == WHOLE or phase.name in phases) and one.role == phase.role
-
-
-def _judge(estimate: Estimate, needed: Size) -> str:
-    """Judge the raised need by the rule of the estimate's own verdict; it is never better than that."""
-    limit, before = estimate.verdict.limit_bytes, estimate.verdict.outcome
-    if limit is None or before == "does_not_fit":
-        return before
-    if needed.low > limit:
-        return "does_not_fit"
-    return before if needed.high <= limit else "marginal"

@@ -13,7 +13,7 @@ from compatcheck.reporters.text import wrap_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from compatcheck.core.estimate import Component, Estimate, Phase, Regressed
+    from compatcheck.core.estimate import Component, Estimate, Phase
     from compatcheck.core.estimate_report import Doubts, EstimateReport
     from compatcheck.core.suggestions import Placement, Suggestion, Wall
 
@@ -63,7 +63,6 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     for detail in report.details:
         yield from wrap_text(detail, 2, 4)
     yield from _reasons(estimate)
-    yield from _regressions(report)
     yield from _unknowns(estimate)
     yield from _doubts(report.doubts)
     for lines in (_suggestions(report.suggestions), _walls(report.walls), _placements(report.placements)):
@@ -73,6 +72,8 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
 def _verdict(report: EstimateReport) -> Iterator[str]:
     estimate, verdict = report.estimate, report.estimate.verdict
     yield from wrap_text(headline(report), 2, 4)
+    for line in _regressions(estimate):
+        yield from wrap_text(line, 2, 4)
     if verdict.condition and _lead(estimate) is None:
         yield from wrap_text(verdict.condition, 2, 4)
     yield from wrap_text(f"allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}", 2, 4)
@@ -81,7 +82,7 @@ def _verdict(report: EstimateReport) -> Iterator[str]:
 
 def headline(report: EstimateReport) -> str:
     """Return the verdict in one sentence: need, what may be held beside it, limit and margin."""
-    estimate, verdict, regressed = report.estimate, report.estimate.verdict, report.regressed
+    estimate, verdict = report.estimate, report.estimate.verdict
     need, held = _range(estimate.needed), format_bytes(estimate.device.expected)
     text = f"needs {need}"
     if verdict.limit_bytes is not None and verdict.margin_bytes is not None:
@@ -95,10 +96,6 @@ def headline(report: EstimateReport) -> str:
     lead = _lead(estimate)
     if lead is not None:
         text = f"{lead}; if not, {text}"
-    if regressed is not None and regressed.outcome != verdict.outcome:
-        names = " and ".join(dict.fromkeys(one.rule_id for one in regressed.regressions if one.adds))
-        text = f"with {names} {_range(regressed.needed)}; without, {_OUTCOMES[verdict.outcome]}: {text}"
-        return f"{_OUTCOMES[regressed.outcome]}: {text}"
     return f"{_OUTCOMES[verdict.outcome]}: {text}"
 
 
@@ -117,22 +114,19 @@ def _lead(estimate: Estimate) -> str | None:
 _NOBODY = "nobody says"
 
 
-def _regressions(report: EstimateReport) -> Iterator[str]:
-    regressed = report.regressed
-    if regressed is None:
+def _regressions(estimate: Estimate) -> Iterator[str]:
+    """Say what of the need is a known regression, and what the run needs without."""
+    if estimate.without is None:
         return
-    yield ""
-    yield "  known regressions here, not in the numbers above"
-    for one in regressed.regressions:
+    for one in estimate.regressions:
         role = "" if one.role == "train" else f" of {one.role}"
         where = "throughout" if one.phase == WHOLE else f"in {one.phase.replace('_', ' ')}"
         text = f"{one.rule_id} +{format_bytes(one.size.expected)} {where}{role}"
-        if not one.adds:
-            text += ", a phase the estimate does not have"
-        yield from wrap_text(text, 4, 6)
-    if any(one.adds for one in regressed.regressions):
-        text = f"with them: {_range(regressed.needed)} in {name_phase(regressed.phase)}, {_OUTCOMES[regressed.outcome]}"
-        yield from wrap_text(text, 4, 6)
+        yield f"known regression: {text}" + ("" if one.adds else ", a phase the estimate does not have")
+    if any(one.adds for one in estimate.regressions):
+        before = estimate.without
+        without = "it" if len(estimate.regressions) == 1 else "them"
+        yield f"without {without}: {_OUTCOMES[before.verdict.outcome]}, needs {_range(before.needed)}"
 
 
 def _doubts(doubts: Doubts) -> Iterator[str]:
@@ -311,7 +305,7 @@ def format_markdown(report: EstimateReport) -> str:
     for one in report.suggestions:
         words = " + ".join(change.words for change in one.changes)
         lines.append(f"- {words}: saves {format_bytes(one.saved_bytes)}, then {_OUTCOMES[one.outcome]}; {one.effect}")
-    lines += [f"- {line.strip()}" for line in _joined(_regressions(report))]
+    lines += [f"- {line}" for line in _regressions(estimate)]
     lines += rest
     return "\n".join(lines) + "\n"
 
@@ -350,7 +344,6 @@ def describe(report: EstimateReport) -> dict[str, Any]:
         ],
         "unread_keys": [str(place) for place in report.doubts.unread],
         "needs": list(estimate.needs),
-        "findings": _describe_regressions(report.regressed),
         "details": list(report.details),
         "estimate": describe_estimate(estimate),
         "suggestions": [
@@ -368,25 +361,6 @@ def describe(report: EstimateReport) -> dict[str, Any]:
         ],
         "walls": [wall._asdict() | {"points": [list(point) for point in wall.points]} for wall in report.walls],
         "placements": [place._asdict() | {"device": _size(place.device)} for place in report.placements],
-    }
-
-
-def _describe_regressions(regressed: Regressed | None) -> dict[str, Any] | None:
-    if regressed is None:
-        return None
-    return {
-        "regressions": [
-            {
-                "rule": one.rule_id,
-                "role": one.role,
-                "phase": one.phase,
-                "bytes": _size(one.size),
-                "in_peak": one.adds,
-            }
-            for one in regressed.regressions
-        ],
-        "needed_bytes": _size(regressed.needed),
-        "verdict": regressed.outcome,
     }
 
 
@@ -432,6 +406,13 @@ def describe_estimate(estimate: Estimate) -> dict[str, Any] | None:
         "assumptions": [{"fact": one.fact, "value": one.value, "reason": one.reason} for one in estimate.assumptions],
         "unmodelled": [one._asdict() for one in estimate.unmodelled],
         "needs": list(estimate.needs),
+        "regressions": [
+            {"rule": one.rule_id, "role": one.role, "phase": one.phase, "bytes": _size(one.size), "in_peak": one.adds}
+            for one in estimate.regressions
+        ],
+        "without_regressions": None
+        if estimate.without is None
+        else {"needed_bytes": _size(estimate.without.needed), "verdict": estimate.without.verdict.outcome},
     }
 
 

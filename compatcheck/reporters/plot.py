@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 _COLOURS = {
     "parameters": "#1f4e79", "gradients": "#2e75b6", "optimizer_states": "#9dc3e6", "activations": "#c55a11",
     "logits": "#f4b183", "masks": "#ffd966", "communication": "#548235", "live_parameters": "#a9d18e", "kv_cache": "#7030a0",
-    "workspace": "#b4a7d6", "context": "#7f7f7f", "reserve": "#d0cece", "other": "#404040",
+    "workspace": "#b4a7d6", "regression": "#ffffff", "context": "#7f7f7f", "reserve": "#d0cece", "other": "#404040",
 }  # fmt: skip
 """One colour per kind: model state blue, what grows with tokens orange, communication green, the rest grey."""
+_LIMIT = "#c00000"
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -81,7 +82,8 @@ def _draw_phases(axis: Any, report: EstimateReport, limit: int | None) -> None: 
         ]
         if any(heights):
             label = kind.replace("_", " ")
-            axis.bar(names, heights, bottom=bottoms, label=label, color=_COLOURS[kind], width=0.6)
+            known = {"hatch": "///", "edgecolor": _LIMIT} if kind == "regression" else {}
+            axis.bar(names, heights, bottom=bottoms, label=label, color=_COLOURS[kind], width=0.6, **known)
             bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
     lows = [(phase.size.expected - phase.size.low) / GIB for phase in phases]
     highs = [(phase.size.high - phase.size.expected) / GIB for phase in phases]
@@ -118,8 +120,8 @@ def _draw_timeline(axis: Any, timeline: Sequence[tuple[int, int, int]], limit: i
 
 def _draw_limit(axis: Any, limit: int | None) -> None:  # noqa: ANN401 (see _draw_phases)
     if limit is not None:
-        axis.axhline(limit / GIB, color="#c00000", linewidth=1.2)
+        axis.axhline(limit / GIB, color=_LIMIT, linewidth=1.2)
         axis.annotate(
             f"{limit / GIB:.1f} GiB", (1, limit / GIB), xycoords=("axes fraction", "data"), xytext=(-4, 3),
-            textcoords="offset points", ha="right", fontsize=8, color="#c00000",
+            textcoords="offset points", ha="right", fontsize=8, color=_LIMIT,
         )  # fmt: skip

@@ -53,6 +53,9 @@ environment.contradictory | set | | distributions whose requirements no release 
 environment.built_for_another_torch | set | | distributions whose compiled code was built for another torch than the one there
 environment.pip_over_conda | set | | distributions that pip wrote over conda's
 configuration.conflicts | set | | facts that two inputs of equal rank state differently
+estimate.verdict | str | fits, marginal, does_not_fit, unknown, cannot_start | what the estimate of this very run came to; no input states it
+estimate.needed_bytes | bytes | | what it needs on one device at its peak, known regressions included
+estimate.limit_bytes | bytes | | what one device has
 model.name | str | | name or path as the configuration writes it
 model.model_type | str | | model_type of config.json
 model.architecture | str | | first of architectures in config.json

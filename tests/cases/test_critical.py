@@ -22,13 +22,15 @@ def check(*arguments: str) -> dict[str, object]:
 
 def test_the_incident_of_deepspeed_is_critical_on_its_devices_and_not_on_larger_ones() -> None:
     case = str(CASES / "openrlhf-llama3-70b")
-    severities = {}
+    severities, verdicts = {}, {}
     for gpu in ("8xA800-80GB", "8xB200-180GB"):
         report = check(case, "--gpu", gpu, "--nodes", "4")
         (found,) = (one for one in report["findings"] if one["rule_id"] == "deepspeed/zero3-params-kept-in-backward")  # type: ignore[attr-defined]
         severities[gpu] = found["severity"], found["rating"] is not None
-        assert report["subjects"][0]["estimate"]["verdict"] == "fits"  # type: ignore[index]
+        estimate = report["subjects"][0]["estimate"]  # type: ignore[index]
+        verdicts[gpu] = estimate["verdict"], estimate["without_regressions"]["verdict"]
     assert severities == {"8xA800-80GB": ("critical", True), "8xB200-180GB": ("high", False)}
+    assert verdicts == {"8xA800-80GB": ("does_not_fit", "fits"), "8xB200-180GB": ("fits", "fits")}
 
 
 def test_a_run_that_is_estimated_not_to_fit_is_said_beside_its_findings() -> None:

@@ -216,16 +216,18 @@ def test_a_regression_that_the_run_meets_is_named_and_decides() -> None:
     ran = run("estimate", CASE)
     assert ran.code == 1
     out = " ".join(ran.out.split())
-    assert "does not fit: with deepspeed/zero3-params-kept-in-backward" in out
+    assert "does not fit: needs 142.5 GiB" in out
     assert "deepspeed/zero3-params-kept-in-backward +127.5 GiB in backward" in out
+    assert "without it: fits, needs 73.7 GiB" in out
     assert "logsumexp" not in out  # a formula has it
     (subject,) = json.loads(run("estimate", CASE, "--format", "json").out)["subjects"]
-    found = subject["findings"]
+    found = subject["estimate"]
     assert [one["rule"] for one in found["regressions"]] == ["deepspeed/zero3-params-kept-in-backward"]
-    backward = next(phase for phase in subject["estimate"]["phases"] if phase["name"] == "backward")
+    assert found["verdict"] == "does_not_fit"
+    assert found["without_regressions"]["verdict"] == "fits"
+    backward = next(phase for phase in found["phases"] if phase["name"] == "backward")
     reserve = sum(part["bytes"]["expected"] for part in backward["components"] if part["kind"] == "reserve")
-    needed = backward["bytes"]["expected"] - reserve
-    assert found["needed_bytes"]["expected"] == needed + found["regressions"][0]["bytes"]["expected"]
+    assert found["needed_bytes"]["expected"] == backward["bytes"]["expected"] - reserve
 
 
 def test_a_switch_of_adapters_that_nobody_understood_leaves_adapters_open() -> None:

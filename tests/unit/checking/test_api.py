@@ -92,7 +92,7 @@ def test_measurements_come_from_whoever_asks(rules: RuleSet) -> None:
 def test_an_estimate_has_bytes(rules: RuleSet) -> None:
     (report,) = estimate(ASKED, rules, {}).reports
     assert report.estimate.needed.expected > 2**30
-    assert report.regressed is not None
+    assert report.estimate.without is not None
     (more,) = estimate(ASKED, rules, {}, EstimateOptions(suggest=True, axes=("micro_batch_size",))).reports
     assert more.suggestions
     assert [wall.fact for wall in more.walls] == ["training.micro_batch_size"]

@@ -4,7 +4,7 @@ import pytest
 
 from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
 from compatcheck.core.report import Finding, FindingImpact
-from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, include, lay_over
+from compatcheck.memory.regressions import ADDED, COUNTED, GATHERED, find_deciding, lay_over
 from tests import ROOT
 
 GIB = 2**30
@@ -56,21 +56,21 @@ def make_finding(gib: int, phase: str, **changed: object) -> Finding:
 )
 def test_bytes_are_added_to_the_phase_they_are_taken_in(findings: list[Finding], expected: int, outcome: str) -> None:
     found = lay_over(make_estimate(), findings)
-    assert found is not None
-    assert (found.needed.expected, found.outcome) == (expected * GIB, outcome)
+    assert (found.needed.expected, found.verdict.outcome) == (expected * GIB, outcome)
+    assert found.without == make_estimate()
 
 
 @pytest.mark.parametrize(
     "changed", [{"kind": "pitfall"}, {"status": "possible"}, {"rule_id": "trl/dpo-keeps-reference-logits"}]
 )
 def test_what_is_not_certain_or_counted_already_is_left_out(changed: dict[str, object]) -> None:
-    assert lay_over(make_estimate(), [make_finding(8, "backward", **changed)]) is None
+    found = lay_over(make_estimate(), [make_finding(8, "backward", **changed)])
+    assert found == make_estimate()
 
 
 def test_without_a_device_nothing_is_judged() -> None:
     found = lay_over(make_estimate(None, "unknown"), [make_finding(8, "backward")])
-    assert found is not None
-    assert found.outcome == "unknown"
+    assert found.verdict.outcome == "unknown"
 
 
 def test_every_rule_that_a_formula_has_is_there() -> None:
@@ -80,30 +80,24 @@ def test_every_rule_that_a_formula_has_is_there() -> None:
 def test_parameters_that_two_rules_keep_are_there_once() -> None:
     names = sorted(GATHERED)
     found = lay_over(make_estimate(), [make_finding(gib, "backward", rule_id=names[gib]) for gib in (1, 3, 2)])
-    assert found is not None
     assert [one.rule_id for one in found.regressions] == [names[3]]
     assert found.needed.expected == 23 * GIB
     assert [name for name in names if not (RULES / f"{name}.yaml").is_file()] == []
 
 
-def test_regressions_can_be_part_of_the_peaks() -> None:
-    found = make_estimate()
-    regressed = lay_over(found, [make_finding(8, "backward"), make_finding(900, "load")])
-    assert include(found, regressed).allocated.expected == 28 * GIB
-    assert include(found, None) is found
+def test_regressions_are_part_of_every_peak() -> None:
+    found = lay_over(make_estimate(), [make_finding(8, "backward"), make_finding(900, "load")])
+    assert found.allocated.expected == found.device.expected == 28 * GIB
+    assert found.verdict.margin_bytes == -3 * GIB
 
 
 def test_a_pitfall_that_no_formula_has_is_added() -> None:
     found = lay_over(make_estimate(), [make_finding(8, "backward", rule_id=min(ADDED), kind="pitfall")])
-    assert found is not None
-    assert found.outcome == "does_not_fit"
+    assert found.verdict.outcome == "does_not_fit"
 
 
 def deciding(*findings: Finding, limit: int = 25, outcome: str = "fits") -> set[str]:
-    estimate = make_estimate(limit, outcome)
-    regressed = lay_over(estimate, findings)
-    assert regressed is not None
-    return {rule_id for rule_id, _ in find_deciding(estimate, regressed)}
+    return {rule_id for rule_id, _ in find_deciding(lay_over(make_estimate(limit, outcome), findings))}
 
 
 def test_a_regression_decides_that_makes_the_run_not_fit_by_itself() -> None:

@@ -1,0 +1,88 @@
+"""The verdict on one subject: what is wrong with it, what its run needs with that, and whether either fails.
+
+It is made here and nowhere else; every command prints it or a part of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.errors import UsageError
+from compatcheck.matching.engine import Outcome, match
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from compatcheck.checking.checks import Criteria
+    from compatcheck.core.estimate import Estimate
+    from compatcheck.core.report import Finding
+    from compatcheck.resolution.subject import Subject
+
+
+class Judgement(NamedTuple):
+    """What is said of one subject."""
+
+    findings: tuple[Finding, ...]
+    """Worst first; waived, rated and marked where they fail."""
+    estimate: Estimate | None
+    """What the run needs on each device, the certain regressions in it; None where no run is described."""
+    outcome: Outcome
+    """What matching gave, with what could not be decided."""
+
+
+def judge(subject: Subject, criteria: Criteria) -> Judgement:
+    """Match a subject, price its run with what is known to go wrong in it, and tell what fails.
+
+    A run whose sizes make no sense has no estimate; `price` says which one.
+    """
+    outcome = match(subject, criteria.rules, criteria.checks.selects)
+
+    def waive(findings: Iterable[Finding]) -> Iterable[Finding]:
+        return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
+
+    found = tuple(waive(outcome.findings))
+    estimate = None
+    if describes_run(subject):
+        from compatcheck.checking.fit import price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
+
+        try:
+            estimate = price(subject, found)
+        except UsageError:
+            pass  # `compatcheck estimate` says which size makes no sense
+        else:
+            about_run = match(state_estimate(subject, estimate), criteria.rules, lambda rule: rule in _OF_ESTIMATES)
+            more = (one for one in about_run.findings if criteria.checks.selects(one.rule_id))
+            found = rate_deciding((*waive(more), *found), estimate)
+    return Judgement(tuple(_mark(one, subject, criteria) for one in found), estimate, outcome)
+
+
+_OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit"})
+"""Rules about what the estimate came to, which are matched once it is made."""
+
+
+def describes_run(subject: Subject) -> bool:
+    """Tell whether the inputs say enough of a run to estimate what it needs: its model, and the tokens of a step."""
+    return any("training.sequence_length" in facts and "model.hidden_size" in facts for facts in subject.roles.values())
+
+
+def _mark(finding: Finding, subject: Subject, criteria: Criteria) -> Finding:
+    """Mark a finding that counts against ``--fail-on``."""
+    counts = finding.suppressed is None and (criteria.checks.strict or finding.status == "affected")
+    if not counts or _is_advice(finding):
+        return finding
+    facts = subject.roles.get(finding.role)
+    fact = facts.get("hardware.memory_bytes") if facts is not None else None
+    device_bytes = fact.value if fact is not None and isinstance(fact.value, int) else None
+    return finding._replace(fails=True) if criteria.threshold.reached_by(finding, device_bytes) else finding
+
+
+def _is_advice(finding: Finding) -> bool:
+    """Tell whether a finding is about no release: a pitfall that every release has, which does not decide whether the run fits.
+
+    What only passes through the host while a run is loaded or saved is advice, too.
+    """
+    impact = finding.impact
+    if impact is not None and impact.memory == "host" and impact.phase in {"load", "save"}:
+        return True
+    starts = impact is None or impact.effect != "fails_to_start"
+    return finding.kind == "pitfall" and starts and finding.rating is None and not finding.by_release
