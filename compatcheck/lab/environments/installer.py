@@ -120,7 +120,7 @@ def find_installer(name: str | None = None) -> Installer:
         return Uv(uv)
     if name == "uv":
         msg = "there is no uv"
-        raise UsageError(msg, hint="pip install 'compatcheck[bisect]', or leave it to pip")
+        raise UsageError(msg, hint="pip install 'compatcheck[bisect]' brings it; or --python PYTHON --installer pip")
     return Pip()
 
 

@@ -64,11 +64,16 @@ def test_a_folder_offers_what_the_registry_says(folder: Folder) -> None:
 
 def test_every_folder_is_in_the_registry() -> None:
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert folders - NO_PROGRAMS == {folder.name for folder in FOLDERS}
+    listed = {folder.name for folder in FOLDERS}
+    assert folders - NO_PROGRAMS <= listed, "add the folder to FOLDERS of frameworks/registry.py"
+    assert listed <= folders, "a folder of FOLDERS is missing, or has no __init__.py"
 
 
 def test_every_data_file_is_read() -> None:
-    assert {str(path) for path in PACKAGE.rglob("*.txt")} == {*TABLES, *NAMES}
+    read = {*TABLES, *NAMES}
+    assert {str(path) for path in PACKAGE.rglob("*.txt")} == read, (
+        "read by no module of a package: is there an __init__.py?"
+    )
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: str(Path(path).relative_to(PACKAGE)))
