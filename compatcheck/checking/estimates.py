@@ -15,7 +15,7 @@ from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.frameworks.lines import LineFinder
-from compatcheck.memory.job import describe_job, estimate_job
+from compatcheck.memory.job import describe_job
 from compatcheck.memory.regressions import lay_over
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request
     from compatcheck.checking.tracer import Tracer
+    from compatcheck.checking.verdict import Judgement
     from compatcheck.core.estimate import Estimate
-    from compatcheck.core.facts import Facts
+    from compatcheck.core.facts import Facts, Value
+    from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped, Source
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -119,9 +121,6 @@ def _place(message: str, subject: Subject) -> Source | None:
 
 
 def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions) -> EstimateReport:
-    def price_roles(roles: Mapping[str, Facts]) -> Estimate:
-        return estimate_job(roles, subject.environment)
-
     rules = criteria.rules
     verdict = judge(subject, criteria)
     found = verdict.estimate or price(subject, verdict.findings)
@@ -133,16 +132,30 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
         if report.estimate is not found:
             report = report._replace(estimate=lay_over(report.estimate, verdict.findings))
     if options.suggest:
+        from compatcheck.fixing.suggestions import suggest  # noqa: PLC0415 (only when asked)
         from compatcheck.memory.smallest_hardware import place  # noqa: PLC0415 (only when asked)
-        from compatcheck.memory.suggest import suggest  # noqa: PLC0415 (only when asked)
 
-        suggestions, placements = suggest(subject.roles, price_roles), place(subject.roles, price_roles, rules)
-        report = report._replace(suggestions=tuple(suggestions), placements=tuple(placements))
+        def price_on(roles: Mapping[str, Facts]) -> Estimate | None:
+            """Price the run on other devices, None where the stack does not run on them."""
+            judged = judge(subject._replace(roles=roles), criteria)
+            refused = any(one.impact is not None and one.impact.effect == "fails_to_start" for one in _new(judged))
+            return None if refused else judged.estimate
+
+        def _new(judged: Judgement) -> list[Finding]:
+            known = {one.rule_id for one in verdict.findings}
+            return [one for one in judged.findings if one.status == "affected" and one.rule_id not in known]
+
+        suggestions = suggest(subject, rules, lambda changed: judge(changed, criteria))
+        report = report._replace(suggestions=suggestions, placements=place(subject.roles, price_on, rules))
     if options.axes:
         from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)
+        from compatcheck.resolution.resolve import resolve_with  # noqa: PLC0415 (only when asked)
 
-        walls = tuple(find_wall(name, subject.roles, price_roles) for name in options.axes)
-        report = report._replace(walls=walls)
+        def price_with(facts: Mapping[str, Value]) -> Estimate:
+            changed = resolve_with(subject, facts, rules)
+            return judge(changed, criteria).estimate or price(changed)
+
+        report = report._replace(walls=tuple(find_wall(name, subject.roles, price_with) for name in options.axes))
     return report
 
 

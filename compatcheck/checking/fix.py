@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.report import build_report
 from compatcheck.checking.verdict import judge
+from compatcheck.core.errors import UsageError
 from compatcheck.core.files import Overlay
 from compatcheck.core.fix import Fix, Plan
 from compatcheck.fixing.evaluation import target_of, targets_of
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from compatcheck.fixing.plan import Ways
 
 
-def find_fix(
-    inspection: Inspection, criteria: Criteria, environ: Mapping[str, str], ways: Ways, *, unsafe: bool
-) -> Fix:
+def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, str], ways: Ways) -> Fix:
     """Find the changes that clear what fails.
 
     Raises:
@@ -33,14 +32,13 @@ def find_fix(
     report = build_report(gathered, criteria)
     failing = [finding for finding in report.findings if finding.fails]
     if not failing:
-        return Fix(report, (), applied=False, exit_code=report.exit_code)
+        return Fix(report, (), applied=False)
     plans, evaluations = find_plans(
         gathered.subjects,
         failing,
         criteria.rules,
-        lambda subject: judge(subject, criteria).findings,
+        lambda subject: judge(subject, criteria),
         ways,
-        unsafe=unsafe,
     )
     texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}
     if texts:
@@ -49,7 +47,21 @@ def find_fix(
         written = gather_all(inspection._replace(requests=requests), criteria.rules, environ)
         plans = _prove(plans, report, build_report(written, criteria))
     asked = 0 if ways.resolver is None else ways.resolver.asked
-    return Fix(report, tuple(plans), applied=False, exit_code=0, evaluations=evaluations, resolutions=asked)
+    return Fix(report, tuple(plans), applied=False, evaluations=evaluations, resolutions=asked)
+
+
+def require_safe(fix: Fix) -> None:
+    """Refuse to write changes that can alter results.
+
+    Raises:
+        UsageError: a plan holds such changes.
+    """
+    unsafe = [change for plan in fix.plans for change in plan.changes if not change.safe]
+    if unsafe:
+        names = ", ".join(dict.fromkeys(f"{change.words or change.name} ({change.effect})" for change in unsafe))
+        raise UsageError(
+            f"the plan can alter results: {names}", hint="look at it, then add --unsafe; nothing was written"
+        )
 
 
 def _prove(plans: list[Plan], report: Report, after: Report) -> list[Plan]:

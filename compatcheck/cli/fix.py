@@ -12,7 +12,7 @@ from compatcheck.checking.checks import Checks, open_criteria
 from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
-from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
+from compatcheck.core.errors import UsageError
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FIX = "Fix"
     FIX,
     "--unsafe",
     is_flag=True,
-    help="Also make changes that can alter results: minor and major releases, older ones, settings so marked.",
+    help="Let --apply write changes that can alter results: minor and major releases, older ones, settings so marked.",
 )
 @options.grouped_option(
     FIX, "--offline", is_flag=True, help="Ask no package index: the known releases, not checked by a resolver."
@@ -43,11 +43,13 @@ FIX = "Fix"
 def command(apply: bool, unsafe: bool, offline: bool, **given: Any) -> int:  # noqa: ANN401, FBT001 (click's signature)
     """Find a small set of changes that clears the findings of PATHs without bringing in others.
 
-    A change is a release that moves or a setting that a rule advises. uv checks that the releases fit together; it builds and
-    installs nothing. The diff goes to standard output (`--format diff | git apply`), with what it clears and what stays. Safe are
-    patch releases and settings that rules call safe; others are named, and made with --unsafe. Locks are rewritten by their own
-    programs alone; of an installed environment only the command is shown. Exit code 1 when changes are needed or findings
-    stay; 0 when nothing fails, or --apply cleared it all.
+    A change is a release that moves, with what its pins ask for, or a setting; each plan is judged whole, findings and estimate.
+    What costs least comes first: settings with the same result, patch releases, slower settings, other releases, changed
+    training, more hardware. uv checks that the releases fit together; it builds and installs nothing.
+
+    The diff goes to standard output (`--format diff | git apply`), with what it clears and what stays. Locks are rewritten by
+    their own programs alone; of an installed environment only the command is shown. Exit code 1 when changes are needed or
+    findings stay; 0 when nothing fails, or --apply cleared it all.
     """
     if not given["paths"] and (given["python"] or given["prefix"]):
         inspection, checks, output = split({**given, "hook": False}, files=False)
@@ -75,7 +77,7 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
     Raises:
         CompatcheckError: nothing could be checked, or a file cannot be written.
     """
-    from compatcheck.checking.fix import find_fix  # noqa: PLC0415 (beside its use)
+    from compatcheck.checking.fix import find_fix, require_safe  # noqa: PLC0415 (beside its use)
     from compatcheck.fixing.plan import find_ways  # noqa: PLC0415 (beside its use)
 
     started = time.perf_counter()
@@ -88,25 +90,16 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
         raise UsageError(msg, hint="`pip-audit --fix` does; or leave it out")
     rules = open_rules(checks.rule_directories)
     criteria = open_criteria(inspection, rules, checks)
-    fix = find_fix(inspection, criteria, os.environ, find_ways(offline=offline), unsafe=unsafe)
+    fix = find_fix(inspection, criteria, os.environ, find_ways(offline=offline))
+    if apply and not unsafe:
+        require_safe(fix)
     if apply and fix.files:
         from compatcheck.fixing.edits.text import write_changes  # noqa: PLC0415 (only when asked)
 
         write_changes(fix.files)
-    fix = fix._replace(applied=apply, exit_code=judge(fix, applied=apply), seconds=time.perf_counter() - started)
+    fix = fix._replace(applied=apply, seconds=time.perf_counter() - started)
     write_formatted(lambda name, color: format_as(name, fix, output, color=color), output, targets)
     return fix.exit_code
-
-
-def judge(fix: Fix, *, applied: bool) -> int:
-    """Return the exit code: 1 while findings fail, which they do until the changes are written; else that of the check."""
-    failing = sum(finding.fails for finding in fix.report.findings)
-    if not failing:
-        return fix.report.exit_code
-    open_commands = any(change.command for plan in fix.plans for change in plan.changes)
-    if applied and not open_commands and not any(plan.remaining for plan in fix.plans):
-        return EXIT_CLEAN
-    return EXIT_FINDINGS
 
 
 def format_as(name: str, fix: Fix, output: Output, *, color: bool) -> str:

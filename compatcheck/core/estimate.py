@@ -142,6 +142,15 @@ class Regression(NamedTuple):
     """False where the estimate has no such phase (loading, saving): then it is named and not added up."""
 
 
+OUTCOMES = {
+    "fits": "fits",
+    "marginal": "marginal",
+    "does_not_fit": "does not fit",
+    "unknown": "no device to compare with",
+}
+"""Outcomes of a verdict in words."""
+
+
 class Estimate(NamedTuple):
     """What one device of a run needs."""
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.effects import SAFE
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
+
 if TYPE_CHECKING:
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding, Report
 
@@ -38,29 +42,36 @@ VERSION, SETTING = "version", "setting"
 
 
 class Change(NamedTuple):
-    """One change: a package that moves, or a setting; it can be evaluated, described and written."""
+    """One change: a package that moves, or settings that go together; it can be evaluated, described and written."""
 
     kind: str
     """`VERSION` or `SETTING`."""
     name: str
-    """Package, or fact of the vocabulary."""
+    """Package, or the first fact of the vocabulary that it sets."""
     before: str | None
     """Version or range, or value; None for a key that is not written yet."""
     value: Value
     """Version or range, or value, that it gets."""
     subjects: frozenset[str]
     """Ids of the subjects that it changes."""
+    effect: str
+    """What it costs the person, one of `compatcheck.core.effects.EFFECTS`."""
     distance: tuple[int, ...]
     """How far it goes, comparable with that of any other change; the nearest first."""
-    safe: bool
     why: str
-    """What makes it safe or unsafe, in words."""
+    """What it does or risks, in words."""
+    facts: tuple[tuple[str, Value], ...] = ()
+    """All facts that a setting changes, with the values they get; empty for a package."""
+    words: str | None = None
+    """A setting in words: ``micro batch 8 → 4, accumulate 2 → 4``; None where name and value say it."""
     release: str | None = None
     """The version, or the lowest one of the range; None for a setting."""
     move: str | None = None
     """``patch``, ``minor`` or ``major``, with `` down`` behind it for an older release; None for a setting."""
+    follows: bool = False
+    """Whether it is made because another package's release requires it."""
     edits: tuple[TextEdit, ...] = ()
-    """What it is in the texts of files; empty where a command is needed."""
+    """What it is in the texts of files; empty where a command is needed, or a hand."""
     places: tuple[str, ...] = ()
     """Where it is written: ``requirements.txt:4``; empty when no file states it."""
     clears: tuple[str, ...] = ()
@@ -68,6 +79,11 @@ class Change(NamedTuple):
     command: str | None = None
     """What has to be run, where a text edit is not enough or there is no file to edit."""
     note: str | None = None
+
+    @property
+    def safe(self) -> bool:
+        """Return whether the run computes the same after it, as far as rules and release numbers tell."""
+        return self.effect in SAFE
 
     @property
     def after(self) -> str:
@@ -87,7 +103,18 @@ class Change(NamedTuple):
     @property
     def lever(self) -> str:
         """Return what it moves: of two changes of one lever, only one can be made."""
-        return self.name if self.kind == VERSION else f"{self.edits[0].path}#{self.edits[0].start}"
+        if self.kind == VERSION:
+            return self.name
+        return f"{self.edits[0].path}#{self.edits[0].start}" if self.edits else f"{min(self.subjects)}#{self.name}"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Return the ``--set`` values that state a setting."""
+        return tuple(f"--set {name}={_write(value)}" for name, value in self.facts)
+
+
+def _write(value: Value) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Resolution(NamedTuple):
@@ -113,11 +140,8 @@ class Plan(NamedTuple):
     cleared: tuple[Finding, ...]
     remaining: tuple[tuple[Finding, str], ...]
     """Findings that stay, each with the reason."""
-    unsafe: tuple[Change, ...] = ()
-    """Changes that would clear more, or all, and were left out because they are not safe; complete in themselves."""
-    unsafe_clears: tuple[str, ...] = ()
-    """Rules that those would clear."""
-    unsafe_resolution: Resolution | None = None
+    outcomes: tuple[tuple[str, Estimate], ...] = ()
+    """Of each subject that describes a run: its id, and what it needs after the changes."""
     brings: tuple[str, ...] = ()
     """Rules of findings that do not fail and come in with the changes."""
     exhausted: bool = False
@@ -133,12 +157,21 @@ class Fix(NamedTuple):
     plans: tuple[Plan, ...]
     applied: bool
     """Whether the files were written."""
-    exit_code: int
     seconds: float = 0.0
     evaluations: int = 0
     """Times the rules were evaluated on a subject with other releases and settings."""
     resolutions: int = 0
     """Times the resolver was asked."""
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1 while findings fail, which they do until the changes are written; else that of the check."""
+        if not any(finding.fails for finding in self.report.findings):
+            return self.report.exit_code
+        by_hand = any(not change.edits and not change.follows for plan in self.plans for change in plan.changes)
+        by_hand = by_hand or any(change.command for plan in self.plans for change in plan.changes)
+        done = self.applied and not by_hand and not any(plan.remaining for plan in self.plans)
+        return EXIT_CLEAN if done else EXIT_FINDINGS
 
     @property
     def files(self) -> tuple[FileChange, ...]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.effects import worst_effect
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compatcheck.core.estimate import Size
     from compatcheck.core.facts import Value
-
-SAME_RESULT = "same result"
-SLOWER = "same result, slower"
-CHANGES_TRAINING = "changes training"
-EFFECTS = (SAME_RESULT, SLOWER, CHANGES_TRAINING)
-"""What a change does besides saving memory, the gentlest first."""
+    from compatcheck.core.fix import Change
 
 
 class SuggestedChange(NamedTuple):
@@ -25,26 +22,29 @@ class SuggestedChange(NamedTuple):
     facts: Mapping[str, Value]
     """Fact → the value it would have."""
     effect: str
-    """One of `EFFECTS`."""
+    """One of `compatcheck.core.effects.EFFECTS`."""
     note: str = ""
     """What must be known to apply it."""
 
 
 class Suggestion(NamedTuple):
-    """One change, or up to three together, priced by the whole model."""
+    """A change, or several together, judged whole: the findings and the estimate of the run after it."""
 
-    changes: tuple[SuggestedChange, ...]
-    device: Size
-    """Peak device use after it."""
+    changes: tuple[Change, ...]
+    """With what has to move along."""
+    needed: Size
+    """Peak of what the run cannot do without, known regressions included."""
     saved_bytes: int
-    """Expected peak before minus after."""
+    """Expected need before minus after."""
     outcome: str
     """``fits``, ``marginal``, ``does_not_fit`` or ``unknown``."""
+    clears: tuple[str, ...] = ()
+    """Rules whose findings it clears."""
 
     @property
     def effect(self) -> str:
-        """The strongest effect of the changes."""
-        return max((change.effect for change in self.changes), key=EFFECTS.index)
+        """What costs the person most of the changes."""
+        return worst_effect(change.effect for change in self.changes)
 
 
 class Wall(NamedTuple):

@@ -1,13 +1,16 @@
 """What a report comes to, in words and counts that every format shares."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.advisory import count_open, count_unaudited
 from compatcheck.core.facts import TRAITS, Fact, Value
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
 from compatcheck.core.source import Source
-from compatcheck.core.units import format_bytes
+from compatcheck.core.units import GIB, TIB, format_bytes
+
+if TYPE_CHECKING:
+    from compatcheck.core.estimate import Size
 
 
 class Summary(NamedTuple):
@@ -119,6 +122,15 @@ def size_text(impact: FindingImpact | None) -> str:
         text = f"{format_bytes(impact.low_bytes)} … {format_bytes(impact.high_bytes)}"
     where = "" if impact.memory == "device" else f" {impact.memory}"
     return f"{text}{where} per {impact.scope}"
+
+
+def range_text(size: "Size") -> str:
+    """Write bytes with the range they are believed to lie in."""
+    if size.low == size.high:
+        return format_bytes(size.expected)
+    if size.high >= TIB:
+        return f"{format_bytes(size.expected)} ({format_bytes(size.low)} to {format_bytes(size.high)})"
+    return f"{format_bytes(size.expected)} ({size.low / GIB:.1f} to {size.high / GIB:.1f})"
 
 
 def fit_text(subject: SubjectReport) -> str | None:

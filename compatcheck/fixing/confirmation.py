@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Change
+    from compatcheck.fixing.evaluation import Evaluation
     from compatcheck.fixing.files import EditableFiles
     from compatcheck.fixing.levers import Levers
     from compatcheck.fixing.resolver import UvResolver
     from compatcheck.fixing.search import Evaluate, State
-    from compatcheck.resolution.subject import Subject
 
 MOST_QUESTIONS = 20
 """Questions about combinations of releases after which the next one counts as refused."""
@@ -29,9 +29,12 @@ class Questions:
     """What the projects of a group require, as questions to a resolver."""
 
     def __init__(
-        self, subjects: Sequence[Subject], levers: Levers, files: EditableFiles, resolver: UvResolver | None
+        self, evaluation: Evaluation, levers: Levers, files: EditableFiles, resolver: UvResolver | None
     ) -> None:
         """Keep what is asked about."""
+        self.complete = evaluation.complete
+        """Adds what has to move along."""
+        subjects = evaluation.subjects
         pythons = (subject.environment.python for subject in subjects if subject.environment is not None)
         python = next(filter(None, pythons), None)
         self.python = None if python is None else ".".join(python.split(".")[:2])
@@ -74,7 +77,7 @@ class Questions:
 
     def _demands(self, wanted: Mapping[str, Sequence[str]]) -> Iterator[Demand]:
         releases = self.levers.releases
-        ranges = {name: any_of(values, releases[name]) for name, values in wanted.items()}
+        ranges = {name: any_of(values, releases.get(name, values)) for name, values in wanted.items()}
         for project in self.files.projects.values():
             requirements = write_requirements(project.requirements, ranges)
             constraints = write_requirements(project.constraints, ranges)
@@ -101,18 +104,20 @@ class Confirmed(NamedTuple):
 
 
 def search_confirmed(
-    changes: Mapping[str, Sequence[Change]], evaluate: Evaluate, questions: Questions, start: Sequence[Change] = ()
+    changes: Mapping[str, Sequence[Change]],
+    evaluate: Evaluate,
+    questions: Questions,
 ) -> Confirmed:
-    """Search, and search again without the releases that do not resolve."""
+    """Search, and search again without the releases that do not resolve; what has to move along is asked about, too."""
     refused: list[tuple[Change, ...]] = []
     while True:
         search = Search(changes, evaluate)
-        found = search.run(start)
-        wanted = _releases(found)
+        found = search.run()
+        wanted = _releases(questions.complete(found.changes))
         if not wanted or questions.ask(wanted).verdict != REFUSED:
             return Confirmed(found, tuple(refused), not refused and search.is_smallest(found))
         refused.append(found.changes)
-        fitting = {name: search.fitting(found, name) for name in wanted}
+        fitting = {name: search.fitting(found, name) for name in wanted if name in changes}
         other = _resolve_otherwise(found, fitting, search, questions)
         if other is not None:
             return Confirmed(other, tuple(refused), smallest=False)
@@ -121,11 +126,10 @@ def search_confirmed(
             lever: [change for change in values if lever not in alone or change not in fitting[lever]]
             for lever, values in changes.items()
         }
-        start = [change for change in start if change.lever not in alone]
 
 
-def _releases(state: State) -> dict[str, Sequence[Change]]:
-    return {change.name: (change,) for change in state.changes if change.kind == VERSION}
+def _releases(changes: Iterable[Change]) -> dict[str, Sequence[Change]]:
+    return {change.name: (change,) for change in changes if change.kind == VERSION}
 
 
 def _resolve_otherwise(
@@ -171,4 +175,8 @@ def _narrow(
         pinned = parse_version(pins.get(name, ""))
         pick = next((one for one in fits if parse_version(one.release or "") == pinned), fits[0])
         state = search.with_change(state, pick)
-    return state if state.failing <= before and questions.ask(_releases(state)).verdict != REFUSED else None
+    return (
+        state
+        if state.failing <= before and questions.ask(_releases(questions.complete(state.changes))).verdict != REFUSED
+        else None
+    )

@@ -1,14 +1,16 @@
-"""What fails after some changes: each subject is resolved anew and judged by the whole engine."""
+"""What a run comes to after some changes: its subjects are resolved anew and judged whole, findings and estimate."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compatcheck.collectors.python.pinned_build import rebuild
-from compatcheck.core.fix import SETTING, VERSION
-from compatcheck.core.source import Source
+from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
+from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.versions import exact_version
-from compatcheck.resolution.resolve import resolve
+from compatcheck.fixing.companions import Companions, Pin
+from compatcheck.fixing.moves import PATCH, cost_of_move, describe_move
+from compatcheck.resolution.resolve import resolve_with
 from compatcheck.resolution.scope import version_need
 
 if TYPE_CHECKING:
@@ -16,8 +18,8 @@ if TYPE_CHECKING:
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Package
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Value
-    from compatcheck.core.fix import Change
     from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
@@ -31,11 +33,23 @@ class Target(NamedTuple):
     role: str
 
 
-class Judge(Protocol):
-    """The engine, waivers and ``--fail-on`` of a run."""
+class Judged(Protocol):
+    """The verdict on a subject."""
 
-    def __call__(self, subject: Subject) -> Sequence[Finding]:
-        """Return the findings of a subject, marked where they fail."""
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """The findings, marked where they fail."""
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What its run needs."""
+
+
+class Judge(Protocol):
+    """The engine, the estimate, waivers and ``--fail-on`` of a run."""
+
+    def __call__(self, subject: Subject) -> Judged:
+        """Return the verdict on a subject."""
 
 
 class Evaluation:
@@ -48,21 +62,72 @@ class Evaluation:
         self.judge = judge
         self.count = 0
         """Subjects judged, each time."""
-        self._known: dict[tuple[str, frozenset[tuple[str, Value]]], Sequence[Finding]] = {}
+        self._known: dict[tuple[str, frozenset[tuple[str, Value]]], Judged] = {}
+        self._companions: dict[str, Companions] = {}
+        self._completed: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, tuple[str, Pin]] | Pin] = {}
         self.before = self.findings(())
         self.targets = targets_of(finding for finding in self.before if finding.fails)
 
-    def findings(self, changes: Sequence[Change]) -> list[Finding]:
-        """Return the findings of all subjects."""
-        found: list[Finding] = []
+    def complete(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """Return changes with what has to move along because releases require it; where a pin is in the way, they alone."""
+        found: dict[tuple[str, str], Change] = {}
+        for subject in self.subjects:
+            moved = self._follow(subject, changes)
+            for name, (release, pin) in moved.items() if not isinstance(moved, Pin) else ():
+                change = self._follower(subject, name, release, pin)
+                same = found.get((name, release), change)
+                found[name, release] = same._replace(subjects=same.subjects | change.subjects)
+        return (*(change for change in changes if not change.follows), *found.values())
+
+    def obstacle(self, changes: Sequence[Change]) -> Pin | None:
+        """Return the pin that no release of its holder would lift, None where the changes fit together."""
+        followed = (self._follow(subject, changes) for subject in self.subjects)
+        return next((one for one in followed if isinstance(one, Pin)), None)
+
+    def _follow(self, subject: Subject, changes: Sequence[Change]) -> dict[str, tuple[str, Pin]] | Pin:
+        moves = {
+            change.name: change.release or ""
+            for change in changes
+            if change.kind == VERSION and not (change.ranged or change.follows) and subject.id in change.subjects
+        }
+        if not moves or subject.environment is None:
+            return {}
+        key = subject.id, frozenset(moves.items())
+        if key not in self._completed:
+            if subject.id not in self._companions:
+                self._companions[subject.id] = Companions(subject.environment, self.rules)
+            self._completed[key] = self._companions[subject.id].complete(moves)
+        return self._completed[key]
+
+    def _follower(self, subject: Subject, name: str, release: str, pin: Pin) -> Change:
+        assert subject.environment is not None  # noqa: S101 (a package of it moves)
+        package = subject.environment.packages[name]
+        before = package.version or ""
+        move = describe_move(before, release)
+        distance = cost_of_move(before, release, self.rules.releases(name))
+        effect = PATCH_RELEASE if move == PATCH else OTHER_RELEASE
+        why = f"{pin}; this release allows another" if pin.holder == name else str(pin)
+        subjects = frozenset({subject.id})
+        return Change(
+            VERSION, name, before, release, subjects, effect, distance, why, release=release, move=move, follows=True
+        )
+
+    def judged(self, changes: Sequence[Change]) -> list[tuple[Subject, Judged]]:
+        """Return the verdict on each subject."""
+        found = []
+        changes = self.complete(changes)
         for subject in self.subjects:
             own = [change for change in changes if subject.id in change.subjects]
             key = subject.id, frozenset((change.lever, change.value) for change in own)
             if key not in self._known:
                 self.count += 1
                 self._known[key] = self.judge(resolve_changed(subject, own, self.rules))
-            found += self._known[key]
+            found.append((subject, self._known[key]))
         return found
+
+    def findings(self, changes: Sequence[Change]) -> list[Finding]:
+        """Return the findings of all subjects."""
+        return [finding for _, judged in self.judged(changes) for finding in judged.findings]
 
     def failing(self, changes: Sequence[Change]) -> list[Finding]:
         """Return the findings that fail, with those that a range only may clear: an installer takes any release of it."""
@@ -88,20 +153,15 @@ def resolve_changed(
     subject: Subject, changes: Iterable[Change], rules: RuleSet, documents: tuple[Document, ...] | None = None
 ) -> Subject:
     """Resolve a subject anew with changes, or with what its files read as now."""
-    stated = {c.name: (c.value, Source("--set", c.name)) for c in changes if c.kind == SETTING}
+    changes = list(changes)
     environment = subject.environment
     if environment is not None:
         moved = {c.name: move(environment.packages[c.name], c) for c in changes if c.kind == VERSION}
         environment = environment._replace(packages={**environment.packages, **moved})
         environment = rebuild(environment) if "torch" in moved else environment
-    return resolve(
-        subject.id,
-        rules=rules,
-        environment=environment,
-        documents=subject.documents if documents is None else documents,
-        hardware=subject.hardware,
-        settings={**subject.settings, **stated},
-    )
+    documents = subject.documents if documents is None else documents
+    stated = {name: value for change in changes for name, value in change.facts}
+    return resolve_with(subject._replace(environment=environment, documents=documents), stated, rules)
 
 
 def move(package: Package, change: Change) -> Package:

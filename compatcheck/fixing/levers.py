@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, OTHER_RELEASE, PATCH_RELEASE, worst_effect
 from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.versions import allowed_releases, compile_specifier, contains, parse_version
+from compatcheck.fixing.companions import Companions
 from compatcheck.fixing.moves import PATCH, cost_of_move, describe_move, rewrite
-from compatcheck.fixing.settings import find_settings
+from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import PINNED, TABLE
 from compatcheck.resolution.scope import COMPONENT_FACTS
@@ -49,7 +51,7 @@ class Levers(NamedTuple):
     """Everything that could change, and what could not."""
 
     changes: Mapping[str, Sequence[Change]]
-    """By lever, safe ones first and the nearest first of them."""
+    """By lever, the ones that cost the person least first, and the nearest first of them."""
     packages: Mapping[str, Package]
     """The packages that can move, as they are."""
     releases: Mapping[str, Sequence[str]]
@@ -75,8 +77,11 @@ def find_levers(
     stated: dict[str, list[tuple[str, Package]]] = {}
     for subject in subjects:
         environment = subject.environment
-        for name, package in () if environment is None else environment.packages.items():
-            if (name in rules.packages or name in PINNED) and name not in environment.components:  # type: ignore[union-attr]
+        if environment is None:
+            continue
+        known_names = rules.packages | {*PINNED} | Companions(environment, rules).names
+        for name, package in environment.packages.items():
+            if name in known_names and name not in environment.components:
                 stated.setdefault(name, []).append((subject.id, package))
     blame = Blame(rules)
     concerned = frozenset().union(*map(blame.packages, failing))
@@ -97,25 +102,35 @@ def find_levers(
         listed = list_releases(name) if name in concerned and list_releases is not None else ()
         known = _final((*rules.releases(name), *built, *listed))
         moves = _moves(package, known, frozenset(subject for subject, _ in found), advised_against.get(name, ()))
+        packages[name] = package
         if known:
-            packages[name], releases[name], changes[name] = package, known, _sorted(moves)
+            releases[name], changes[name] = known, _sorted(moves)
     settings: dict[str, dict[str, Change]] = {}
     advised: dict[tuple[str, str], set[str]] = {}
     for subject in subjects:
-        for finding in failing:
-            for change in find_settings(subject, finding, rules, files) if finding.subject == subject.id else ():
-                same = settings.setdefault(change.lever, {})
-                before = same.get(change.edits[0].new, change)
-                joined = change.subjects | before.subjects
-                same[change.edits[0].new] = before._replace(subjects=joined, safe=before.safe and change.safe)
-                advised.setdefault((subject.id, finding.rule_id), set()).add(change.lever)
+        own = [finding for finding in failing if finding.subject == subject.id]
+        advice = [(one.rule_id, change) for one in own for change in find_settings(subject, one, rules, files)]
+        for short in (one.rule_id for one in own if is_about_fit(one)):
+            advice += [(short, change) for change in find_smaller_settings(subject)]
+        for rule_id, change in advice:
+            advised.setdefault((subject.id, rule_id), set()).add(change.lever)
+            same = settings.setdefault(change.lever, {})
+            key = change.edits[0].new if change.edits else str(change.facts)
+            before = same.get(key, change)
+            effect = worst_effect((before.effect, change.effect))
+            same[key] = before._replace(subjects=change.subjects | before.subjects, effect=effect)
     changes.update((lever, _sorted(found.values())) for lever, found in settings.items())
     by_finding = {key: frozenset(found) for key, found in advised.items()}
     return Levers(changes, packages, releases, by_finding, tuple(notes), blame)
 
 
+def is_about_fit(finding: Finding) -> bool:
+    """Tell whether a finding says that a run does not fit."""
+    return any(fact.name == "estimate.needed_bytes" for fact in finding.facts)
+
+
 def _sorted(changes: Any) -> list[Change]:  # noqa: ANN401 (an iterable of changes)
-    return sorted(changes, key=lambda change: (not change.safe, change.distance, str(change.value)))
+    return sorted(changes, key=lambda change: (EFFECTS.index(change.effect), change.distance, str(change.value)))
 
 
 def _moves(
@@ -137,15 +152,16 @@ def _moves(
             continue
         seen.add(value)
         move = describe_move(current, release)
-        safe = move == PATCH and not any(contains(bounds, release) == "yes" for bounds in advised_against)
-        if safe:
-            why = "a newer release of the same series"
+        effect = PATCH_RELEASE if move == PATCH else OTHER_RELEASE
+        why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
+        if move == PATCH and any(contains(bounds, release) == "yes" for bounds in advised_against):
+            effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:
-            why = "a rule says that this release changes more than memory"
-        else:
-            why = f"{'an older' if move.endswith('down') else 'a newer'} {move.partition(' ')[0]} release"
-        distance = cost_of_move(current, release, releases, pinned=package.version is not None)
-        yield Change(VERSION, package.name, written or None, value, subjects, distance, safe, why, release, move)
+            why = "a newer release of the same series"
+        distance = cost_of_move(current, release, releases)
+        yield Change(
+            VERSION, package.name, written or None, value, subjects, effect, distance, why, release=release, move=move
+        )
 
 
 def _final(known: Sequence[str]) -> tuple[str, ...]:

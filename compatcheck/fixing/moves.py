@@ -31,22 +31,21 @@ def describe_move(current: str, target: str) -> str:
     return kind if after >= before else f"{kind} down"
 
 
-def cost_of_move(current: str, target: str, releases: Sequence[str], *, pinned: bool) -> tuple[int, ...]:
+def cost_of_move(current: str, target: str, releases: Sequence[str]) -> tuple[int, ...]:
     """Return how far a move goes, comparable: patch before minor before major, newer before older, near before far.
 
     Args:
         current: the version, or the newest one a range allows.
         target: the version it becomes, or the lowest one it becomes.
         releases: the known releases, oldest first.
-        pinned: whether exactly one version is required: then the newest of a series is best, else the lowest floor.
     """
     move = describe_move(current, target)
     rank = 2 * _KINDS.index(move.partition(" ")[0]) + move.endswith("down")
     first, last = sorted((series_of(current), series_of(target)))
     between = {series_of(release) for release in releases} | {first, last}
     distance = sum(first <= series <= last for series in between)
-    place = sum(_parsed(release) < _parsed(target) for release in releases)
-    return rank, distance, (len(releases) - place) if pinned else place
+    low, high = sorted((_parsed(current), _parsed(target)))
+    return rank, distance, sum(low < _parsed(release) < high for release in releases)
 
 
 def rewrite(specifier: str, target: str) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.effects import EFFECTS, worst_effect
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
-from compatcheck.fixing.confirmation import Questions, search_confirmed
-from compatcheck.fixing.evaluation import Evaluation, target_of, targets_of
+from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
+from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of, targets_of
 from compatcheck.fixing.files import EditableFiles
-from compatcheck.fixing.levers import find_levers
-from compatcheck.fixing.settings import NATIVE_NOTE
+from compatcheck.fixing.levers import find_levers, is_about_fit
+from compatcheck.fixing.search import Search, State
+from compatcheck.fixing.settings import NATIVE_NOTE, find_edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -59,7 +61,7 @@ def _list_releases(package: str) -> Sequence[str]:
 
 
 def find_plans(
-    subjects: Sequence[Subject], failing: Sequence[Finding], rules: RuleSet, judge: Judge, ways: Ways, *, unsafe: bool
+    subjects: Sequence[Subject], failing: Sequence[Finding], rules: RuleSet, judge: Judge, ways: Ways
 ) -> tuple[list[Plan], int]:
     """Find the changes that clear what fails.
 
@@ -74,8 +76,8 @@ def find_plans(
     plans, evaluations = [], 0
     for names in group_by_files({name: EditableFiles.paths_of(one) or [name] for name, one in by_id.items()}):
         if hit & set(names):
-            group = _Group([by_id[name] for name in names], failing, rules, judge, ways)
-            plans.append(group.plan(unsafe=unsafe))
+            group = Group([by_id[name] for name in names], failing, rules, judge, ways)
+            plans.append(group.plan())
             evaluations += group.evaluation.count
     return plans, evaluations
 
@@ -96,12 +98,13 @@ def group_by_files(files: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
     )
 
 
-class _Group:
+class Group:
     """Subjects that share files, with what can change in them."""
 
     def __init__(
         self, subjects: Sequence[Subject], failing: Sequence[Finding], rules: RuleSet, judge: Judge, ways: Ways
     ) -> None:
+        """Collect what could change; nothing is searched yet."""
         names = {subject.id for subject in subjects}
         self.subjects = subjects
         self.rules = rules
@@ -110,7 +113,11 @@ class _Group:
         self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
         self.evaluation = Evaluation(subjects, rules, judge)
-        self.questions = Questions(subjects, self.levers, self.files, ways.resolver)
+        self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver)
+        self.shortage = True
+        """Whether how much is missing counts, and not only that a run does not fit: each step towards it is one."""
+        self._effects: dict[Change, str | None] = {}
+        self._own: dict[Change, Change] = {}
 
     @property
     def count(self) -> int:
@@ -119,23 +126,75 @@ class _Group:
 
     def __call__(self, changes: Sequence[Change]) -> Mapping[Hashable, frozenset[str]]:
         """Return what fails after some changes, each with the levers it blames: the problem that is searched."""
-        failing = self.evaluation.failing(changes)
-        return {target_of(finding): self.levers.blamed(finding) for finding in failing}
+        pin = self.evaluation.obstacle(changes)
+        if pin is not None:
+            moved = frozenset(change.lever for change in changes if change.kind == VERSION)
+            return {**self(()), pin: moved}
+        found: dict[Hashable, frozenset[str]] = {}
+        for finding in self.evaluation.failing(changes):
+            levers = self.levers.blamed(finding)
+            found[target_of(finding)] = levers
+            if self.shortage and is_about_fit(finding):
+                found.update(((*target_of(finding), step), levers) for step in range(_count_steps(finding)))
+        return found
 
-    def plan(self, *, unsafe: bool) -> Plan:
-        """Search, first without unsafe changes, and write what was found as changes of files."""
-        every = self.levers.changes
-        harmless = {lever: [change for change in changes if change.safe] for lever, changes in every.items()}
-        safe = search_confirmed(harmless, self, self.questions)
-        full = search_confirmed(every, self, self.questions, safe.state.changes) if safe.state.blamed else safe
-        if len(full.state.blamed) >= len(safe.state.blamed):
-            full = full._replace(state=safe.state)
-        chosen, other = (full, ()) if unsafe else (safe, full.state.changes)
-        other = () if other == chosen.state.changes else other
-        cleared = self._cleared(chosen.state.changes)
-        with_unsafe = self._cleared(other) if other else frozenset()
-        written = self.files.write(self._describe(chosen.state.changes), self.ways.resolver)
-        after = self.evaluation.findings(written.changes)
+    def effect(self, change: Change) -> str | None:
+        """Return what a change costs together with what has to move along, None where a pin is in the way."""
+        if change not in self._effects:
+            blocked = self.evaluation.obstacle((change,)) is not None
+            together = self.evaluation.complete((change,))
+            self._effects[change] = None if blocked else worst_effect(one.effect for one in together)
+        return self._effects[change]
+
+    def _priced(self, change: Change) -> Change:
+        """Return a change that costs what it costs with all that has to move along."""
+        priced = change._replace(effect=self.effect(change) or change.effect)
+        self._own[priced] = change
+        return priced
+
+    def search(self) -> Confirmed:
+        """Search with what costs the person least, then with what costs more, until nothing fails any more."""
+        blamed = frozenset().union(*map(self.levers.blamed, self.failing))
+        every = {
+            lever: sorted(
+                (self._priced(change) for change in changes if self.effect(change) is not None),
+                key=lambda change: (EFFECTS.index(change.effect), change.distance, str(change.value)),
+            )
+            if lever in blamed
+            else changes
+            for lever, changes in self.levers.changes.items()
+        }
+        levels = [level for level in range(len(EFFECTS)) if any(_costs(every, lever, level) for lever in blamed)] or [0]
+        least = 0
+        best: State | None = None
+        for level in levels:  # what a resolver says is asked for what is worth asking about
+            state = Search(_within(every, level), self).run()
+            if best is None or len(state.blamed) < len(best.blamed):
+                best, least = state, level
+            if not best.blamed:
+                break
+        found: Confirmed | None = None
+        refused: list[tuple[Change, ...]] = []
+        for level in (level for level in levels if level >= least):
+            other = search_confirmed(_within(every, level), self, self.questions)
+            refused += other.refused
+            found = other if found is None or len(other.state.blamed) < len(found.state.blamed) else found
+            if best is not None and len(found.state.blamed) <= len(best.blamed):
+                break
+        assert found is not None  # noqa: S101 (there are effects)
+        self.shortage = False  # what only brings a run nearer to fitting is taken back
+        pruned = Search(every, self).prune(State(found.state.changes, self(found.state.changes)))
+        own = tuple(self._own.get(change, change) for change in pruned.changes)
+        return Confirmed(pruned._replace(changes=own), tuple(refused), found.smallest)
+
+    def plan(self) -> Plan:
+        """Search, and write what was found as changes of files."""
+        found = self.search()
+        changes = self.evaluation.complete(found.state.changes)
+        cleared = self._cleared(changes)
+        written = self.files.write(self._describe(changes), self.ways.resolver)
+        judged = self.evaluation.judged(changes)
+        after = [finding for _, one in judged for finding in one.findings]
         return Plan(
             subjects=tuple(subject.id for subject in self.subjects),
             changes=written.changes,
@@ -143,17 +202,19 @@ class _Group:
             resolution=self._resolution(written.changes)._replace(moved=written.moved),
             cleared=tuple(finding for finding in self.failing if target_of(finding) in cleared),
             remaining=tuple(
-                (finding, self._why_left(finding, full.refused, unsafe=target_of(finding) in with_unsafe))
+                (finding, self._why_left(finding, found.refused))
                 for finding in self.failing
                 if target_of(finding) not in cleared
             ),
-            unsafe=self._describe(other),
-            unsafe_clears=_rules_of(with_unsafe - cleared),
-            unsafe_resolution=self._resolution(other) if other else None,
+            outcomes=tuple(
+                (subject.id, one.estimate)
+                for subject, one in judged
+                if one.estimate is not None and one.estimate.phases
+            ),
             brings=_rules_of(
                 targets_of(one for one in after if one.suppressed is None) - targets_of(self.evaluation.before)
             ),
-            exhausted=not (safe.smallest and full.smallest) or self.questions.stopped,
+            exhausted=not found.smallest or self.questions.stopped,
             notes=(*self.levers.notes, *written.notes),
         )
 
@@ -169,14 +230,21 @@ class _Group:
             for document in subject.documents
             if document.reader == "native"
         }
+        by_id = {subject.id: subject for subject in self.subjects}
         described = []
         for change in changes:
-            without = cleared - self._cleared([other for other in changes if other is not change])
-            clears = _rules_of(without | (cleared & self._cleared([change])))
+            clears: tuple[str, ...] = ()
+            if not change.follows:
+                without = cleared - self._cleared([other for other in changes if other is not change])
+                clears = _rules_of(without | (cleared & self._cleared([change])))
             if change.kind != VERSION:
-                described.append(change._replace(clears=clears))
+                subject = by_id[min(change.subjects)]
+                role = next((name for name, facts in subject.roles.items() if change.name in facts), min(subject.roles))
+                placed = change if change.edits else find_edit(subject, role, change, self.rules, self.files)
+                described.append(placed._replace(clears=clears))
                 continue
-            found = self.files.edits(self.levers.packages[change.name], change)
+            package = self.levers.packages.get(change.name)
+            found = [] if package is None else self.files.edits(package, change)
             edits, places = tuple(edit for _, edit in found), tuple(place for place, _ in found)
             note = NATIVE_NOTE if any(edit.path in native for edit in edits) else None
             command = None if edits else self.files.command({change.name: change.release or ""})
@@ -191,17 +259,50 @@ class _Group:
         detail = answer.detail or (self.ways.why_not if answer.verdict == NOT_CHECKED else None)
         return Resolution(answer.verdict, detail, unbuilt=answer.unbuilt)
 
-    def _why_left(self, finding: Finding, refused: Sequence[Sequence[Change]], *, unsafe: bool) -> str:
-        if unsafe:
-            return "only an unsafe change clears it"
+    def _why_left(self, finding: Finding, refused: Sequence[Sequence[Change]]) -> str:
         for changes in refused[:_MOST_EXPLAINED]:
             resolution = self._resolution(changes)
             if resolution.verdict == REFUSED and target_of(finding) in self._cleared(changes):
                 moves = ", ".join(f"{change.name} {change.after}" for change in changes)
                 return f"unresolvable: {moves} would clear it, but {resolution.detail}"
+        for lever in sorted(self.levers.blamed(finding)):
+            for change in self.levers.changes.get(lever, ()):
+                pin = self.evaluation.obstacle((change,))
+                if pin is not None and target_of(finding) not in targets_of(self._alone(change)):
+                    return (
+                        f"{pin}, and no known release of {pin.holder} allows {change.name} {change.after}; an override "
+                        f"(uv: override-dependencies = ['{change.name}=={change.release}']) is against that pin"
+                    )
         if finding.remedies:
             return f"no change of a file was found; by hand: {finding.remedies[0].text}"
         return "no remedy is known"
+
+    def _alone(self, change: Change) -> list[Finding]:
+        """Return what fails after one change without what should move along."""
+        subjects = (one for one in self.subjects if one.id in change.subjects)
+        verdicts = (self.evaluation.judge(resolve_changed(one, (change,), self.rules)) for one in subjects)
+        return [finding for verdict in verdicts for finding in verdict.findings if finding.fails]
+
+
+def _costs(changes: Mapping[str, Sequence[Change]], lever: str, level: int) -> bool:
+    return any(EFFECTS.index(one.effect) == level for one in changes.get(lever, ()))
+
+
+def _within(changes: Mapping[str, Sequence[Change]], level: int) -> dict[str, list[Change]]:
+    """Return the changes that cost no more than a level of `EFFECTS`."""
+    return {name: [one for one in some if EFFECTS.index(one.effect) <= level] for name, some in changes.items()}
+
+
+_STEPS = 32
+"""Steps in which what is missing is counted, of a sixteenth of a device each."""
+
+
+def _count_steps(finding: Finding) -> int:
+    facts = {fact.name: fact.value for fact in finding.facts}
+    needed, limit = facts.get("estimate.needed_bytes"), facts.get("estimate.limit_bytes")
+    if not isinstance(needed, int) or not isinstance(limit, int):
+        return 0
+    return min(_STEPS, max(0, needed - limit) * 16 // limit)
 
 
 def _rules_of(targets: Iterable[Target]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from compatcheck.core.effects import EFFECTS
 from compatcheck.fixing.moves import series_of
 
 if TYPE_CHECKING:
@@ -47,15 +48,11 @@ class State(NamedTuple):
         return frozenset(self.blamed)
 
     @property
-    def unsafe(self) -> int:
-        """Count the unsafe changes."""
-        return sum(not change.safe for change in self.changes)
-
-    @property
     def rank(self) -> tuple[object, ...]:
-        """Return what orders states, the best first: what is left, unsafe changes, changes, the farthest of them."""
+        """Return what orders states, the best first: what is left, what the changes cost, their number, the farthest of them."""
+        cost = tuple(sorted((EFFECTS.index(change.effect) for change in self.changes), reverse=True))
         farthest = tuple(sorted((change.distance for change in self.changes), reverse=True))
-        return len(self.blamed), self.unsafe, len(self.changes), farthest, [change.lever for change in self.changes]
+        return len(self.blamed), cost[:1], len(self.changes), farthest, [change.lever for change in self.changes]
 
 
 class Search:
@@ -76,12 +73,12 @@ class Search:
         """Whether all evaluations are used up."""
         return self.evaluate.count >= self._most
 
-    def run(self, start: Sequence[Change] = ()) -> State:
-        """Return the best state found from some changes on; it brings in nothing that fails."""
-        state = self._climb(State(tuple(start), self.evaluate(start)))
+    def run(self) -> State:
+        """Return the best state found; it brings in nothing that fails."""
+        state = self._climb(State((), self.evaluate(())))
         while state.blamed and (better := self._pair(state)) is not None:
             state = self._climb(better)
-        return self._prune(state)
+        return self.prune(state)
 
     def with_change(self, state: State, change: Change) -> State:
         """Return the state after one change more, or another one of the same lever."""
@@ -146,7 +143,7 @@ class Search:
         """Yield the changes of a lever while evaluations are left, without series whose newest release changes nothing."""
         for group in by_series(self.levers[lever]):
             newest = group[-1] if group[0].ranged else group[0]
-            alike = len(group) > 1 and not newest.stays_in_series
+            alike = len(group) > 1 and newest.release is not None and not newest.stays_in_series
             if not self.spent and alike and self.with_change(state, newest).blamed == state.blamed:
                 continue
             for change in group:
@@ -166,8 +163,9 @@ class Search:
                 best = after
         return best
 
-    def _prune(self, state: State) -> State:
-        for change in sorted(state.changes, key=lambda one: (one.safe, *(-step for step in one.distance))):
+    def prune(self, state: State) -> State:
+        """Take back what is not needed, what costs most first."""
+        for change in sorted(state.changes, key=lambda one: (-EFFECTS.index(one.effect), *(-n for n in one.distance))):
             changes = tuple(other for other in state.changes if other is not change)
             without = State(changes, self.evaluate(changes))
             state = without if without.failing <= state.failing else state

@@ -1,18 +1,21 @@
-"""Settings that a rule's remedy names, as changes of the file that has them; each is proved by reading the new text."""
+"""Settings that a remedy names or the memory model proposes, as changes of files; each is proved by reading the new text."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from compatcheck.core.effects import CHANGES_TRAINING, SLOWER
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Overlay
 from compatcheck.core.fix import SETTING, Change
+from compatcheck.core.summary import value_text
 from compatcheck.fixing.edits.configuration_text import add_value, change_value
 from compatcheck.fixing.edits.text import apply_edits
 from compatcheck.fixing.evaluation import resolve_changed
 from compatcheck.frameworks.recognise import read_configurations
 from compatcheck.matching.remedies import key_of
+from compatcheck.memory.suggest import candidates
 from compatcheck.resolution.scope import FactScope
 
 if TYPE_CHECKING:
@@ -44,28 +47,52 @@ def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: Edi
         if remedy["verb"] != "set" or len(target) != 1:
             continue
         ((name, value),) = target.items()
-        proposed = () if name.startswith(DESCRIBED) else _propose(subject, finding.role, name, value, rules, files)
-        edit = next(
-            (edit for edit in proposed if _proves(subject, finding.role, name, value, edit, rules, files)), None
-        )
-        if edit is None:
+        if name.startswith(DESCRIBED):
             continue
-        native = any(one.reader == "native" and one.source.path == edit.path for one in subject.documents)
         safe = remedy["safety"] == "safe"
-        place, before = files.place_of_setting(edit)
-        yield Change(
+        change = Change(
             SETTING,
             name,
-            before,
+            None,
             value,
             frozenset({subject.id}),
+            SLOWER if safe else CHANGES_TRAINING,
             DISTANCE,
-            safe,
-            why="the rule calls it safe" if safe else "the rule says that it changes more than memory",
-            edits=(edit,),
-            places=(place,),
-            note="; ".join(filter(None, [remedy["note"], NATIVE_NOTE if native else None])) or None,
+            "the rule calls it safe" if safe else "the rule says that it changes more than memory",
+            facts=((name, value),),
+            note=remedy["note"],
         )
+        change = find_edit(subject, finding.role, change, rules, files)
+        if change.edits:
+            yield change
+
+
+def find_smaller_settings(subject: Subject) -> Iterator[Change]:
+    """Yield the settings of a run that may lower its peak, as the memory model proposes them."""
+    for index, one in enumerate(candidates(subject.roles)):
+        name = next(iter(one.facts))
+        facts = next((facts for facts in subject.roles.values() if name in facts), None)
+        before = None if facts is None else value_text(facts[name].value)
+        why, note = one.effect, one.note or None
+        distance = (0, 0, index)
+        subjects, changed = frozenset({subject.id}), tuple(one.facts.items())
+        value = one.facts[name]
+        yield Change(SETTING, name, before, value, subjects, one.effect, distance, why, changed, one.words, note=note)
+
+
+def find_edit(subject: Subject, role: str, change: Change, rules: RuleSet, files: EditableFiles) -> Change:
+    """Return a setting with its place in a file and the text that states it there; as it is where no file can."""
+    if len(change.facts) != 1:
+        return change
+    name, value = change.name, change.value
+    proposed = _propose(subject, role, name, value, rules, files)
+    edit = next((edit for edit in proposed if _proves(subject, role, name, value, edit, rules, files)), None)
+    if edit is None:
+        return change
+    place, before = files.place_of_setting(edit)
+    native = any(one.reader == "native" and one.source.path == edit.path for one in subject.documents)
+    note = "; ".join(filter(None, [change.note, NATIVE_NOTE if native else None])) or None
+    return change._replace(before=before, edits=(edit,), places=(place,), note=note)
 
 
 def _propose(

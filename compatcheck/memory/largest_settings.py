@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.suggestions import Wall
-from compatcheck.memory.suggest import change_roles, overlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Facts, Value
-    from compatcheck.memory.suggest import Estimator
 
 AXES = {
     "micro_batch_size": ("training.micro_batch_size", 1),
@@ -31,14 +29,13 @@ _POINTS = 24
 _MOST_NODES = 4096
 
 
-def _set(name: str, roles: Mapping[str, Facts], value: int) -> Mapping[str, Facts]:
-    """Return the facts with one setting changed, and what counts with it: ranks of nodes, parameters of layers."""
-    changed = change_roles(roles, {AXES[name][0]: value})
-    if name == "nodes":
-        return {role: overlay(facts, _with_nodes(facts, value)) for role, facts in changed.items()}
+def _set(name: str, roles: Mapping[str, Facts], value: int) -> dict[str, Value]:
+    """Return one setting, and what counts with it: ranks of nodes, parameters of layers."""
+    facts = next((roles[role] for role in ("train", "actor") if role in roles), next(iter(roles.values())))
+    more = _with_nodes(facts, value) if name == "nodes" else {}
     if name == "num_hidden_layers":
-        return {role: overlay(facts, _with_layers(roles[role], value)) for role, facts in changed.items()}
-    return changed
+        more = _with_layers(facts, value)
+    return {AXES[name][0]: value, **more}
 
 
 def _with_nodes(facts: Facts, nodes: int) -> dict[str, Value]:
@@ -91,11 +88,16 @@ def _find_least_nodes(price: Callable[[int], Estimate], current: int | None) -> 
     return Wall("hardware.nodes", current, high, low or None, 1, cost, points)
 
 
-def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wall:
+def find_wall(name: str, roles: Mapping[str, Facts], price_with: Callable[[Mapping[str, Value]], Estimate]) -> Wall:
     """Find the largest value of one setting that fits, by doubling and halving the distance.
 
     A value fits when the expected need is within the limit. Of nodes it is the smallest number that fits. The model
     grows with every other setting that is walked, which is tested as a property; so the wall is exact for the model.
+
+    Args:
+        name: one of `AXES`.
+        roles: the facts of the run.
+        price_with: estimates the run with some facts set to other values.
 
     Raises:
         UsageError: no setting of this name, or the device's memory is not known.
@@ -116,7 +118,7 @@ def find_wall(name: str, roles: Mapping[str, Facts], estimate: Estimator) -> Wal
 
     def price(value: int) -> Estimate:
         if value not in priced:
-            priced[value] = estimate(_set(name, roles, value))
+            priced[value] = price_with(_set(name, roles, value))
         return priced[value]
 
     def fits(value: int) -> bool:

@@ -9,10 +9,10 @@ from compatcheck.core.units import GIB, MIB
 from compatcheck.memory.suggest import overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Facts, Value
-    from compatcheck.memory.suggest import Estimator
     from compatcheck.rules.database import RuleSet
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -21,17 +21,28 @@ _MOST = 4
 _SHARDED = frozenset({"zero", "fsdp", "megatron"})
 
 
-def place(roles: Mapping[str, Facts], estimate: Estimator, rules: RuleSet) -> tuple[Placement, ...]:
+def place(
+    roles: Mapping[str, Facts], price: Callable[[Mapping[str, Facts]], Estimate | None], rules: RuleSet
+) -> tuple[Placement, ...]:
     """Find, for each kind of device, the fewest that hold the run, and return the ones with the least memory in all.
 
-    Without sharding more devices change nothing, and one is tried. A run fits when even the high bound does.
+    Without sharding more devices change nothing, and one is tried. A run fits when even the high bound does. Only devices of
+    the maker that the run's own device, or its build of torch, is of are looked at; NVIDIA's where nothing tells.
+
+    Args:
+        roles: the facts of the run.
+        price: estimates it, with what is known to go wrong; None where the stack does not run on such a device.
+        rules: the devices.
     """
     first = next(iter(roles.values()))
     sharding = first.get("training.sharding")
     counts = _COUNTS if sharding is not None and sharding.value in _SHARDED else (1,)
     engine = _ranks_of_engine(roles) if len(counts) > 1 else 1
     found = []
+    nvidia = _is_nvidia(first, rules)
     for name, row in rules.section("gpus").items():
+        if (row.get("cc") is not None) is not nvidia:
+            continue
         memory = row["mib"] * MIB if row.get("mib") else row["gib"] * GIB
         for count in (count for count in counts if count % engine == 0):
             changed: dict[str, Value] = {
@@ -41,12 +52,24 @@ def place(roles: Mapping[str, Facts], estimate: Estimator, rules: RuleSet) -> tu
                 "hardware.nodes": max(1, count // _PER_NODE),
                 "hardware.gpus_per_node": min(count, _PER_NODE),
             }
-            priced = estimate({role: overlay(facts, changed) for role, facts in roles.items()})
+            if row.get("cc") is not None:
+                changed["hardware.compute_capability"] = float(row["cc"])
+            priced = price({role: overlay(facts, changed) for role, facts in roles.items()})
+            if priced is None:
+                break
             if priced.verdict.outcome == "fits":
                 found.append(Placement(None, name, count, priced.device, memory))
                 break
     found.sort(key=lambda one: (one.gpus * one.limit_bytes, one.gpus))
     return tuple(one._replace(instance=name_instance(one.gpu, one.gpus, rules)) for one in found[:_MOST])
+
+
+def _is_nvidia(facts: Facts, rules: RuleSet) -> bool:
+    gpu, build = facts.get("hardware.gpu"), facts.get("runtime.torch_build")
+    row = rules.section("gpus").get(str(gpu.value)) if gpu is not None else None
+    if row is not None:
+        return row.get("cc") is not None
+    return build is None or build.value != "rocm"
 
 
 def _ranks_of_engine(roles: Mapping[str, Facts]) -> int:

@@ -1,108 +1,27 @@
-"""What would make a run fit: each change and combination of up to three, priced by the whole model."""
+"""Changes of a run's settings that may lower its peak; what they do is for the whole judgement to say."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING
 
+from compatcheck.core.effects import CHANGES_TRAINING, MORE_HARDWARE, SAME_RESULT, SLOWER
 from compatcheck.core.facts import Fact, Facts
-from compatcheck.core.suggestions import CHANGES_TRAINING, EFFECTS, SAME_RESULT, SLOWER, SuggestedChange, Suggestion
-from compatcheck.memory.suggest_roles import change_role
+from compatcheck.core.suggestions import SuggestedChange
 from compatcheck.memory.suggest_roles import propose as propose_for_roles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Value
-
-    Estimator = Callable[[Mapping[str, Facts]], Estimate]
-    """Prices a run from its facts by role."""
 
 SUGGESTED = "derived"
 """Origin of facts that a suggestion changes."""
-_MOST_CHANGES = 3
-_MOST_CANDIDATES = 12
-"""Changes that are combined: the ones that save most by themselves; 12 give 298 combinations."""
-_ORDER = {"fits": 0, "marginal": 1, "unknown": 2, "does_not_fit": 3}
 
 
 def overlay(facts: Facts, changed: Mapping[str, Value]) -> Facts:
     """Return the facts with some of them changed."""
     new = {name: Fact(name, value, SUGGESTED, note="suggested") for name, value in changed.items()}
     return Facts({**facts, **new})
-
-
-def change_roles(roles: Mapping[str, Facts], changed: Mapping[str, Value]) -> dict[str, Facts]:
-    """Return the facts of all roles after a change of the run."""
-    return {role: overlay(facts, change_role(role, facts, changed)) for role, facts in roles.items()}
-
-
-_MOST = 8
-"""How many are returned."""
-
-
-def suggest(roles: Mapping[str, Facts], estimate: Estimator) -> tuple[Suggestion, ...]:
-    """Rank changes that would lower the peak.
-
-    Returns:
-        What fits first, then what needs fewer and gentler changes, then what saves more. A combination is left out when a part
-        of it fits already.
-    """
-    before = estimate(roles).device.expected
-
-    def price(changes: tuple[SuggestedChange, ...]) -> Suggestion:
-        changed = {name: value for change in changes for name, value in change.facts.items()}
-        after = estimate(change_roles(roles, changed))
-        return Suggestion(changes, after.device, before - after.device.expected, after.verdict.outcome)
-
-    singles = [price((change,)) for change in candidates(roles)]
-    useful = sorted((single for single in singles if single.saved_bytes > 0), key=lambda one: -one.saved_bytes)
-    found = list(useful)
-    pool = [one.changes[0] for one in useful[:_MOST_CANDIDATES]]
-    for count in range(2, _MOST_CHANGES + 1):
-        if any(one.outcome == "fits" and one.effect != CHANGES_TRAINING for one in found):
-            break
-        for changes in combinations(pool, count):
-            if not _compatible(changes) or _holds_solution(changes, found):
-                continue
-            found.append(price(changes))
-    return tuple(sorted(_without_idle(found), key=_rank)[:_MOST])
-
-
-def _rank(suggestion: Suggestion) -> tuple[int, ...]:
-    return (
-        _ORDER[suggestion.outcome],
-        len(suggestion.changes) if suggestion.outcome in {"fits", "marginal"} else 0,
-        EFFECTS.index(suggestion.effect),
-        -suggestion.saved_bytes,
-    )
-
-
-def _compatible(changes: Iterable[SuggestedChange]) -> bool:
-    """Tell whether no two changes set one fact."""
-    names = [name for change in changes for name in change.facts]
-    return len(names) == len(set(names))
-
-
-def _holds_solution(changes: tuple[SuggestedChange, ...], found: Iterable[Suggestion]) -> bool:
-    return any(one.outcome == "fits" and set(map(_key, one.changes)) <= set(map(_key, changes)) for one in found)
-
-
-def _key(change: SuggestedChange) -> str:
-    return change.words
-
-
-def _without_idle(found: list[Suggestion]) -> list[Suggestion]:
-    """Leave out combinations that save no more than a part of them."""
-    best: dict[frozenset[str], int] = {frozenset(map(_key, one.changes)): one.saved_bytes for one in found}
-    kept = []
-    for one in found:
-        names = frozenset(map(_key, one.changes))
-        parts = [saved for other, saved in best.items() if other < names]
-        if not parts or one.saved_bytes > max(parts):
-            kept.append(one)
-    return kept
 
 
 def candidates(roles: Mapping[str, Facts]) -> Iterator[SuggestedChange]:
@@ -212,13 +131,13 @@ def _nodes(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     steps = values.get("training.gradient_accumulation_steps")
     for more in (nodes * 2, nodes * 4):
         changed: dict[str, Value] = {"hardware.nodes": more, "hardware.world_size": world // nodes * more}
-        effect, note = CHANGES_TRAINING, "the global batch grows with the ranks"
+        note = "the global batch grows with the ranks"
         if values.get("program.code") == "verl":
-            effect, note = SAME_RESULT, "the same batch, spread over more ranks"
+            note = "the same batch, spread over more ranks"
         elif isinstance(steps, int) and steps % (more // nodes) == 0:
             changed["training.gradient_accumulation_steps"] = steps // (more // nodes)
-            effect, note = SAME_RESULT, "with as many accumulation steps fewer"
-        yield SuggestedChange(f"{nodes} → {more} nodes", changed, effect, note)
+            note = "with as many accumulation steps fewer"
+        yield SuggestedChange(f"{nodes} → {more} nodes", changed, MORE_HARDWARE, note)
 
 
 def _sequence(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.suggestions import CHANGES_TRAINING, SAME_RESULT, SLOWER, SuggestedChange
+from compatcheck.core.effects import CHANGES_TRAINING, SAME_RESULT, SLOWER
+from compatcheck.core.suggestions import SuggestedChange
 from compatcheck.memory.batches import SCORING, UPDATE, read_batch
 
 if TYPE_CHECKING:
@@ -12,39 +13,9 @@ if TYPE_CHECKING:
 
     from compatcheck.core.facts import Facts, Value
 
-TRAINED_ONLY = frozenset(
-    {
-        "training.micro_batch_size",
-        "training.gradient_accumulation_steps",
-        "training.offload_param",
-        "training.offload_optimizer",
-        "training.optimizer",
-        "training.optimizer_implementation",
-        "training.peft",
-        "training.lora_rank",
-        "training.sleeps_while_idle",
-    }
-)
-"""Facts whose change is about models that are trained; a frozen one has its own."""
-_FROZEN = frozenset({"reference", "reward"})
 _SHORTEST = 256
 """Completions are not proposed to be shorter than this."""
 _LEAST_SHARE = 0.2
-
-
-def change_role(role: str, facts: Facts, changed: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what a change of the run means for one of its roles.
-
-    A frozen model scores in the batches of scoring; what completions and prompts may be long, sequences are.
-    """
-    new = {name: value for name, value in changed.items() if role not in _FROZEN or name not in TRAINED_ONLY}
-    if role in _FROZEN and SCORING[0] in changed:
-        new[UPDATE[0]] = changed[SCORING[0]]
-    start, prompt = facts.get("training.max_start_length"), facts.get("training.max_prompt_length")
-    length = changed.get("training.max_response_length")
-    if isinstance(length, int) and start is None and prompt is not None and isinstance(prompt.value, int):
-        new["training.sequence_length"] = prompt.value + length
-    return new
 
 
 def propose(facts: Facts) -> Iterator[SuggestedChange]:

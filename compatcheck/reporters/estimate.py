@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.estimate import KINDS, WHOLE, Size, total
-from compatcheck.core.summary import value_text
-from compatcheck.core.units import GIB, TIB, format_bytes
+from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, total
+from compatcheck.core.summary import range_text, value_text
+from compatcheck.core.units import GIB, format_bytes
+from compatcheck.reporters.fix import change_text, describe_change
 from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 _BAR = 22
 _LABEL = (34, 41)
 """Least and most columns of a component's name, so that a line with the longest bar has 80."""
-_OUTCOMES = {
-    "fits": "fits",
-    "marginal": "marginal",
-    "does_not_fit": "does not fit",
-    "unknown": "no device to compare with",
-}
 
 
 def format_text(report: EstimateReport, *, verbose: int) -> str:
@@ -76,14 +71,14 @@ def _verdict(report: EstimateReport) -> Iterator[str]:
         yield from wrap_text(line, 2, 4)
     if verdict.condition and _lead(estimate) is None:
         yield from wrap_text(verdict.condition, 2, 4)
-    yield from wrap_text(f"allocated {_range(estimate.allocated)}, reserved {_range(estimate.reserved)}", 2, 4)
+    yield from wrap_text(f"allocated {range_text(estimate.allocated)}, reserved {range_text(estimate.reserved)}", 2, 4)
     yield f"  estimated, {'in closed form' if estimate.method == 'closed_form' else 'traced on fake tensors'}; not measured"
 
 
 def headline(report: EstimateReport) -> str:
     """Return the verdict in one sentence: need, what may be held beside it, limit and margin."""
     estimate, verdict = report.estimate, report.estimate.verdict
-    need, held = _range(estimate.needed), format_bytes(estimate.device.expected)
+    need, held = range_text(estimate.needed), format_bytes(estimate.device.expected)
     text = f"needs {need}"
     if verdict.limit_bytes is not None and verdict.margin_bytes is not None:
         margin = verdict.margin_bytes
@@ -96,7 +91,7 @@ def headline(report: EstimateReport) -> str:
     lead = _lead(estimate)
     if lead is not None:
         text = f"{lead}; if not, {text}"
-    return f"{_OUTCOMES[verdict.outcome]}: {text}"
+    return f"{OUTCOMES[verdict.outcome]}: {text}"
 
 
 def _lead(estimate: Estimate) -> str | None:
@@ -126,7 +121,7 @@ def _regressions(estimate: Estimate) -> Iterator[str]:
     if any(one.adds for one in estimate.regressions):
         before = estimate.without
         without = "it" if len(estimate.regressions) == 1 else "them"
-        yield f"without {without}: {_OUTCOMES[before.verdict.outcome]}, needs {_range(before.needed)}"
+        yield f"without {without}: {OUTCOMES[before.verdict.outcome]}, needs {range_text(before.needed)}"
 
 
 def _doubts(doubts: Doubts) -> Iterator[str]:
@@ -149,14 +144,6 @@ def _doubts(doubts: Doubts) -> Iterator[str]:
 
 _NAMED = 6
 """Keys named in a line."""
-
-
-def _range(size: Size) -> str:
-    if size.low == size.high:
-        return format_bytes(size.expected)
-    if size.high >= TIB:
-        return f"{format_bytes(size.expected)} ({format_bytes(size.low)} to {format_bytes(size.high)})"
-    return f"{format_bytes(size.expected)} ({size.low / GIB:.1f} to {size.high / GIB:.1f})"
 
 
 def name_phase(phase: Phase) -> str:
@@ -227,13 +214,21 @@ def _suggestions(suggestions: Sequence[Suggestion]) -> Iterator[str]:
     yield ""
     yield "  what would help"
     for one in suggestions:
-        words = " + ".join(change.words for change in one.changes)
-        yield from wrap_text(words, 4, 4)
-        numbers = f"saves {format_bytes(one.saved_bytes)}, then {format_bytes(one.device.expected)}"
-        yield f"      {numbers}: {_OUTCOMES[one.outcome]}; {one.effect}"
+        asked = [change for change in one.changes if not change.follows]
+        yield from wrap_text(" + ".join(map(change_text, asked)), 4, 4)
+        yield from wrap_text(
+            f"saves {format_bytes(one.saved_bytes)}, then needs {format_bytes(one.needed.expected)}: "
+            f"{OUTCOMES[one.outcome]}; {one.effect}",
+            6, 8,
+        )  # fmt: skip
         for change in one.changes:
-            if change.note:
+            if change.follows:
+                yield from wrap_text(f"with {change_text(change)}: {change.why}", 6, 8)
+            elif change.note:
                 yield from wrap_text(change.note, 6, 8)
+        options = [option for change in one.changes for option in change.options]
+        if options:
+            yield from wrap_text(" ".join(options), 6, 8)
 
 
 def _walls(walls: Sequence[Wall]) -> Iterator[str]:
@@ -303,8 +298,8 @@ def format_markdown(report: EstimateReport) -> str:
     lines += [f"- assumed `{entry.fact}` = {entry.value}: {entry.reason}" for entry in estimate.assumptions]
     lines += [f"- not modelled: {left.name} ({left.direction}): {left.reason}" for left in estimate.unmodelled]
     for one in report.suggestions:
-        words = " + ".join(change.words for change in one.changes)
-        lines.append(f"- {words}: saves {format_bytes(one.saved_bytes)}, then {_OUTCOMES[one.outcome]}; {one.effect}")
+        words = " + ".join(map(change_text, one.changes))
+        lines.append(f"- {words}: saves {format_bytes(one.saved_bytes)}, then {OUTCOMES[one.outcome]}; {one.effect}")
     lines += [f"- {line}" for line in _regressions(estimate)]
     lines += rest
     return "\n".join(lines) + "\n"
@@ -348,14 +343,12 @@ def describe(report: EstimateReport) -> dict[str, Any]:
         "estimate": describe_estimate(estimate),
         "suggestions": [
             {
-                "changes": [
-                    {"words": change.words, "facts": dict(change.facts), "effect": change.effect, "note": change.note}
-                    for change in one.changes
-                ],
-                "device_bytes": _size(one.device),
+                "changes": [describe_change(change) | {"options": list(change.options)} for change in one.changes],
+                "needed_bytes": _size(one.needed),
                 "saved_bytes": one.saved_bytes,
                 "verdict": one.outcome,
                 "effect": one.effect,
+                "clears": list(one.clears),
             }
             for one in report.suggestions
         ],

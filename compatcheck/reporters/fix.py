@@ -6,8 +6,11 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED
-from compatcheck.core.summary import size_text
+from compatcheck.core.effects import PATCH_RELEASE
+from compatcheck.core.estimate import OUTCOMES
+from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING
+from compatcheck.core.summary import range_text, size_text
+from compatcheck.core.units import format_bytes
 from compatcheck.reporters.json import describe_finding, describe_origin
 from compatcheck.reporters.markdown import escape, table
 from compatcheck.reporters.text import COLORS, Terminal, fill
@@ -15,6 +18,7 @@ from compatcheck.reporters.text import COLORS, Terminal, fill
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Change, Fix, Plan, Resolution
     from compatcheck.core.report import Finding
 
@@ -41,8 +45,8 @@ def closing_line(fix: Fix) -> str:
     cleared = sum(len(plan.cleared) for plan in fix.plans)
     files = len(fix.files)
     done = "written" if fix.applied else "to be changed"
-    unsafe = sum(bool(plan.unsafe) for plan in fix.plans)
-    more = " · more with --unsafe" if unsafe else ""
+    unsafe = any(not change.safe for plan in fix.plans for change in plan.changes)
+    more = " · --apply needs --unsafe" if unsafe and not fix.applied else ""
     asked = f" · the resolver was asked {fix.resolutions} times" if fix.resolutions else ""
     plural = "s" if failing != 1 else ""
     changed = f"{files} file{'s' if files != 1 else ''} {done}"
@@ -63,7 +67,7 @@ class _Writer(Terminal):
         for change in plan.changes:
             yield from self.change(change, applied=applied)
         if not plan.changes:
-            yield "  no safe change clears anything" if plan.unsafe else "  no change of a file clears anything"
+            yield "  no change that is known here clears anything"
         yield from self.resolution(plan.resolution)
         if plan.brings:
             yield from self.labelled("brings in", f"{', '.join(plan.brings)} (below --fail-on, or possible only)")
@@ -75,22 +79,22 @@ class _Writer(Terminal):
             )
         for finding, why in plan.remaining:
             yield from self.remains(finding, why)
-        if plan.unsafe:
-            yield from self.unsafe(plan)
+        for _, estimate in plan.outcomes:
+            yield from self.labelled("then", outcome_text(estimate))
         yield ""
 
     def change(self, change: Change, *, applied: bool) -> Iterator[str]:
-        safety, text = "safe" if change.safe else "unsafe", change_text(change)
-        head = f"  {self.paint(safety, '32' if change.safe else '33')}"
-        if len(safety) + len(text) + 3 <= self.width:
-            yield f"{head} {text}"
-        else:
-            yield from (head, *(f"    {line}" for line in fill(text, self.width - 4)))
+        """Say what changes, at what price and why, where it is written, and what it clears."""
+        lines = fill(change_text(change), self.width - 2)
+        yield from (f"  {self.paint(line, '1')}" if not index else f"    {line}" for index, line in enumerate(lines))
+        yield from self.labelled("costs", effect_text(change))
         yield from self.labelled("why", change.why + (f" ({change.note})" if change.note else ""))
         if change.places:
             yield from self.labelled("in", ", ".join(change.places))
-        if change.command:
+        elif change.command:
             yield from self.labelled("not written" if applied else "run", change.command)
+        elif change.kind == SETTING:
+            yield from self.labelled("by hand", " ".join(change.options))
         if change.clears:
             yield from self.labelled("clears", ", ".join(change.clears))
 
@@ -112,15 +116,6 @@ class _Writer(Terminal):
         yield from (f"         {line}" for line in more)
         yield from self.labelled("", shorten(why))
 
-    def unsafe(self, plan: Plan) -> Iterator[str]:
-        yield from self.labelled("--unsafe", f"would clear {', '.join(plan.unsafe_clears)} with")
-        for change in plan.unsafe:
-            yield from self.labelled(
-                "", f"{change_text(change)} ({change.why}{f'; {change.note}' if change.note else ''})"
-            )
-        if plan.unsafe_resolution is not None and plan.unsafe_resolution.verdict != NOT_NEEDED:
-            yield from self.labelled("", f"resolver: {resolution_text(plan.unsafe_resolution)}")
-
     def labelled(self, label: str, text: str) -> Iterator[str]:
         room = max(10, len(label) + 1)
         head = f"    {self.paint(label, '2')}{' ' * (room - len(label))}"
@@ -129,8 +124,22 @@ class _Writer(Terminal):
             label = ""
 
 
+def effect_text(change: Change) -> str:
+    """Say what a change costs the person."""
+    return change.effect if change.effect != PATCH_RELEASE else "a patch release"
+
+
+def outcome_text(estimate: Estimate) -> str:
+    """Say whether a run fits, and what it needs."""
+    limit = estimate.verdict.limit_bytes
+    of = "" if limit is None else f" of {format_bytes(limit)}"
+    return f"{OUTCOMES[estimate.verdict.outcome]}: needs {range_text(estimate.needed)}{of} a device"
+
+
 def change_text(change: Change) -> str:
     """Say a change in words: ``deepspeed 0.16.4 → 0.16.8 (patch)``."""
+    if change.words is not None:
+        return change.words
     move = f" ({change.move})" if change.move else ""
     return f"{change.name} {change.before or '(not written)'} → {change.after}{move}"
 
@@ -177,22 +186,19 @@ def _markdown(fix: Fix, diff: str) -> Iterator[str]:
         yield f"### {escape(plan.subjects[0])}"
         yield ""
         if plan.changes:
-            yield from table(("change", "safety", "clears", "where"), map(_cells, plan.changes))
+            yield from table(("change", "costs", "clears", "where"), map(_cells, plan.changes))
         if plan.resolution.verdict != NOT_NEEDED:
             yield from (f"Resolver: {escape(resolution_text(plan.resolution))}.", "")
         for finding, why in plan.remaining:
             yield f"- stays: `{finding.rule_id}`: {escape(shorten(why))}"
-        if plan.unsafe:
-            changes = ", ".join(map(change_text, plan.unsafe))
-            yield f"- with `--unsafe`: {escape(changes)} would clear {escape(', '.join(plan.unsafe_clears))}"
-        if plan.remaining or plan.unsafe:
+        yield from (f"- then: {outcome_text(estimate)}" for _, estimate in plan.outcomes)
+        if plan.remaining or plan.outcomes:
             yield ""
 
 
 def _cells(change: Change) -> tuple[str, ...]:
-    safety = "safe" if change.safe else "**unsafe**"
-    where = escape(change.command or ", ".join(change.places))
-    return escape(change_text(change)), safety, escape(", ".join(change.clears)), where
+    where = escape(change.command or ", ".join(change.places) or " ".join(change.options))
+    return escape(change_text(change)), escape(effect_text(change)), escape(", ".join(change.clears)), where
 
 
 def format_json(fix: Fix, diff: str) -> str:
@@ -227,29 +233,30 @@ def format_json(fix: Fix, diff: str) -> str:
 def _describe_plan(plan: Plan) -> dict[str, object]:
     return {
         "subjects": list(plan.subjects),
-        "changes": [_describe_change(change) for change in plan.changes],
+        "changes": [describe_change(change) for change in plan.changes],
         "files": [{"path": file.path, "written_by": file.written_by} for file in plan.files],
         "resolution": _describe_resolution(plan.resolution),
         "cleared": [describe_finding(finding) for finding in plan.cleared],
         "remaining": [{"finding": describe_finding(finding), "reason": why} for finding, why in plan.remaining],
         "brings": list(plan.brings),
-        "unsafe": None
-        if not plan.unsafe
-        else {
-            "changes": [_describe_change(change) for change in plan.unsafe],
-            "clears": list(plan.unsafe_clears),
-            "resolution": _describe_resolution(plan.unsafe_resolution),
-        },
+        "outcomes": [
+            {"subject": name, "verdict": estimate.verdict.outcome, "needed_bytes": estimate.needed._asdict()}
+            for name, estimate in plan.outcomes
+        ],
         "exhausted": plan.exhausted,
         "notes": list(plan.notes),
     }
 
 
-_OF_A_CHANGE = ("kind", "name", "before", "after", "move", "safe", "why", "places", "clears", "command", "note")
+_OF_A_CHANGE = (
+    "kind", "name", "before", "after", "words", "move", "follows", "effect", "safe", "why", "places", "clears",
+    "command", "note",
+)  # fmt: skip
 
 
-def _describe_change(change: Change) -> dict[str, object]:
-    return {name: getattr(change, name) for name in _OF_A_CHANGE}
+def describe_change(change: Change) -> dict[str, object]:
+    """Describe a change as plain data."""
+    return {name: getattr(change, name) for name in _OF_A_CHANGE} | {"facts": dict(change.facts)}
 
 
 def _describe_resolution(resolution: Resolution | None) -> dict[str, object] | None:

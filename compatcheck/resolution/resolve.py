@@ -26,6 +26,7 @@ from compatcheck.resolution.merge import (
     withdraw,
 )
 from compatcheck.resolution.scope import FactScope, version_need
+from compatcheck.resolution.settings import settings_of
 from compatcheck.resolution.subject import Conflict, Subject
 from compatcheck.rules.programs import READ_KEYS, find_program
 
@@ -94,6 +95,18 @@ def resolve(
     )
 
 
+def resolve_with(subject: Subject, stated: Mapping[str, Value], rules: RuleSet) -> Subject:
+    """Resolve a subject anew with some facts stated as ``--set`` does."""
+    return resolve(
+        subject.id,
+        rules=rules,
+        environment=subject.environment,
+        documents=subject.documents,
+        hardware=subject.hardware,
+        settings={**subject.settings, **{name: (value, Source("--set", name)) for name, value in stated.items()}},
+    )
+
+
 def _drop_reference(resolved: dict[str, Resolved]) -> None:
     """Leave out the reference model where the trained model's facts say that there is none."""
     first = next(iter(resolved.values())).facts.get("training.reference_model")
@@ -123,7 +136,7 @@ class Resolved(NamedTuple):
 def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     rules, environment, documents = inputs.rules, inputs.environment, inputs.documents
     claims = claims_of(documents, role)
-    for name, (value, source) in inputs.settings.items():
+    for name, (value, source) in settings_of(role, inputs.settings).items():
         claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
     for device, declared in inputs.hardware:
         reported = environment is not None and device is environment.hardware

@@ -1,0 +1,78 @@
+"""What would help a run: every single change and the plan, each judged whole, in the order of what they cost the person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.core.effects import EFFECTS
+from compatcheck.core.estimate import NOTHING
+from compatcheck.core.suggestions import Suggestion
+from compatcheck.fixing.evaluation import target_of, targets_of
+from compatcheck.fixing.plan import Group, Ways
+from compatcheck.fixing.settings import find_smaller_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from compatcheck.core.fix import Change
+    from compatcheck.fixing.evaluation import Judge
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import RuleSet
+
+_MOST = 8
+"""How many are returned."""
+_ORDER = ("fits", "marginal", "unknown", "does_not_fit")
+
+
+def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion, ...]:
+    """Rank changes after which a run needs less; a change that brings in something that fails is none.
+
+    Returns:
+        What makes it fit first, then what costs the person less, then what saves more.
+    """
+    verdict = judge(subject)
+    estimate = verdict.estimate
+    regressions = () if estimate is None else {one.rule_id for one in estimate.regressions}
+    about = [one for one in verdict.findings if one.fails or (one.rule_id in regressions and one.status == "affected")]
+    group = Group((subject,), about, rules, judge, Ways(None))
+    before = NOTHING if estimate is None else estimate.needed
+    found = dict.fromkeys(filter(None, (_evaluate(group, changes, before.expected) for changes in _options(group))))
+    return tuple(sorted(found, key=_rank)[:_MOST])
+
+
+def _options(group: Group) -> Iterator[Sequence[Change]]:
+    """Yield the plan, and each change by itself: of a package the nearest release that clears something."""
+    if any(finding.fails for finding in group.failing):
+        yield group.search().state.changes
+    for change in find_smaller_settings(group.subjects[0]):
+        yield (change,)
+    blamed = frozenset().union(*map(group.levers.blamed, group.failing))
+    here = targets_of(group.failing)
+    for lever in sorted(blamed & group.levers.packages.keys()):
+        for change in group.levers.changes[lever]:
+            if group.effect(change) is not None and not here <= targets_of(group.evaluation.findings((change,))):
+                yield (change,)
+                break
+
+
+def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestion | None:
+    """Judge the run after some changes; None where they save nothing, do not fit together or bring in what fails."""
+    if not changes or group.evaluation.obstacle(changes) is not None:
+        return None
+    ((_, verdict),) = group.evaluation.judged(changes)
+    if verdict.estimate is None or not verdict.estimate.phases:
+        return None
+    after = targets_of(verdict.findings)
+    if targets_of(one for one in verdict.findings if one.fails) - group.evaluation.targets:
+        return None
+    saved = before - verdict.estimate.needed.expected
+    clears = tuple(dict.fromkeys(one.rule_id for one in group.failing if target_of(one) not in after))
+    if saved <= 0:
+        return None
+    complete = group.evaluation.complete(changes)
+    return Suggestion(complete, verdict.estimate.needed, saved, verdict.estimate.verdict.outcome, clears)
+
+
+def _rank(suggestion: Suggestion) -> tuple[int, ...]:
+    number = len(suggestion.changes) if suggestion.outcome in {"fits", "marginal"} else 0
+    return _ORDER.index(suggestion.outcome), EFFECTS.index(suggestion.effect), number, -suggestion.saved_bytes
