@@ -62,7 +62,7 @@ def check(
     auditor = find_auditor(checks)
     gathered = gather_all(inspection, rules, environ)
     audit = None if auditor is None else auditor(gathered.subjects)
-    report = build_report(gathered, criteria, audit, annotate)
+    report = add_plans(build_report(gathered, criteria, audit, annotate), gathered, criteria)
     waivers = criteria.waivers
     report = report._replace(
         policy=None if inspection.policy is None else inspection.policy.path,
@@ -71,6 +71,29 @@ def check(
     if report.exit_code == EXIT_NOTHING_TO_CHECK and any(request.hook for request in inspection.requests):
         report = report._replace(exit_code=EXIT_CLEAN)
     return report
+
+
+MOST_PLANS = 4
+"""Groups of subjects that are planned for in a report; `compatcheck fix` plans for all."""
+
+
+def add_plans(report: Report, gathered: Gathered, criteria: Criteria) -> Report:
+    """Plan for what fails in a report: the changes after which nothing does, as `fix` finds them without a resolver."""
+    failing = [finding for finding in report.findings if finding.fails]
+    if not failing:
+        return report
+    from compatcheck.fixing.plan import Ways, find_plans  # noqa: PLC0415 (only where something fails)
+    from compatcheck.fixing.remedies import agree_with  # noqa: PLC0415 (only where something fails)
+
+    subjects = [subject for subject in gathered.subjects if subject.id not in gathered.aside]
+    ways = Ways(None, why_not="`compatcheck fix` asks one")
+    plans, _ = find_plans(
+        subjects, failing, criteria.rules, lambda subject: judge(subject, criteria), ways, most=MOST_PLANS
+    )
+    findings = report.findings
+    for plan in plans:
+        findings = agree_with(plan, findings)
+    return report._replace(findings=findings, plans=tuple(plans))
 
 
 def build_report(
@@ -85,7 +108,12 @@ def build_report(
     for subject in gathered.subjects:
         verdict = judge(subject, criteria)
         outcome, aside = verdict.outcome, subject.id in gathered.aside
-        findings.extend(one._replace(aside=True, fails=False) if aside else one for one in verdict.findings)
+        found = verdict.findings
+        if any(one.status == "affected" and one.suppressed is None for one in found):
+            from compatcheck.fixing.remedies import try_remedies  # noqa: PLC0415 (only with findings)
+
+            found = try_remedies(subject, found, rules, lambda changed: judge(changed, criteria))
+        findings.extend(one._replace(aside=True, fails=False) if aside else one for one in found)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)
         chosen = gathered.reasons.get(subject.id, gathered.chosen)

@@ -9,6 +9,7 @@ from compatcheck.core.source import Skipped, Source
 if TYPE_CHECKING:
     from compatcheck.core.advisory import Audit
     from compatcheck.core.estimate import Estimate
+    from compatcheck.core.fix import Plan
 
 SEVERITIES = ("info", "low", "medium", "high", "critical")
 """Weakest first."""
@@ -39,6 +40,10 @@ class FindingRemedy(NamedTuple):
     """A pip line, a ``--set``, an ``export``; None when there is none."""
     safety: str
     note: str | None = None
+    releases: tuple[tuple[str, str], ...] = ()
+    """Every package that moves with it, and the release it gets."""
+    settings: tuple[tuple[str, Value], ...] = ()
+    """Every fact that it states, with its value."""
 
 
 class FindingReference(NamedTuple):
@@ -154,6 +159,8 @@ class Report(NamedTuple):
     """Policy file that took part."""
     audit: "Audit | None" = None
     """Security advisories about the same packages; None without ``--security``."""
+    plans: "tuple[Plan, ...]" = ()
+    """What clears the findings that fail, for each group of subjects that share files; not asked of a resolver."""
 
 
 def severity_rank(severity: str) -> int:

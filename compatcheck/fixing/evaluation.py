@@ -9,7 +9,7 @@ from compatcheck.core.effects import OTHER_RELEASE, PATCH_RELEASE
 from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.versions import exact_version
 from compatcheck.fixing.companions import Companions, Pin
-from compatcheck.fixing.moves import PATCH, cost_of_move, describe_move
+from compatcheck.fixing.moves import PATCH, describe_move
 from compatcheck.resolution.resolve import resolve_with
 from compatcheck.resolution.scope import version_need
 
@@ -104,12 +104,11 @@ class Evaluation:
         package = subject.environment.packages[name]
         before = package.version or ""
         move = describe_move(before, release)
-        distance = cost_of_move(before, release, self.rules.releases(name))
         effect = PATCH_RELEASE if move == PATCH else OTHER_RELEASE
         why = f"{pin}; this release allows another" if pin.holder == name else str(pin)
         subjects = frozenset({subject.id})
         return Change(
-            VERSION, name, before, release, subjects, effect, distance, why, release=release, move=move, follows=True
+            VERSION, name, before, release, subjects, effect, (), why, release=release, move=move, follows=True
         )
 
     def judged(self, changes: Sequence[Change]) -> list[tuple[Subject, Judged]]:

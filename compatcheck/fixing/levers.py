@@ -8,7 +8,7 @@ from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, OTHER_RELEASE, P
 from compatcheck.core.fix import VERSION, Change
 from compatcheck.core.versions import allowed_releases, compile_specifier, contains, parse_version
 from compatcheck.fixing.companions import Companions
-from compatcheck.fixing.moves import PATCH, cost_of_move, describe_move, rewrite
+from compatcheck.fixing.moves import PATCH, Distances, describe_move, rewrite
 from compatcheck.fixing.settings import find_settings, find_smaller_settings
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import PINNED, TABLE
@@ -142,7 +142,7 @@ def _moves(
     if current is None or parse_version(current) is None:
         return  # an installer takes the newest release of a range: moves are counted from there
     label = current.partition("+")[2] if package.version is not None else ""
-    seen = {written, current}
+    seen, distances = {written, current}, Distances(current, releases)
     for release in releases:
         if package.version is not None:
             value = f"{release}+{label}" if label else release
@@ -158,7 +158,7 @@ def _moves(
             effect, why = CHANGES_TRAINING, "a rule says that this release changes more than memory"
         elif move == PATCH:
             why = "a newer release of the same series"
-        distance = cost_of_move(current, release, releases)
+        distance = distances.to(release)
         yield Change(
             VERSION, package.name, written or None, value, subjects, effect, distance, why, release=release, move=move
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from compatcheck.core.versions import all_ordered, compile_specifier, exact_version, parse_version
@@ -31,21 +32,28 @@ def describe_move(current: str, target: str) -> str:
     return kind if after >= before else f"{kind} down"
 
 
-def cost_of_move(current: str, target: str, releases: Sequence[str]) -> tuple[int, ...]:
-    """Return how far a move goes, comparable: patch before minor before major, newer before older, near before far.
+class Distances:
+    """How far moves from one version go, comparable: patch before minor before major, newer before older, near before far."""
 
-    Args:
-        current: the version, or the newest one a range allows.
-        target: the version it becomes, or the lowest one it becomes.
-        releases: the known releases, oldest first.
-    """
-    move = describe_move(current, target)
-    rank = 2 * _KINDS.index(move.partition(" ")[0]) + move.endswith("down")
-    first, last = sorted((series_of(current), series_of(target)))
-    between = {series_of(release) for release in releases} | {first, last}
-    distance = sum(first <= series <= last for series in between)
-    low, high = sorted((_parsed(current), _parsed(target)))
-    return rank, distance, sum(low < _parsed(release) < high for release in releases)
+    def __init__(self, current: str, releases: Sequence[str]) -> None:
+        """Order the known releases, and the series they are of.
+
+        Args:
+            current: the version, or the newest one a range allows.
+            releases: the known releases.
+        """
+        self.current = current
+        self._releases = sorted(_parsed(release) for release in releases)
+        self._series = sorted({series_of(release) for release in releases})
+
+    def to(self, target: str) -> tuple[int, int, int]:
+        """Return the kind of a move, the series it crosses and the releases it passes."""
+        move = describe_move(self.current, target)
+        rank = 2 * _KINDS.index(move.partition(" ")[0]) + move.endswith("down")
+        first, last = sorted((series_of(self.current), series_of(target)))
+        low, high = sorted((_parsed(self.current), _parsed(target)))
+        crossed = bisect_left(self._series, last) - bisect_left(self._series, first)
+        return rank, crossed, bisect_left(self._releases, high) - bisect_right(self._releases, low)
 
 
 def rewrite(specifier: str, target: str) -> str:

@@ -61,9 +61,22 @@ def _list_releases(package: str) -> Sequence[str]:
 
 
 def find_plans(
-    subjects: Sequence[Subject], failing: Sequence[Finding], rules: RuleSet, judge: Judge, ways: Ways
+    subjects: Sequence[Subject],
+    failing: Sequence[Finding],
+    rules: RuleSet,
+    judge: Judge,
+    ways: Ways,
+    most: int | None = None,
 ) -> tuple[list[Plan], int]:
     """Find the changes that clear what fails.
+
+    Args:
+        subjects: all that were read.
+        failing: what is to be cleared.
+        rules: the database.
+        judge: gives the verdict on a subject.
+        ways: how releases are looked up and checked.
+        most: groups that are planned for at most; None for all.
 
     Returns:
         A plan for each group of subjects in which something fails, and how many times a subject was evaluated.
@@ -73,9 +86,10 @@ def find_plans(
     locked = {path for name in hit for path in EditableFiles.manifests_of(by_id[name], locked=True)}
     # The change of a lock is written into the manifest behind it, too.
     hit -= {name for name in hit if EditableFiles.manifests_of(by_id[name]) & locked}
-    plans, evaluations = [], 0
+    plans: list[Plan] = []
+    evaluations = 0
     for names in group_by_files({name: EditableFiles.paths_of(one) or [name] for name, one in by_id.items()}):
-        if hit & set(names):
+        if hit & set(names) and (most is None or len(plans) < most):
             group = Group([by_id[name] for name in names], failing, rules, judge, ways)
             plans.append(group.plan())
             evaluations += group.evaluation.count

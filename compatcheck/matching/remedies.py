@@ -10,37 +10,55 @@ from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.rules.database import CompiledRule, Texts
     from compatcheck.rules.programs import Program
 
 
 def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[FindingRemedy, ...]:
-    """Write a rule's remedies for this environment; a change of release that leads nowhere new is left out."""
-    written = []
-    for remedy in texts.remedies:
-        target: Mapping[str, Any] = remedy["target"]
-        match remedy["verb"]:
-            case "upgrade" | "downgrade" as verb:
-                entry = _change_release(rule, verb, target, scope)
-            case "set":
-                entry = _set(target, scope)
-            case "env":
-                pairs = " ".join(f"{name}={value}" for name, value in target.items())
-                entry = (f"set {pairs} in the environment", f"export {pairs}")
-            case _:
-                entry = (remedy["note"], None)
-        if entry is not None:
-            note = None if remedy["verb"] == "note" else remedy["note"]
-            written.append(FindingRemedy(entry[0], entry[1], remedy["safety"], note))
-    return tuple(written)
+    """Write a rule's remedies for this environment; one in force, or a change of release that leads nowhere new, is left out."""
+    written = (write_remedy(rule, remedy, scope) for remedy in texts.remedies)
+    return tuple(one for one in written if one is not None)
 
 
-def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None]:
+def write_remedy(
+    rule: CompiledRule, remedy: Mapping[str, Any], scope: FactScope, releases: Mapping[str, str] | None = None
+) -> FindingRemedy | None:
+    """Write one remedy.
+
+    Args:
+        rule: whose it is.
+        remedy: as the rule file states it.
+        scope: facts and packages.
+        releases: package → release to name; None for the nearest ones that the rule does not hold.
+
+    Returns:
+        None where it is in force already or leads nowhere new.
+    """
+    target: Mapping[str, Any] = remedy["target"]
+    match remedy["verb"]:
+        case "upgrade" | "downgrade" as verb:
+            entry = _change_release(rule, verb, target, scope, releases or {})
+        case "set":
+            entry = _set(target, scope)
+        case "env":
+            pairs = " ".join(f"{name}={value}" for name, value in target.items())
+            entry = (f"set {pairs} in the environment", f"export {pairs}")
+        case _:
+            entry = (remedy["note"], None)
+    if entry is None:
+        return None
+    note = None if remedy["verb"] == "note" else remedy["note"]
+    return FindingRemedy(entry[0], entry[1], remedy["safety"], note)
+
+
+def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None] | None:
     words = []
     framework = scope.facts.get("training.framework")
     for name, value in target.items():
+        if name in scope.facts and scope.facts[name].value == value:
+            continue
         key = key_of(name, scope)
         if key is not None and isinstance(value, str):
             words.append(f"{name} to {value} (key {key})")  # the program may have a word of its own for the value
@@ -52,7 +70,7 @@ def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None]:
             from compatcheck.rules.vocabulary import vocabulary  # noqa: PLC0415 (parsed only for these words)
 
             words.append(f"{name} ({vocabulary()[name].meaning}) to {_word(value)}")
-    return f"set {', '.join(words)}", None
+    return (f"set {', '.join(words)}", None) if words else None
 
 
 def key_of(name: str, scope: FactScope) -> str | None:
@@ -105,16 +123,13 @@ def _word(value: object) -> str:
 
 
 def _change_release(
-    rule: CompiledRule,
-    verb: str,
-    target: Mapping[str, Any],
-    scope: FactScope,
+    rule: CompiledRule, verb: str, target: Mapping[str, Any], scope: FactScope, releases: Mapping[str, str]
 ) -> tuple[str, str | None] | None:
     words, pins = [], []
     for name, specifier in target.items():
         package = scope.package(name)
         current = package.version if package is not None else None
-        nearest = _nearest(rule, name, str(specifier), verb, current, scope)
+        nearest = releases.get(name) or next(good_releases(rule, name, str(specifier), verb, scope), None)
         if nearest is None and _leads_back(str(specifier), verb, current, scope.rules.releases(name)):
             return None
         if nearest is None:
@@ -125,6 +140,7 @@ def _change_release(
             pins.append(f"'{name}=={nearest}'")
     if any(name in COMPONENT_FACTS for name in target):
         return f"{verb} {' and '.join(words)}", None
+    pins += [f"'{name}=={release}'" for name, release in releases.items() if name not in target]
     installers = {package.details.get("installer") for package in map(scope.package, target) if package is not None}
     tool = "uv pip install" if installers == {"uv"} else "pip install"
     return f"{verb} {' and '.join(words)}", f"{tool} {' '.join(pins)}"
@@ -145,28 +161,25 @@ def _leads_back(specifier: str, verb: str, current: str | None, releases: Sequen
     return behind is not None or contains(allowed, current) == "yes"
 
 
-def _nearest(
-    rule: CompiledRule,
-    name: str,
-    specifier: str,
-    verb: str,
-    current: str | None,
-    scope: FactScope,
-) -> str | None:
-    """Find the release nearest to the installed one that the rule does not hold and the remedy allows."""
-    if current is None:
-        return None
+def good_releases(rule: CompiledRule, name: str, specifier: str, verb: str, scope: FactScope) -> Iterator[str]:
+    """Yield the releases that a rule does not hold and its remedy allows, from the nearest to the installed one on."""
+    package = scope.package(name)
+    current = package.version if package is not None else None
     bad = [
         bounds
         for clause in rule.clauses
         for key, bounds in clause.packages.items()
         if key == name and not isinstance(bounds, str)
     ]
-    if not bad:
-        return None
+    if current is None or not bad:
+        return
     try:
         allowed = compile_specifier(specifier)
     except ValueError:
-        return None
+        return
     held = [part for bounds in bad for part in bounds]
-    return nearest_release(held, current, scope.rules.releases(name), above=verb == "upgrade", allowed=allowed)
+    known = scope.rules.releases(name)
+    while current is not None:
+        current = nearest_release(held, current, known, above=verb == "upgrade", allowed=allowed)
+        if current is not None:
+            yield current

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import PATCH_RELEASE
 from compatcheck.core.estimate import OUTCOMES
-from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING
+from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION
 from compatcheck.core.summary import range_text, size_text
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.json import describe_finding, describe_origin
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Change, Fix, Plan, Resolution
-    from compatcheck.core.report import Finding
+    from compatcheck.core.report import Finding, Report
 
 MOST_MOVED = 8
 """Packages that move along in a lock which are listed; the rest are counted."""
@@ -51,6 +51,36 @@ def closing_line(fix: Fix) -> str:
     plural = "s" if failing != 1 else ""
     changed = f"{files} file{'s' if files != 1 else ''} {done}"
     return f"compatcheck: {cleared} of {failing} finding{plural} cleared, {changed}{more}{asked} · {tail}"
+
+
+def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
+    """Write the plans of a report in short: what moves, what it costs, and what the run needs then."""
+    writer = _Writer(color=color, width=width, verbose=0)
+    for plan in report.plans:
+        if not plan.changes:
+            continue
+        cleared, all_failing = len(plan.cleared), len(plan.cleared) + len(plan.remaining)
+        count = f"{cleared} of {all_failing} finding{'s' if all_failing > 1 else ''} that fail"
+        name = f" ({plan.subjects[0]})" if len(report.subjects) > 1 else ""
+        yield from (writer.paint(line, "1") for line in fill(f"plan: clears {count}{name}", width))
+        for change in plan.changes:
+            price = "" if change.kind == VERSION else f": {effect_text(change)}"
+            because = f": {change.why}" if change.follows else ""
+            lines = fill(f"{change_text(change)}{price}{because}", width - 6)
+            yield from (f"    {line}" if not index else f"      {line}" for index, line in enumerate(lines))
+            if change.kind == SETTING:
+                yield from (
+                    f"      {line}" for line in fill(", ".join(change.places) or " ".join(change.options), width - 6)
+                )
+        moves = [change for change in plan.changes if change.kind == VERSION]
+        if moves:
+            command = "pip install " + " ".join(f"'{one.name}=={one.release}'" for one in moves)
+            yield f"      {writer.paint(command, '1')}"
+        for _, estimate in plan.outcomes:
+            yield from writer.labelled("then", outcome_text(estimate))
+        if moves:
+            yield from writer.labelled("resolver", resolution_text(plan.resolution))
+        yield ""
 
 
 class _Writer(Terminal):
@@ -209,7 +239,7 @@ def format_json(fix: Fix, diff: str) -> str:
             {
                 **describe_origin(report),
                 "diff": diff,
-                "plans": [_describe_plan(plan) for plan in fix.plans],
+                "plans": [describe_plan(plan) for plan in fix.plans],
                 "summary": {
                     "failing": sum(finding.fails for finding in report.findings),
                     "cleared": sum(len(plan.cleared) for plan in fix.plans),
@@ -230,7 +260,8 @@ def format_json(fix: Fix, diff: str) -> str:
     )
 
 
-def _describe_plan(plan: Plan) -> dict[str, object]:
+def describe_plan(plan: Plan) -> dict[str, object]:
+    """Describe a plan as plain data."""
     return {
         "subjects": list(plan.subjects),
         "changes": [describe_change(change) for change in plan.changes],
@@ -239,10 +270,7 @@ def _describe_plan(plan: Plan) -> dict[str, object]:
         "cleared": [describe_finding(finding) for finding in plan.cleared],
         "remaining": [{"finding": describe_finding(finding), "reason": why} for finding, why in plan.remaining],
         "brings": list(plan.brings),
-        "outcomes": [
-            {"subject": name, "verdict": estimate.verdict.outcome, "needed_bytes": estimate.needed._asdict()}
-            for name, estimate in plan.outcomes
-        ],
+        "outcomes": describe_outcomes(plan),
         "exhausted": plan.exhausted,
         "notes": list(plan.notes),
     }
@@ -257,6 +285,14 @@ _OF_A_CHANGE = (
 def describe_change(change: Change) -> dict[str, object]:
     """Describe a change as plain data."""
     return {name: getattr(change, name) for name in _OF_A_CHANGE} | {"facts": dict(change.facts)}
+
+
+def describe_outcomes(plan: Plan) -> list[dict[str, object]]:
+    """Describe whether the runs of a plan fit after it."""
+    return [
+        {"subject": name, "verdict": estimate.verdict.outcome, "needed_bytes": estimate.needed._asdict()}
+        for name, estimate in plan.outcomes
+    ]
 
 
 def _describe_resolution(resolution: Resolution | None) -> dict[str, object] | None:

@@ -32,6 +32,7 @@ def describe_report(report: Report) -> dict[str, object]:
         **describe_origin(report),
         "subjects": [_subject(subject) for subject in report.subjects],
         "findings": [describe_finding(finding) for finding in report.findings],
+        "plans": _plans(report),
         "advisories": [] if report.audit is None else [_advisory(entry) for entry in report.audit.advisories],
         "audit": None if report.audit is None else _audit(report.audit),
         "skipped": describe_skipped(report.skipped),
@@ -68,6 +69,24 @@ def describe_skipped(skipped: Iterable[Skipped]) -> list[dict[str, object]]:
     return [
         {"source": str(entry.source), "reason": entry.reason, "hint": entry.hint, "named": entry.named}
         for entry in skipped
+    ]
+
+
+def _plans(report: Report) -> list[dict[str, object]]:
+    if not report.plans:
+        return []
+    from compatcheck.reporters.fix import describe_change, describe_outcomes  # noqa: PLC0415 (only where something fails)
+
+    return [
+        {
+            "subjects": list(plan.subjects),
+            "changes": [describe_change(change) for change in plan.changes],
+            "clears": [fingerprint(finding) for finding in plan.cleared],
+            "leaves": [{"finding": fingerprint(finding), "reason": why} for finding, why in plan.remaining],
+            "brings": list(plan.brings),
+            "outcomes": describe_outcomes(plan),
+        }
+        for plan in report.plans
     ]
 
 
@@ -145,7 +164,14 @@ def describe_finding(finding: Finding) -> dict[str, object]:
         "facts": [describe_fact(fact) for fact in finding.facts],
         "locations": [_place(source) for source in finding.locations],
         "remedies": [
-            {"text": remedy.text, "command": remedy.command, "safety": remedy.safety, "note": remedy.note}
+            {
+                "text": remedy.text,
+                "command": remedy.command,
+                "safety": remedy.safety,
+                "note": remedy.note,
+                "releases": dict(remedy.releases),
+                "settings": {name: _value(value) for name, value in remedy.settings},
+            }
             for remedy in finding.remedies
         ],
         "references": [

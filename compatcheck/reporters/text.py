@@ -104,6 +104,10 @@ class _Writer(Terminal):
                 if subject.aside and not self.verbose
                 else self.subject(subject, findings, self.repeated(subject, findings, told))
             )
+        if report.plans and not self.quiet:
+            from compatcheck.reporters.fix import plan_lines  # noqa: PLC0415 (only where something fails)
+
+            yield from plan_lines(report, color=self.color, width=self.width)
         if report.audit is not None:
             yield from self.audit(report)
         if not self.quiet:

@@ -1,0 +1,155 @@
+"""The remedies of findings, each tried out: what does not clear its finding, or brings in another that fails, is not advised."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from compatcheck.core.effects import OTHER_RELEASE, SLOWER
+from compatcheck.core.fix import SETTING, VERSION, Change
+from compatcheck.core.report import FindingRemedy
+from compatcheck.fixing.evaluation import Evaluation, target_of
+from compatcheck.matching.remedies import good_releases, write_remedy
+from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from compatcheck.core.fix import Plan
+    from compatcheck.core.report import Finding
+    from compatcheck.fixing.companions import Pin
+    from compatcheck.fixing.evaluation import Judge
+    from compatcheck.resolution.subject import Subject
+    from compatcheck.rules.database import CompiledRule, RuleSet
+
+_MOST_TRIED = 8
+"""Releases of a package that are tried for one remedy."""
+
+
+def try_remedies(subject: Subject, findings: Sequence[Finding], rules: RuleSet, judge: Judge) -> tuple[Finding, ...]:
+    """Give the certain findings of a subject those remedies that hold what they promise, with all that has to move along."""
+    if not any(map(_is_tried, findings)):
+        return tuple(findings)
+    evaluation = Evaluation((subject,), rules, judge)
+    return tuple(
+        finding._replace(remedies=tuple(_try_all(finding, subject, rules, evaluation)))
+        if _is_tried(finding)
+        else finding
+        for finding in findings
+    )
+
+
+def _is_tried(finding: Finding) -> bool:
+    return finding.status == "affected" and finding.suppressed is None and bool(finding.remedies)
+
+
+def _try_all(finding: Finding, subject: Subject, rules: RuleSet, evaluation: Evaluation) -> Iterator[FindingRemedy]:
+    rule = rules.find(finding.rule_id)
+    if rule is None:
+        return
+    scope = FactScope(subject.roles[finding.role], subject.environment, rules)
+    for remedy in rules.texts(rule).remedies:
+        written = write_remedy(rule, remedy, scope)
+        if written is None or remedy["verb"] in {"env", "note"}:
+            tried = written
+        elif remedy["verb"] == "set":
+            change = _setting(subject, remedy["target"])
+            tried = written._replace(settings=change.facts) if _clears(finding, (change,), evaluation) else None
+        else:
+            tried = _try_releases(finding, rule, remedy, scope, evaluation) or _without_version(remedy, scope, written)
+        if tried is not None:
+            yield tried
+
+
+def _setting(subject: Subject, target: Mapping[str, Any]) -> Change:
+    name, value = next(iter(target.items()))
+    facts = tuple(target.items())
+    return Change(SETTING, name, None, value, frozenset({subject.id}), SLOWER, (0,), "a rule's remedy", facts)
+
+
+def _clears(finding: Finding, changes: Sequence[Change], evaluation: Evaluation) -> bool:
+    """Tell whether changes clear a finding and bring in nothing that fails."""
+    if evaluation.obstacle(changes) is not None:
+        return False
+    target, clean = target_of(finding), True
+    for one in evaluation.findings(changes):
+        if target_of(one) == target:
+            clean = clean and one.status != "affected"
+        elif one.fails and target_of(one) not in evaluation.targets:
+            return False
+    return clean
+
+
+def _without_version(remedy: Mapping[str, Any], scope: FactScope, written: FindingRemedy) -> FindingRemedy | None:
+    """Keep a change of something that has no one release here, or is no package: it cannot be tried."""
+    names = remedy["target"]
+    untried = any(
+        name in COMPONENT_FACTS or (one := scope.package(name)) is None or one.version is None for name in names
+    )
+    return written if untried else None
+
+
+def _try_releases(
+    finding: Finding, rule: CompiledRule, remedy: Mapping[str, Any], scope: FactScope, evaluation: Evaluation
+) -> FindingRemedy | None:
+    """Return the remedy with the nearest releases that hold what it promises, or with the pin that is in their way."""
+    names = list(remedy["target"])
+    series = [
+        itertools.islice(good_releases(rule, name, str(specifier), remedy["verb"], scope), _MOST_TRIED)
+        for name, specifier in remedy["target"].items()
+    ]
+    blocked: tuple[Pin, Mapping[str, str]] | None = None
+    for releases in zip(*series, strict=False):
+        chosen = dict(zip(names, releases, strict=True))
+        changes = tuple(_release(finding, name, release, scope) for name, release in chosen.items())
+        pin = evaluation.obstacle(changes)
+        if pin is not None:
+            blocked = blocked or (pin, chosen)
+        elif _clears(finding, changes, evaluation):
+            followers = [change for change in evaluation.complete(changes) if change.follows]
+            more = {change.name: change.release or "" for change in followers}
+            written = write_remedy(rule, remedy, scope, {**chosen, **more})
+            if written is None:
+                return None
+            written = written._replace(releases=tuple({**chosen, **more}.items()))
+            if not followers:
+                return written
+            first = followers[0]
+            along = ", ".join(f"{name} {release}" for name, release in more.items())
+            return written._replace(text=f"{written.text} with {along} ({first.why})")
+    if blocked is None:
+        return None
+    pin, refused = blocked
+    written = write_remedy(rule, remedy, scope, refused)
+    way_out = f"{pin}, and no known release of {pin.holder} allows another: an override is against that pin"
+    return None if written is None else written._replace(command=None, note=way_out)
+
+
+def _release(finding: Finding, name: str, release: str, scope: FactScope) -> Change:
+    package = scope.package(name)
+    label = (package.version or "").partition("+")[2] if package is not None else ""
+    value = f"{release}+{label}" if label else release
+    before = None if package is None else package.version
+    subjects = frozenset({finding.subject})
+    return Change(VERSION, name, before, value, subjects, OTHER_RELEASE, (0,), "a rule's remedy", release=release)
+
+
+def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Let the remedies of what a plan clears say what the plan does, where they would move a package elsewhere."""
+    moves = {change.name: change.release or "" for change in plan.changes if change.kind == VERSION}
+    cleared = {target_of(finding) for finding in plan.cleared}
+
+    def agrees(remedy: FindingRemedy) -> bool:
+        return all(moves.get(name, release) == release for name, release in remedy.releases)
+
+    def adjust(finding: Finding) -> Finding:
+        if target_of(finding) not in cleared or all(map(agrees, finding.remedies)):
+            return finding
+        kept = tuple(remedy for remedy in finding.remedies if agrees(remedy))
+        words = ", ".join(f"{name} {release}" for name, release in moves.items())
+        command = "pip install " + " ".join(f"'{name}=={release}'" for name, release in moves.items())
+        safety = "safe" if all(change.safe for change in plan.changes) else "unsafe"
+        planned = FindingRemedy(f"as planned for all findings: {words}", command, safety, releases=tuple(moves.items()))
+        return finding._replace(remedies=(planned, *kept))
+
+    return tuple(map(adjust, findings))
