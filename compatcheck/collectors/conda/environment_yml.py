@@ -49,11 +49,7 @@ class CondaEnvironment(NamedTuple):
 
 
 def read_conda_environment(path: str, files: Files = LOCAL) -> Environment:
-    """Read an environment file with its pip requirements and the files they include.
-
-    Raises:
-        InputError: it cannot be read or states no dependencies.
-    """
+    """Read an environment file with its pip requirements and the files they include."""
     file = read_file(path, files)
     records = []
     for spec, source in file.specs:
@@ -89,11 +85,7 @@ def _describe(python: Record | None) -> MarkerEnvironment:
 
 
 def read_file(path: str, files: Files = LOCAL) -> CondaEnvironment:
-    """Read the parts of an environment file.
-
-    Raises:
-        InputError: it cannot be read or states no dependencies.
-    """
+    """Read the parts of an environment file."""
     file = read_yaml(path, files)
     root = file.root
     dependencies = root.get("dependencies") if isinstance(root, YamlMap) else None

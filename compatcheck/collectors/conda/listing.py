@@ -51,11 +51,7 @@ class CondaList(NamedTuple):
 
 
 def read_conda_list(path: str, files: Files = LOCAL) -> Environment:
-    """Read a list in any of its forms.
-
-    Raises:
-        InputError: it cannot be read, or lists nothing.
-    """
+    """Read a list in any of its forms."""
     listed = read_list(path, files)
     names = {record.name for record in listed.records}
     notes = list(listed.notes)
@@ -71,11 +67,7 @@ def read_conda_list(path: str, files: Files = LOCAL) -> Environment:
 
 
 def read_list(path: str, files: Files = LOCAL) -> CondaList:
-    """Read the packages of a list.
-
-    Raises:
-        InputError: it cannot be read, or lists nothing.
-    """
+    """Read the packages of a list."""
     data = read_bytes(path, files)
     text, note = decode(data, path)
     if text.lstrip("\ufeff \t\r\n").startswith(("[", "{")):

@@ -44,11 +44,7 @@ class LockedPackage(NamedTuple):
 
 
 def read_conda_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read a lock: one environment for each Linux platform it locks.
-
-    Raises:
-        InputError: it cannot be read, is of a version that is not understood, or locks no Linux.
-    """
+    """Read a lock: one environment for each Linux platform it locks."""
     return read_locked(read_yaml(path, files))
 
 
@@ -77,11 +73,7 @@ def no_linux(path: str, platforms: list[str]) -> NoEnvironmentError:
 
 
 def list_packages(file: YamlFile) -> tuple[list[LockedPackage], list[Skipped]]:
-    """List all entries of a lock, whatever their platform, and those that cannot be read.
-
-    Raises:
-        InputError: it is no such lock.
-    """
+    """List all entries of a lock, whatever their platform, and those that cannot be read."""
     root = file.root
     entries = root.get("package") if isinstance(root, YamlMap) else None
     if not isinstance(root, YamlMap) or not isinstance(entries, YamlList):

@@ -35,9 +35,6 @@ def read_pixi(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -
     """Read a manifest: one environment for each that it defines, as it is on linux-64.
 
     ``selection`` names the extras and groups of a ``pyproject.toml`` that are installed.
-
-    Raises:
-        InputError: it cannot be read, is not TOML or holds no workspace of pixi.
     """
     file = read_toml(path, files)
     inside = file.path.endswith("pyproject.toml") or "tool" in file.data

@@ -63,11 +63,7 @@ class LockedEnvironment(NamedTuple):
 
 
 def read_pixi_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read a lock: one environment for each name and Linux platform.
-
-    Raises:
-        InputError: it cannot be read, is of a version that is not understood, or locks no Linux.
-    """
+    """Read a lock: one environment for each name and Linux platform."""
     file = read_yaml(path, files)
     if isinstance(file.root, YamlMap) and str(file.root.get("version")) in _OLD and "package" in file.root:
         return read_locked(file)
@@ -85,11 +81,7 @@ def read_pixi_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
 
 
 def list_environments(file: YamlFile) -> Iterator[LockedEnvironment]:
-    """List every environment of a lock on every platform.
-
-    Raises:
-        InputError: it is no lock of pixi, or of a version that is not understood.
-    """
+    """List every environment of a lock on every platform."""
     root = file.root
     environments = root.get("environments") if isinstance(root, YamlMap) else None
     entries = root.get("packages") if isinstance(root, YamlMap) else None

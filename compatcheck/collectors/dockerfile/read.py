@@ -68,9 +68,6 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
         path: the file; its directory and those above it are looked in for the requirement files it installs.
         files: the tree it lies in.
         selection: names the stage the image is built from; the last one by default, as docker builds it.
-
-    Raises:
-        InputError: it cannot be read, or holds no ``FROM``, or no stage of that name.
     """
     text = read_utf8(path, files, limit=LIMIT_BYTES)
     reader = _Reader(path, files)

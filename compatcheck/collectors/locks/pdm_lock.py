@@ -39,9 +39,6 @@ def read_pdm_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
     ``selection`` names the groups installed beside ``default``, among which pdm counts the extras: ``pdm sync`` takes
     development groups too, a deployment does not; the Python, without which versions that differ between Pythons are joined
     with ``||``.
-
-    Raises:
-        InputError: it cannot be read, is not TOML or not a lock of version 4.
     """
     file = read_toml(path, files)
     metadata = as_table(file.data.get("metadata"))

@@ -43,9 +43,6 @@ def read_pipfile(path: str, files: Files = LOCAL, selection: Selection = DEFAULT
     """Read the requirements of a project.
 
     ``selection`` names the sections installed beside ``packages`` (``dev-packages`` or package categories), and the Python.
-
-    Raises:
-        InputError: it cannot be read or is not TOML.
     """
     file = read_toml(path, files)
     skipped: list[Skipped] = []

@@ -33,9 +33,6 @@ def read_pipfile_lock(path: str, files: Files = LOCAL, selection: Selection = DE
     """Read a lock file and select what it installs on Linux.
 
     ``selection`` names the sections installed beside ``default`` (``develop`` or package categories), and the Python.
-
-    Raises:
-        InputError: it cannot be read, is not JSON or not a lock of pipfile-spec 6.
     """
     file = read_json(path, files)
     data = file.data if isinstance(file.data, dict) else {}

@@ -42,9 +42,6 @@ def read_poetry_lock(path: str, files: Files = LOCAL, selection: Selection = DEF
 
     ``selection`` names the extras and the groups installed beside ``main``: ``poetry install`` takes ``dev`` and the like too,
     a deployment does not; the Python, without which versions that differ between Pythons are joined with ``||``.
-
-    Raises:
-        InputError: it cannot be read, is not TOML or not a lock of version 1 or 2.
     """
     file = read_toml(path, files)
     metadata = as_table(file.data.get("metadata"))

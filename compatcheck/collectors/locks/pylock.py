@@ -40,9 +40,6 @@ def read_pylock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT)
 
     ``selection`` names the extras that are installed, and the dependency groups in place of the lock's ``default-groups``; the
     Python, without which versions that differ between Pythons are joined with ``||``.
-
-    Raises:
-        InputError: it cannot be read, is not TOML or not a lock of version 1.
     """
     file = read_toml(path, files)
     notes = _check_version(path, file.data)

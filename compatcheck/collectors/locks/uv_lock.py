@@ -43,10 +43,6 @@ def read_uv_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT
 
     ``selection`` names the extras and dependency groups of the workspace members that are installed, the ``dev`` group only
     when it is named; the Python, without which versions that differ between Pythons are joined with ``||``.
-
-    Raises:
-        InputError: it cannot be read, is not TOML or not a lock of version 1, or the selection is of extras that exclude each
-            other.
     """
     file = read_toml(path, files)
     version = file.data.get("version")

@@ -79,20 +79,12 @@ _LOOKED_AT = 200
 
 
 def read_reports(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read the environments that the reports of a text file state.
-
-    Raises:
-        InputError: it cannot be read, or holds no report.
-    """
+    """Read the environments that the reports of a text file state."""
     return tuple(found.environment for found in read_found(path, files))
 
 
 def read_found(path: str, files: Files = LOCAL) -> tuple[FoundReport, ...]:
-    """Read the environments of a text file with what was pasted beside them.
-
-    Raises:
-        InputError: as `read_reports`.
-    """
+    """Read the environments of a text file with what was pasted beside them."""
     found = find_reports(decode(read_bytes(path, files), path), path)
     if not found:
         message = "holds no report of an environment that is known here"
@@ -104,11 +96,7 @@ def read_found(path: str, files: Files = LOCAL) -> tuple[FoundReport, ...]:
 
 
 def decode(data: bytes, path: str) -> str:
-    """Decode a pasted text; what is not UTF-8 in it is replaced, for a log may hold anything.
-
-    Raises:
-        InputError: it is binary.
-    """
+    """Decode a pasted text; what is not UTF-8 in it is replaced, for a log may hold anything."""
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return data.decode("utf-16", errors="replace")
     if data.count(b"\0", 0, 65536) > 64:

@@ -35,9 +35,6 @@ def read_script(path: str, files: Files = LOCAL, selection: Selection = DEFAULT)
     """Read the requirements of a script; they are ranges, because running it resolves them anew.
 
     ``selection`` names the Python it runs on.
-
-    Raises:
-        InputError: it cannot be read, has no block ``script`` or two, or its block is not TOML.
     """
     lines = read_utf8(path, files, limit=_MAX_BYTES).replace("\r\n", "\n").split("\n")
     blocks = [(first, last) for kind, first, last in find_blocks(lines) if kind == "script"]

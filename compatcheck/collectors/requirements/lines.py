@@ -98,9 +98,6 @@ def read_requirements(path: str, files: Files = LOCAL, selection: Selection = DE
         path: the file, as the person named it; included files are found relative to the file that names them.
         files: the tree it lies in.
         selection: the Python that is known; a marker that it does not decide keeps its requirement, with a note.
-
-    Raises:
-        InputError: the file itself cannot be read; an included file that cannot is ``skipped``.
     """
     reading = _Reading(files)
     _read_file(reading, path, as_constraints=False)
@@ -110,11 +107,7 @@ def read_requirements(path: str, files: Files = LOCAL, selection: Selection = DE
 
 
 def read_constraints(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
-    """Read a file of constraints, as `read_requirements`: whether its packages are there is unknown.
-
-    Raises:
-        InputError: the file itself cannot be read.
-    """
+    """Read a file of constraints, as `read_requirements`: whether its packages are there is unknown."""
     reading = _Reading(files)
     _read_file(reading, path, as_constraints=True)
     combined = combine(reading.constraints, describe_machine(selection.markers))
@@ -124,11 +117,7 @@ def read_constraints(path: str, files: Files = LOCAL, selection: Selection = DEF
 
 
 def read_statements(path: str, *, constraints: bool) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
-    """Return every line of a requirement file and of what it includes, one by one: what is required, and the constraints.
-
-    Raises:
-        InputError: the file itself cannot be read.
-    """
+    """Return every line of a requirement file and of what it includes, one by one: what is required, and the constraints."""
     reading = _Reading(LOCAL)
     _read_file(reading, path, as_constraints=constraints)
     return tuple(reading.requirements), tuple(reading.constraints)

@@ -40,11 +40,7 @@ class _Listed(NamedTuple):
 
 
 def read_pip_list(path: str, files: Files = LOCAL) -> Environment:
-    """Read what ``pip list`` or ``uv pip list`` printed.
-
-    Raises:
-        InputError: it cannot be read, or is not such a list.
-    """
+    """Read what ``pip list`` or ``uv pip list`` printed."""
     text, note = decode(read_bytes(path, files), path)
     if text.lstrip()[:1] == "[":
         return _collect(path, _read_json_list(path, files))
@@ -55,11 +51,7 @@ def read_pip_list(path: str, files: Files = LOCAL) -> Environment:
 
 
 def read_pip_inspect(path: str, files: Files = LOCAL) -> Environment:
-    """Read the report of ``pip inspect``.
-
-    Raises:
-        InputError: it cannot be read, is not JSON or not such a report of version 1.
-    """
+    """Read the report of ``pip inspect``."""
     file = read_json(path, files)
     data = file.data if isinstance(file.data, dict) else {}
     version, installed = data.get("version"), data.get("installed")

@@ -45,9 +45,6 @@ def read_pyproject(path: str, files: Files = LOCAL, selection: Selection = DEFAU
     Whether the packages are there that only an unselected extra or dependency group (PEP 735, or of poetry) requires is unknown.
 
     ``selection`` names the extras and groups that are installed, and the Python.
-
-    Raises:
-        InputError: it cannot be read or is not TOML.
     """
     reading = _Reading(read_toml(path, files))
     stated = _read_stated(reading)
@@ -100,20 +97,12 @@ class Stated(NamedTuple):
 
 
 def read_stated(path: str, files: Files = LOCAL) -> Stated:
-    """Read what a project requires, without selecting or combining; what cannot be read is left out.
-
-    Raises:
-        InputError: it cannot be read or is not TOML.
-    """
+    """Read what a project requires, without selecting or combining; what cannot be read is left out."""
     return _read_stated(_Reading(read_toml(path, files)))
 
 
 def read_limits(path: str) -> tuple[Requirement, ...]:
-    """Return the constraints and overrides of uv that a project states.
-
-    Raises:
-        InputError: it cannot be read or is not TOML.
-    """
+    """Return the constraints and overrides of uv that a project states."""
     reading = _Reading(read_toml(path))
     uv = as_table(as_table(reading.file.data.get("tool")).get("uv"))
     keys = ("constraint-dependencies", "override-dependencies")

@@ -45,9 +45,6 @@ def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
     unselected extra requires is unknown.
 
     ``selection`` names the extras that are installed, and the Python.
-
-    Raises:
-        InputError: it cannot be read or is not Python.
     """
     reading = _Reading(path, _parse(path, files))
     calls = [node for node in ast.walk(reading.tree) if isinstance(node, ast.Call) and _name(node.func) == "setup"]

@@ -31,21 +31,13 @@ _REMEDY = "make the SBOM anew with the tool that wrote it"
 
 
 def read_cyclonedx_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read a CycloneDX file in JSON.
-
-    Raises:
-        InputError: it cannot be read, is no such file, or lists no Python package.
-    """
+    """Read a CycloneDX file in JSON."""
     components, skipped, complete = list_json(path, files)
     return build_environments(path, components, skipped=skipped, complete=complete)
 
 
 def list_json(path: str, files: Files = LOCAL) -> tuple[list[SbomComponent], list[Skipped], bool]:
-    """List all components of a file in JSON, what cannot be read of them, and whether it says that it is complete.
-
-    Raises:
-        InputError: it cannot be read or is no such file.
-    """
+    """List all components of a file in JSON, what cannot be read of them, and whether it says that it is complete."""
     file = read_json(path, files)
     data = file.data
     if not isinstance(data, dict) or data.get("bomFormat") != "CycloneDX":
@@ -156,21 +148,13 @@ def _is_complete(data: Mapping[str, Any], root: object) -> bool:
 
 
 def read_cyclonedx_xml(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read a CycloneDX file in XML.
-
-    Raises:
-        InputError: it cannot be read, is no such file, declares a document type, or lists no Python package.
-    """
+    """Read a CycloneDX file in XML."""
     components, complete = list_xml(path, files)
     return build_environments(path, components, complete=complete)
 
 
 def list_xml(path: str, files: Files = LOCAL) -> tuple[list[SbomComponent], bool]:
-    """List all components of a file in XML, and whether it says that it is complete.
-
-    Raises:
-        InputError: it cannot be read or is no such file.
-    """
+    """List all components of a file in XML, and whether it says that it is complete."""
     file = read_xml(path, files)
     if file.root.name != "bom" or not file.namespace.startswith(_NAMESPACE):
         message = f"is no CycloneDX file: its root is <{file.root.name}>"

@@ -35,21 +35,13 @@ class Listing(NamedTuple):
 
 
 def read_spdx(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read an SPDX file in JSON, of version 2 or 3.
-
-    Raises:
-        InputError: it cannot be read, is of another form, or lists no Python package.
-    """
+    """Read an SPDX file in JSON, of version 2 or 3."""
     listing = list_packages(path, files)
     return build_environments(path, listing.components, skipped=listing.skipped)
 
 
 def list_packages(path: str, files: Files = LOCAL) -> Listing:
-    """List the packages of a file in JSON.
-
-    Raises:
-        InputError: it cannot be read, is of another form, or no such file.
-    """
+    """List the packages of a file in JSON."""
     head = read_bytes(path, files)[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         head = head.replace(b"\0", b"")[2:].lstrip()

@@ -17,21 +17,13 @@ _REMEDY = "make it anew with syft"
 
 
 def read_syft_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read a file of syft's own format.
-
-    Raises:
-        InputError: it cannot be read, is no such file, or lists no Python package.
-    """
+    """Read a file of syft's own format."""
     components, skipped = list_artifacts(path, files)
     return build_environments(path, components, skipped=skipped)
 
 
 def list_artifacts(path: str, files: Files = LOCAL) -> tuple[list[SbomComponent], list[Skipped]]:
-    """List all artifacts, and those that cannot be read.
-
-    Raises:
-        InputError: it cannot be read or is no such file.
-    """
+    """List all artifacts, and those that cannot be read."""
     file = read_json(path, files)
     artifacts = file.data.get("artifacts") if isinstance(file.data, dict) else None
     if not isinstance(artifacts, list):
