@@ -59,7 +59,7 @@ def cyclonedx_json(path: Path) -> tuple[Listed, Listed]:
     """Compare a file in JSON."""
     from cyclonedx.model.bom import Bom  # noqa: PLC0415
 
-    components, _, _ = cyclonedx.list_json(str(path))
+    components = cyclonedx.list_json(str(path)).components
     return ours_of(components), _of_bom(Bom.from_json(json.loads(path.read_text(encoding="utf-8-sig"))))
 
 
@@ -67,7 +67,7 @@ def cyclonedx_xml(path: Path) -> tuple[Listed, Listed]:
     """Compare a file in XML."""
     from cyclonedx.model.bom import Bom  # noqa: PLC0415
 
-    components, _ = cyclonedx.list_xml(str(path))
+    components = cyclonedx.list_xml(str(path)).components
     return ours_of(components), _of_bom(Bom.from_xml(ET.parse(path).getroot()))  # noqa: S314 (files looked at before)
 
 

@@ -1,11 +1,7 @@
 """Which entries of a lock are installed: by following its dependencies, or by the marker each entry carries.
 
 A lock that serves several Pythons holds one distribution more than once; an entry counts for those Pythons on which it is
-reached. Shared by the readers of poetry, pdm and pipenv.
-
-``uv.lock`` is walked in its own module. A dependency in it names the very entry it means, by version with local label and by
-source, where the others state ranges; its conflict markers ask for the extras of the project anywhere in the graph, where theirs
-ask for those of the package they stand in; and nothing has to be narrowed by a second walk.
+reached.
 """
 
 from __future__ import annotations
@@ -41,6 +37,8 @@ class Dependency(NamedTuple):
     marker: str | None = None
     extras: tuple[str, ...] = ()
     """Extras of that package that are wanted, canonical names."""
+    entries: tuple[int, ...] | None = None
+    """The very entries it means, where the lock says so."""
 
 
 class Entry(NamedTuple):
@@ -75,9 +73,13 @@ class _Walk:
 class Lock:
     """The entries of one lock, what is reached of them, and what is to be said about that."""
 
-    def __init__(self, entries: Sequence[Entry], environment: MarkerEnvironment, remedy: str) -> None:
+    def __init__(
+        self, entries: Sequence[Entry], environment: MarkerEnvironment, remedy: str, *, keeps_extras: bool = False
+    ) -> None:
         self.entries = entries
         self.environment = environment
+        self.keeps_extras = keeps_extras
+        """Whether markers anywhere in the graph ask for the extras of the project, not for those of the package they stand in."""
         self.remedy = remedy
         self.notes: list[str] = []
         self.skipped: list[Skipped] = []
@@ -113,11 +115,11 @@ class Lock:
         for _ in range(_MOST_WALKS):
             walk = _Walk()
             self._want(roots, self.environment, python, walk)
-            without_extras = self.environment._replace(extras=frozenset())
             while walk.queue:
                 index, extra = walk.queue.pop()
-                entry = self.entries[index]
-                environment = without_extras._replace(extras=frozenset({extra})) if extra else without_extras
+                entry, environment = self.entries[index], self.environment
+                if not self.keeps_extras:
+                    environment = environment._replace(extras=frozenset({extra} - {""}))
                 self._want(entry.by_extra.get(extra, ()) if extra else entry.dependencies, environment, python, walk)
             if not any(self._narrow(name, found) for name, found in walk.allowed.items()):
                 break
@@ -133,7 +135,7 @@ class Lock:
             candidates = self._candidates(dependency, python)
             if not candidates:
                 walk.notes.append(f"{dependency.name} is required, but not locked")
-            elif len(self._by_name[dependency.name]) > 1:
+            elif dependency.entries is None and len(self._by_name[dependency.name]) > 1:
                 walk.allowed.setdefault(dependency.name, []).append(frozenset(candidates))
             for index in candidates:
                 for key in ("", *dependency.extras):
@@ -151,7 +153,7 @@ class Lock:
 
     def _candidates(self, dependency: Dependency, python: str) -> list[int]:
         """Find the entries that a dependency can mean: of several, those it allows and that this Python can install."""
-        candidates = self._by_name.get(dependency.name, [])
+        candidates = self._by_name.get(dependency.name, []) if dependency.entries is None else [*dependency.entries]
         if dependency.name in self._narrowed:
             return [index for index in candidates if index in self._narrowed[dependency.name]]
         if len(candidates) > 1 and dependency.specifier:
@@ -182,7 +184,13 @@ class Lock:
 
     def packages(self) -> dict[str, Package]:
         """Describe what was reached; versions that differ between the possible Pythons are joined with ``||``."""
-        return {name: self._package(name, found) for name, found in sorted(self.reached.items())}
+        return {
+            name: self._package(name, found)
+            for name, found in sorted(self.reached.items())
+            if any(
+                self.entries[index].details.get("source") != "virtual" for index in found
+            )  # uv installs none of these
+        }
 
     def _package(self, name: str, found: Mapping[int, set[str]]) -> Package:
         entries = [self.entries[index] for index in sorted(found)]

@@ -8,7 +8,7 @@ there, what lies deeper is such a copy.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.collectors.conda.packages import Record, describe, read_records
 from compatcheck.collectors.conda.spec import read_channel
@@ -22,7 +22,7 @@ from compatcheck.core.textfile import echo
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MAX_COMPONENTS = 500_000
 """Most components of one SBOM."""
@@ -45,7 +45,7 @@ _VENDOR = re.compile(r"a0\+|\+[\w.]*nv")
 _PYTHON_PACKAGE = re.compile(r"python3(?:\.\d+)?(?:-minimal)?")
 _SHOWN_NAMES = 8
 _MAX_ENVIRONMENTS = 200
-_REMEDY = "make the SBOM anew with the tool that wrote it"
+REMEDY = "make the SBOM anew with the tool that wrote it"
 
 
 class SbomComponent(NamedTuple):
@@ -82,28 +82,54 @@ class _Group:
         self.components: list[SbomComponent] = []
 
 
-def make_component(  # noqa: PLR0913 (see `SbomComponent`)
-    name: object,
-    version: object,
-    source: Source,
-    purls: Iterable[object] = (),
-    locations: Iterable[object] = (),
-    *,
-    is_python: bool = False,
-    marker: object = None,
-) -> SbomComponent | None:
-    """Return a component with the first package URL that is one; None for what has neither URL nor name."""
-    purl = next((found for text in purls if isinstance(text, str) and (found := parse_purl(text))), None)
-    label = purl.name if purl is not None else name
-    if not isinstance(label, str) or not label:
-        return None
-    stated = version if isinstance(version, str) and version not in {"", "NOASSERTION", "NONE"} else None
-    if purl is not None and purl.version is not None:
-        stated = purl.version
-    places = tuple(text for text in locations if isinstance(text, str))
-    return SbomComponent(
-        label, stated, source, purl, is_python, places, marker if isinstance(marker, str) and marker else None
-    )
+class Listing:
+    """The components of one file, as its reader fills it."""
+
+    def __init__(self, path: str, *, is_complete: bool = False) -> None:
+        self.path = path
+        self.is_complete = is_complete
+        """Whether the SBOM says that it lists everything."""
+        self.components: list[SbomComponent] = []
+        self.skipped: list[Skipped] = []
+
+    def skip(self, key: str, reason: str) -> None:
+        """Note what cannot be read."""
+        self.skipped.append(Skipped(Source(self.path, key), reason, REMEDY, named=True))
+
+    def tables(self, key: str, entries: object, one: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the entries of a list that are objects, each with its key."""
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            place = f"{key}[{index}]"
+            if isinstance(entry, dict):
+                yield place, entry
+            else:
+                self.skip(place, f"{one} is no object")
+
+    def add(  # noqa: PLR0913 (see `SbomComponent`)
+        self,
+        name: object,
+        version: object,
+        source: Source,
+        purls: Iterable[object],
+        locations: Iterable[object],
+        *,
+        is_python: bool = False,
+        marker: str | None = None,
+    ) -> None:
+        """Take a component with the first package URL that is one; what has neither URL nor name is none."""
+        purl = next((found for text in purls if isinstance(text, str) and (found := parse_purl(text))), None)
+        label = purl.name if purl is not None else name
+        if not isinstance(label, str) or not label:
+            return
+        stated = version if isinstance(version, str) and version not in {"", "NOASSERTION", "NONE"} else None
+        if purl is not None and purl.version is not None:
+            stated = purl.version
+        places = tuple(text for text in locations if isinstance(text, str))
+        self.components.append(SbomComponent(label, stated, source, purl, is_python, places, marker or None))
+
+    def environments(self) -> tuple[Environment, ...]:
+        """Group the components to environments."""
+        return build_environments(self.path, self.components, skipped=self.skipped, complete=self.is_complete)
 
 
 def build_environments(
@@ -113,12 +139,6 @@ def build_environments(
 
     An environment is complete when its components were found in a ``site-packages`` or ``conda-meta``: the scanner listed
     the directory. Without locations it is complete only where the SBOM says so.
-
-    Args:
-        path: the file.
-        components: all of them, those of other languages too.
-        skipped: what could not be read.
-        complete: whether the SBOM says that it lists everything.
 
     Raises:
         InputError: none of them is a Python package.
@@ -279,7 +299,7 @@ def _package(component: SbomComponent, skipped: list[Skipped]) -> Package:
         compile_specifier(text)
     except InvalidSpecifierError:
         reason = f"{echo(version)}, the version of {component.name}, is no version"
-        skipped.append(Skipped(source, reason, _REMEDY, named=True))
+        skipped.append(Skipped(source, reason, REMEDY, named=True))
         text = ""
     return Package(name, None, source, text, details)
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.sbom.components import MAX_COMPONENTS, SbomComponent, build_environments, make_component
+from compatcheck.collectors.sbom.components import MAX_COMPONENTS, REMEDY, Listing
 from compatcheck.core.errors import InputError
+from compatcheck.core.expected_shapes import as_table, as_tables, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
-from compatcheck.core.source import Skipped, Source
+from compatcheck.core.source import Source
 from compatcheck.core.xml import Element, read_xml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from compatcheck.core.environment import Environment
 
@@ -27,54 +28,86 @@ _PYTHON = {
     ("aquasecurity:trivy:PkgType", "python-pkg"),
 }
 _NAMESPACE = "http://cyclonedx.org/schema/bom/"
-_REMEDY = "make the SBOM anew with the tool that wrote it"
 
 
 def read_cyclonedx_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a CycloneDX file in JSON."""
-    components, skipped, complete = list_json(path, files)
-    return build_environments(path, components, skipped=skipped, complete=complete)
+    return list_json(path, files).environments()
 
 
-def list_json(path: str, files: Files = LOCAL) -> tuple[list[SbomComponent], list[Skipped], bool]:
-    """List all components of a file in JSON, what cannot be read of them, and whether it says that it is complete."""
+def read_cyclonedx_xml(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
+    """Read a CycloneDX file in XML."""
+    return list_xml(path, files).environments()
+
+
+def list_json(path: str, files: Files = LOCAL) -> Listing:
+    """List all components of a file in JSON, those of other languages too."""
     file = read_json(path, files)
-    data = file.data
-    if not isinstance(data, dict) or data.get("bomFormat") != "CycloneDX":
+    data = as_table(file.data)
+    if data.get("bomFormat") != "CycloneDX":
         message = "has no bomFormat: CycloneDX"
-        raise InputError(message, source=Source(path, "bomFormat"), hint=_REMEDY)
+        raise InputError(message, source=Source(path, "bomFormat"), hint=REMEDY)
     lines = Lines(file.text, "purl")
-    found: list[SbomComponent] = []
-    skipped: list[Skipped] = []
+    lines.next(as_table(as_table(data.get("metadata")).get("component")).get("purl"))
+    return _list(path, data, lambda key, entry: Source(path, key, lines.next(entry.get("purl"))))
+
+
+def list_xml(path: str, files: Files = LOCAL) -> Listing:
+    """List all components of a file in XML, those of other languages too."""
+    file = read_xml(path, files)
+    if file.root.name != "bom" or not file.namespace.startswith(_NAMESPACE):
+        message = f"is no CycloneDX file: its root is <{file.root.name}>"
+        raise InputError(message, source=Source(path, line=file.root.line), hint=REMEDY)
+    return _list(path, _as_table(file.root), lambda _, entry: Source(path, "component", entry["line"]))
+
+
+def _as_table(element: Element) -> dict[str, Any]:
+    """Return an element of XML as JSON has it."""
+    table: dict[str, Any] = {name: element.value(name) for name in ("name", "version", "purl", "scope", "aggregate")}
+    table["line"] = element.line
+    for name in ("components", "compositions"):
+        table[name] = [_as_table(item) for item in _children(element, name)]
+    table["properties"] = [
+        {"name": item.attributes.get("name", ""), "value": item.text} for item in _children(element, "properties")
+    ]
+    evidence = element.child("evidence")
+    found = [] if evidence is None else _children(evidence, "occurrences")
+    table["evidence"] = {"occurrences": [{"location": item.value("location")} for item in found]}
+    # What a composition is of counts for nothing but that it is not of the whole.
+    table["assemblies"] = [name for name in ("assemblies", "dependencies") if element.child(name) is not None]
+    return table
+
+
+def _children(element: Element, name: str) -> list[Element]:
+    list_of = element.child(name)
+    return [] if list_of is None else list_of.children
+
+
+def _list(path: str, data: Mapping[str, Any], place: Callable[[str, Mapping[str, Any]], Source]) -> Listing:
+    listing = Listing(path, is_complete=_is_complete(data))
     listed_in = _containers(data)
-    metadata = data.get("metadata")
-    root = metadata.get("component") if isinstance(metadata, dict) else None
-    lines.next(root.get("purl") if isinstance(root, dict) else None)
     for key, entry in _walk(data.get("components"), path):
         if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, key), "a component is no object", _REMEDY, named=True))
+            listing.skip(key, "a component is no object")
             continue
         if entry.get("scope") == "excluded":
             continue
         properties = _properties(entry.get("properties"))
         locations: list[object] = [value for name, value in properties if _LOCATION.fullmatch(name)]
-        locations += _occurrences(entry.get("evidence"))
+        locations += [item.get("location") for item in as_tables(as_table(entry.get("evidence")).get("occurrences"))]
         reference = entry.get("bom-ref")
         if not locations and isinstance(reference, str) and reference in listed_in:
             locations.append(listed_in[reference])
-        purl = entry.get("purl")
-        component = make_component(
+        listing.add(
             entry.get("name"),
             entry.get("version"),
-            Source(path, key, lines.next(purl)),
-            (purl,),
+            place(key, entry),
+            (entry.get("purl"),),
             locations,
             is_python=bool(_PYTHON & set(properties)),
             marker=next((value for name, value in properties if name == "uv:package:marker"), None),
         )
-        if component is not None:
-            found.append(component)
-    return found, skipped, _is_complete(data, root)
+    return listing
 
 
 def _walk(entries: object, path: str) -> Iterator[tuple[str, Any]]:
@@ -97,102 +130,32 @@ def _reversed(entries: object) -> list[tuple[int, Any]]:
 
 
 def _properties(value: object) -> list[tuple[str, str]]:
-    found = []
-    for item in value if isinstance(value, list) else ():
-        name, text = (item.get("name"), item.get("value")) if isinstance(item, dict) else (None, None)
-        if isinstance(name, str) and isinstance(text, str):
-            found.append((name, text))
-    return found
-
-
-def _occurrences(evidence: object) -> list[object]:
-    occurrences = evidence.get("occurrences") if isinstance(evidence, dict) else None
-    return (
-        [item.get("location") for item in occurrences if isinstance(item, dict)]
-        if isinstance(occurrences, list)
-        else []
-    )
+    pairs = ((item.get("name"), item.get("value")) for item in as_tables(value))
+    return [(name, text) for name, text in pairs if isinstance(name, str) and isinstance(text, str)]
 
 
 def _containers(data: Mapping[str, Any]) -> dict[str, str]:
     """Map components to the lock or manifest they depend on: trivy lists each as an application of its own."""
     files: dict[str, str] = {}
-    for entry in data["components"] if isinstance(data.get("components"), list) else ():
-        if isinstance(entry, dict) and entry.get("type") == "application" and isinstance(entry.get("name"), str):
+    for entry in as_tables(data.get("components")):
+        if entry.get("type") == "application" and isinstance(entry.get("name"), str):
             properties = dict(_properties(entry.get("properties")))
             if properties.get("aquasecurity:trivy:Class") == "lang-pkgs" and isinstance(entry.get("bom-ref"), str):
                 files[entry["bom-ref"]] = entry["name"]
-    found: dict[str, str] = {}
-    for entry in data["dependencies"] if files and isinstance(data.get("dependencies"), list) else ():
-        name = files.get(entry["ref"]) if isinstance(entry, dict) and isinstance(entry.get("ref"), str) else None
-        below = entry.get("dependsOn") if name is not None else None
-        for reference in below if isinstance(below, list) else ():
-            if isinstance(reference, str) and name is not None:
-                found[reference] = name
-    return found
+    return {
+        reference: files[entry["ref"]]
+        for entry in (as_tables(data.get("dependencies")) if files else ())
+        if isinstance(entry.get("ref"), str) and entry["ref"] in files
+        for reference in as_texts(entry.get("dependsOn"))
+    }
 
 
-def _is_complete(data: Mapping[str, Any], root: object) -> bool:
+def _is_complete(data: Mapping[str, Any]) -> bool:
     """Tell whether a composition says that everything the root component consists of is listed."""
-    compositions = data.get("compositions")
-    reference = root.get("bom-ref") if isinstance(root, dict) else None
-    for entry in compositions if isinstance(compositions, list) else ():
-        if not isinstance(entry, dict) or entry.get("aggregate") != "complete":
-            continue
-        members = [
-            item for key in ("assemblies", "dependencies") if isinstance(entry.get(key), list) for item in entry[key]
-        ]
-        if not members or (reference is not None and reference in members):
-            return True
+    reference = as_table(as_table(data.get("metadata")).get("component")).get("bom-ref")
+    for entry in as_tables(data.get("compositions")):
+        if entry.get("aggregate") == "complete":
+            members = (*as_texts(entry.get("assemblies")), *as_texts(entry.get("dependencies")))
+            if not members or (reference is not None and reference in members):
+                return True
     return False
-
-
-def read_cyclonedx_xml(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read a CycloneDX file in XML."""
-    components, complete = list_xml(path, files)
-    return build_environments(path, components, complete=complete)
-
-
-def list_xml(path: str, files: Files = LOCAL) -> tuple[list[SbomComponent], bool]:
-    """List all components of a file in XML, and whether it says that it is complete."""
-    file = read_xml(path, files)
-    if file.root.name != "bom" or not file.namespace.startswith(_NAMESPACE):
-        message = f"is no CycloneDX file: its root is <{file.root.name}>"
-        raise InputError(message, source=Source(path, line=file.root.line), hint=_REMEDY)
-    found: list[SbomComponent] = []
-    pending = list(reversed(_children(file.root, "components")))
-    while pending:
-        element = pending.pop()
-        pending += reversed(_children(element, "components"))
-        component = None if element.value("scope") == "excluded" else _read_element(element, path)
-        if component is not None:
-            found.append(component)
-    complete = any(
-        item.value("aggregate") == "complete"
-        and item.child("assemblies") is None
-        and item.child("dependencies") is None
-        for item in _children(file.root, "compositions")
-    )
-    return found, complete
-
-
-def _children(element: Element, name: str) -> list[Element]:
-    list_of = element.child(name)
-    return [] if list_of is None else list(list_of.children)
-
-
-def _read_element(element: Element, path: str) -> SbomComponent | None:
-    properties = [(item.attributes.get("name", ""), item.text) for item in _children(element, "properties")]
-    locations: list[object] = [value for name, value in properties if _LOCATION.fullmatch(name)]
-    evidence = element.child("evidence")
-    if evidence is not None:
-        locations += [item.value("location") for item in _children(evidence, "occurrences")]
-    return make_component(
-        element.value("name"),
-        element.value("version"),
-        Source(path, "component", element.line),
-        (element.value("purl"),),
-        locations,
-        is_python=bool(_PYTHON & set(properties)),
-        marker=next((value for name, value in properties if name == "uv:package:marker"), None),
-    )

@@ -6,38 +6,29 @@ https://spdx.github.io/spdx-spec/v2.3/, https://spdx.github.io/spdx-spec/v3.0.1/
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from compatcheck.collectors.sbom.components import SbomComponent, build_environments, make_component
+from compatcheck.collectors.sbom.components import REMEDY, Listing
 from compatcheck.core.errors import InputError, NoEnvironmentError
-from compatcheck.core.expected_shapes import as_tables
+from compatcheck.core.expected_shapes import as_tables, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
-from compatcheck.core.source import Skipped, Source
+from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from compatcheck.core.environment import Environment
 
-_REMEDY = "make the SBOM anew with the tool that wrote it"
 _TAG_VALUE = re.compile(rb"^SPDXVersion:", re.MULTILINE)
 _INSTALLED_FILE = re.compile(r"(?:METADATA|PKG-INFO)$|\.(?:dist|egg)-info(?:/|$)|/conda-meta/[^/]+\.json$")
 _SOURCE_INFO = re.compile(r"acquired package info from [^:]*: (.+)", re.DOTALL)
 
 
-class Listing(NamedTuple):
-    """The packages of a file."""
-
-    components: list[SbomComponent]
-    skipped: list[Skipped]
-
-
 def read_spdx(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read an SPDX file in JSON, of version 2 or 3."""
-    listing = list_packages(path, files)
-    return build_environments(path, listing.components, skipped=listing.skipped)
+    return list_packages(path, files).environments()
 
 
 def list_packages(path: str, files: Files = LOCAL) -> Listing:
@@ -54,7 +45,7 @@ def list_packages(path: str, files: Files = LOCAL) -> Listing:
     data = file.data
     if not isinstance(data, dict):
         message = "is JSON, but no SPDX document"
-        raise InputError(message, source=Source(path), hint=_REMEDY)
+        raise InputError(message, source=Source(path), hint=REMEDY)
     if isinstance(data.get("predicate"), dict) and "spdxVersion" in data["predicate"]:
         data = data["predicate"]  # an in-toto attestation around the document
     if isinstance(data.get("sbom"), dict) and "spdxVersion" in data["sbom"]:
@@ -63,75 +54,46 @@ def list_packages(path: str, files: Files = LOCAL) -> Listing:
         return _list_version_3(path, data, Lines(file.text, "spdxId", "@id"))
     if not isinstance(data.get("spdxVersion"), str):
         message = "has no spdxVersion: it is no SPDX document"
-        raise InputError(message, source=Source(path, "spdxVersion"), hint=_REMEDY)
-    lines = Lines(file.text, "SPDXID")
-
-    def line_of(_: int, entry: Mapping[str, Any]) -> int | None:
-        return lines.next(entry.get("SPDXID"))
-
-    return _list_version_2(path, data, line_of)
+        raise InputError(message, source=Source(path, "spdxVersion"), hint=REMEDY)
+    return _list_version_2(path, data, Lines(file.text, "SPDXID"))
 
 
-def _list_version_2(path: str, data: Mapping[str, Any], line_of: Any) -> Listing:  # noqa: ANN401 (a function)
+def _list_version_2(path: str, data: Mapping[str, Any], lines: Lines) -> Listing:
     files = {
         entry["SPDXID"]: entry["fileName"]
         for entry in as_tables(data.get("files"))
         if isinstance(entry.get("SPDXID"), str) and isinstance(entry.get("fileName"), str)
     }
-    contained = _contained(
-        (
-            (entry.get("spdxElementId"), entry.get("relationshipType"), entry.get("relatedSpdxElement"))
-            for entry in as_tables(data.get("relationships"))
-        ),
-        files,
-    )
-    found: list[SbomComponent] = []
-    skipped: list[Skipped] = []
-    packages = data.get("packages")
-    for index, entry in enumerate(packages if isinstance(packages, list) else ()):
-        key = f"packages[{index}]"
-        if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, key), "a package is no object", _REMEDY, named=True))
-            continue
+    contained: dict[str, list[str]] = {}
+    for entry in as_tables(data.get("relationships")):
+        element, related = entry.get("spdxElementId"), entry.get("relatedSpdxElement")
+        if entry.get("relationshipType") == "CONTAINS" and isinstance(element, str) and isinstance(related, str):
+            contained.setdefault(element, []).extend([files[related]] if related in files else [])
+    listing = Listing(path)
+    for key, entry in listing.tables("packages", data.get("packages"), "a package"):
         purls = [
             reference.get("referenceLocator")
             for reference in as_tables(entry.get("externalRefs"))
             if reference.get("referenceType") == "purl"
         ]
-        locations = [*_paths(entry.get("sourceInfo")), *_own_files(entry, files, contained)]
-        component = make_component(
+        listing.add(
             entry.get("name"),
             entry.get("versionInfo"),
-            Source(path, key, line_of(index, entry)),
+            Source(path, key, lines.next(entry.get("SPDXID"))),
             purls,
-            locations,
+            [*_paths(entry.get("sourceInfo")), *_own_files(entry, files, contained)],
         )
-        if component is not None:
-            found.append(component)
-    return Listing(found, skipped)
+    return listing
 
 
 def _own_files(entry: Mapping[str, Any], files: Mapping[str, str], contained: Mapping[str, list[str]]) -> list[str]:
     """Return the metadata files of a package, where the document lists them."""
-    stated = entry.get("hasFiles")
-    own = (
-        [files[item] for item in stated if isinstance(item, str) and item in files] if isinstance(stated, list) else []
-    )
+    own = [files[item] for item in as_texts(entry.get("hasFiles")) if item in files]
     own += contained.get(str(entry.get("SPDXID")), [])
     name = entry.get("packageFileName")
     if isinstance(name, str):
         own.append(name)
     return [item for item in own if _INSTALLED_FILE.search(item)]
-
-
-def _contained(
-    relationships: Iterable[tuple[object, object, object]], files: Mapping[str, str]
-) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for element, kind, related in relationships:
-        if kind == "CONTAINS" and isinstance(element, str) and isinstance(related, str) and related in files:
-            found.setdefault(element, []).append(files[related])
-    return found
 
 
 def _paths(info: object) -> list[str]:
@@ -141,13 +103,8 @@ def _paths(info: object) -> list[str]:
 
 
 def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing:
-    found: list[SbomComponent] = []
-    skipped: list[Skipped] = []
-    graph = data.get("@graph")
-    for index, entry in enumerate(graph if isinstance(graph, list) else ()):
-        if not isinstance(entry, dict):
-            skipped.append(Skipped(Source(path, f"@graph[{index}]"), "an element is no object", _REMEDY, named=True))
-            continue
+    listing = Listing(path)
+    for key, entry in listing.tables("@graph", data.get("@graph"), "an element"):
         kind = entry.get("type", entry.get("@type"))
         line = lines.next(entry.get("spdxId", entry.get("@id")))
         if not isinstance(kind, str) or kind.rpartition("/")[2].rpartition("_")[2] != "Package":
@@ -158,13 +115,8 @@ def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing
             for identifier in as_tables(entry.get("externalIdentifier"))
             if identifier.get("externalIdentifierType") in ("packageUrl", "purl")
         ]
-        component = make_component(
-            entry.get("name"),
-            entry.get("software_packageVersion", entry.get("packageVersion")),
-            Source(path, f"@graph[{index}]", line),
-            purls,
-            _paths(entry.get("software_sourceInfo")),
+        version = entry.get("software_packageVersion", entry.get("packageVersion"))
+        listing.add(
+            entry.get("name"), version, Source(path, key, line), purls, _paths(entry.get("software_sourceInfo"))
         )
-        if component is not None:
-            found.append(component)
-    return Listing(found, skipped)
+    return listing
