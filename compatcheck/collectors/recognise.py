@@ -94,9 +94,8 @@ def looks_like_pip_inspect(head: bytes) -> bool:
 
 def looks_like_pipfile_lock(head: bytes) -> bool:
     """Tell whether this is a ``Pipfile.lock``, which begins with its ``_meta``."""
-    return re.match(
-        rb'\s*\{\s*"_meta"\s*:', sniffs.plain_head(head)
-    ) is not None and b'"pipfile-spec"' in sniffs.plain_head(head)
+    head = sniffs.plain_head(head)
+    return re.match(rb'\s*\{\s*"_meta"\s*:', head) is not None and b'"pipfile-spec"' in head
 
 
 def has_script_block(head: bytes) -> bool:
@@ -129,49 +128,36 @@ _CONDA_TEXTS = r"(?:requirements?|conda|spec[-_]|explicit|environment|env|packag
 _LISTS = "pip|packages|freeze|requirement|environment|installed"
 """What a file that holds a list of packages is called."""
 
-RECOGNISERS: tuple[Recogniser, ...] = (
-    Recogniser("pixi_lock", re.compile(r"(?:.*/)?pixi\.lock")),
-    Recogniser("pixi", re.compile(r"(?:.*/)?pixi\.toml")),
-    Recogniser("pixi", re.compile(r"(?:.*/)?pyproject\.toml"), sniffs.has_pixi_table),
-    Recogniser("conda_lock", re.compile(r"(?:.*/)?[^/]*conda-?lock[^/]*\.ya?ml"), sniffs.is_conda_lock),
-    Recogniser("conda_environment", re.compile(r"(?:.*/)?[^/]*(?:env|conda)[^/]*\.ya?ml"), sniffs.is_conda_environment),
-    Recogniser("conda_list", re.compile(rf"(?:.*/)?[^/]*{_CONDA_TEXTS}"), sniffs.is_conda_list),
-    Recogniser("conda_list", re.compile(r"(?:.*/)?[^/]*conda[^/]*\.json"), sniffs.is_conda_list),
-    Recogniser(
-        "cyclonedx_json",
-        re.compile(r"(?:.*/)?[^/]*(?:bom|cdx|cyclone|syft|trivy)[^/]*\.json"),
-        sniffs.is_cyclonedx_json,
-    ),
-    Recogniser("cyclonedx_xml", re.compile(r"(?:.*/)?[^/]*(?:bom|cdx|cyclone)[^/]*\.xml"), sniffs.is_cyclonedx_xml),
-    Recogniser("spdx", re.compile(r"(?:.*/)?[^/]*\.spdx"), sniffs.is_spdx),
-    Recogniser("spdx", re.compile(r"(?:.*/)?[^/]*(?:spdx|bom|syft|trivy)[^/]*\.(?:json|ya?ml|tag)"), sniffs.is_spdx),
-    Recogniser("syft_json", re.compile(r"(?:.*/)?[^/]*(?:syft|bom)[^/]*\.json"), sniffs.is_syft_json),
-    Recogniser("pylock", re.compile(r"(?:.*/)?pylock(?:\.[^./]+)?\.toml")),
-    Recogniser("uv_lock", re.compile(r"(?:.*/)?uv\.lock")),
-    Recogniser("uv_lock", re.compile(r"(?:.*/)?[^/]+\.py\.lock")),
-    Recogniser("poetry_lock", re.compile(r"(?:.*/)?poetry\.lock")),
-    Recogniser("pdm_lock", re.compile(r"(?:.*/)?pdm(?:\.[^/]+)?\.lock")),
-    Recogniser("pipfile_lock", re.compile(r"(?:.*/)?pipfile\.lock")),
-    Recogniser("pipfile", re.compile(r"(?:.*/)?pipfile")),
-    Recogniser("pyproject", re.compile(r"(?:.*/)?pyproject\.toml")),
-    Recogniser(
-        "dockerfile",
-        re.compile(
-            r"(?:.*/)?(?:(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file)"
-        ),
-        starts_from_an_image,
-    ),
-    Recogniser("setup_py", re.compile(r"(?:.*/)?setup\.py"), states_requirements),
-    Recogniser("script", re.compile(r"(?:.*/)?[^/]+\.py"), has_script_block),
-    Recogniser("pip_inspect", re.compile(r"(?:.*/)?[^/]+\.json"), looks_like_pip_inspect),
-    Recogniser("pip_list", re.compile(r"(?:.*/)?[^/]+\.json"), looks_like_pip_list),
-    Recogniser("pip_list", re.compile(rf"(?:.*/)?[^/]*(?:{_LISTS})[^/]*\.(?:txt|log|out)"), looks_like_pip_list),
-    Recogniser("constraints", re.compile(r"(?:.*/)?constraints?(?:[-_.][^/]*)?\.(?:txt|in)"), looks_like_requirements),
-    Recogniser("constraints", re.compile(r"(?:.*/)?[^/]*[-_.]constraints\.(?:txt|in)"), looks_like_requirements),
-    Recogniser("requirements", re.compile(r"(?:.*/)?[^/]*requirements?[^/]*\.(?:txt|in)"), looks_like_requirements),
-    Recogniser("requirements", re.compile(r"requirements?/[^/]+\.(?:txt|in)"), looks_like_requirements),
-    Recogniser("requirements", re.compile(r"(?:.*/)?[^/]*freeze[^/]*\.txt"), looks_like_requirements),
+_DOCKERFILE = r"(?:docker|container)file(?:[._-](?!dockerignore$)[^/]+)?|[^/]+\.(?:docker|container)file"
+_CONSTRAINTS = r"(?:constraints?(?:[-_.][^/]*)?|[^/]*[-_.]constraints)\.(?:txt|in)"
+_REQUIREMENTS = r"(?:[^/]*requirements?[^/]*|requirements?/[^/]+)\.(?:txt|in)|[^/]*freeze[^/]*\.txt"
+_NAMES: tuple[tuple[str, str, Callable[[bytes], bool] | None], ...] = (
+    ("pixi_lock", r"pixi\.lock", None),
+    ("pixi", r"pixi\.toml", None),
+    ("pixi", r"pyproject\.toml", sniffs.has_pixi_table),
+    ("conda_lock", r"[^/]*conda-?lock[^/]*\.ya?ml", sniffs.is_conda_lock),
+    ("conda_environment", r"[^/]*(?:env|conda)[^/]*\.ya?ml", sniffs.is_conda_environment),
+    ("conda_list", rf"[^/]*{_CONDA_TEXTS}|[^/]*conda[^/]*\.json", sniffs.is_conda_list),
+    ("cyclonedx_json", r"[^/]*(?:bom|cdx|cyclone|syft|trivy)[^/]*\.json", sniffs.is_cyclonedx_json),
+    ("cyclonedx_xml", r"[^/]*(?:bom|cdx|cyclone)[^/]*\.xml", sniffs.is_cyclonedx_xml),
+    ("spdx", r"[^/]*\.spdx|[^/]*(?:spdx|bom|syft|trivy)[^/]*\.(?:json|ya?ml|tag)", sniffs.is_spdx),
+    ("syft_json", r"[^/]*(?:syft|bom)[^/]*\.json", sniffs.is_syft_json),
+    ("pylock", r"pylock(?:\.[^./]+)?\.toml", None),
+    ("uv_lock", r"uv\.lock|[^/]+\.py\.lock", None),
+    ("poetry_lock", r"poetry\.lock", None),
+    ("pdm_lock", r"pdm(?:\.[^/]+)?\.lock", None),
+    ("pipfile_lock", r"pipfile\.lock", None),
+    ("pipfile", r"pipfile", None),
+    ("pyproject", r"pyproject\.toml", None),
+    ("dockerfile", _DOCKERFILE, starts_from_an_image),
+    ("setup_py", r"setup\.py", states_requirements),
+    ("script", r"[^/]+\.py", has_script_block),
+    ("pip_inspect", r"[^/]+\.json", looks_like_pip_inspect),
+    ("pip_list", rf"[^/]+\.json|[^/]*(?:{_LISTS})[^/]*\.(?:txt|log|out)", looks_like_pip_list),
+    ("constraints", _CONSTRAINTS, looks_like_requirements),
+    ("requirements", _REQUIREMENTS, looks_like_requirements),
 )
+RECOGNISERS = tuple(Recogniser(kind, re.compile(rf"(?:.*/)?(?:{names})"), sniff) for kind, names, sniff in _NAMES)
 """In order of precedence; a later kind of file is one more row."""
 
 ONLY_NAMED = frozenset({"script"})
