@@ -37,20 +37,6 @@ _ROOT_FOLDERS = frozenset({"bin", "etc", "home", "lib", "opt", "root", "usr", "v
 _DOCUMENTS = ("manifest.json", "index.json", "oci-layout")
 
 
-class Layer(NamedTuple):
-    """One layer and how it was read."""
-
-    digest: str | None
-    """``sha256:…`` as the manifest or configuration states it: of the blob where that is known, else of its content."""
-    size_bytes: int | None
-    """Bytes it takes in the archive, compressed as it is there."""
-    compression: str
-    """``none``, ``gzip``, ``zstd``; ``directory`` for a root directory."""
-    entries: int
-    """Files, directories and links in it, kept or not."""
-    from_cache: bool
-
-
 class Image(NamedTuple):
     """One image (of one platform)."""
 
@@ -58,7 +44,7 @@ class Image(NamedTuple):
     """First repository tag, else the path that was named."""
     config: ImageConfig
     files: ImageTree
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerRead, ...]
     """From the base up."""
     skipped: tuple[Skipped, ...] = ()
     """What could not be read: a missing or damaged layer, a limit that was met. What is not here was read."""
@@ -223,9 +209,8 @@ def _root_image(read: LayerRead, path: str, said: tuple[Skipped, ...], job: Job)
     tree = ImageTree()
     problems = (*read.record.problems, *tree.apply(read.record, job.budget))
     skipped = said + tuple(Skipped(Source(path), problem) for problem in dict.fromkeys(problems))
-    layer = Layer(None, read.size_bytes, read.compression, read.record.entries, read.from_cache)
     notes = ("a root directory states no environment and no entry point of its image",)
-    return Image(path, ImageConfig(), tree, (layer,), tuple(dict.fromkeys(skipped)), notes, path)
+    return Image(path, ImageConfig(), tree, (read,), tuple(dict.fromkeys(skipped)), notes, path)
 
 
 def _assemble(blobs: Blobs, documents: Documents, path: str, said: tuple[Skipped, ...]) -> tuple[Image, ...]:
@@ -272,11 +257,7 @@ def _build(blobs: Blobs, image: Described, path: str, label: str | None) -> Imag
             continue
         problems = [*read.record.problems, *tree.apply(read.record, blobs.job.budget)]
         skipped += [Skipped(source, problem, read.hint) for problem in problems]
-        layers.append(
-            Layer(
-                layer.digest or layer.diff_id, read.size_bytes, read.compression, read.record.entries, read.from_cache
-            )
-        )
+        layers.append(read)
     return Image(image.name or path, image.config, tree, tuple(layers), tuple(skipped), (), place)
 
 

@@ -55,7 +55,9 @@ class LayerRead(NamedTuple):
 
     record: LayerRecord
     size_bytes: int | None
+    """Bytes it takes in the archive, compressed as it is there."""
     compression: str
+    """``none``, ``gzip``, ``zstd``; ``directory`` for a root directory."""
     from_cache: bool = False
     hint: str | None = None
     """What to do about it where it could not be read."""
@@ -296,7 +298,7 @@ class StreamBlobs:
         if target is not None:
             self._links[name] = target
             return
-        member = Peeked(reader.open(), BLOCK)
+        member = Peeked(reader, BLOCK)
         head = member.head
         if head.lstrip()[:1] in {b"{", b"["}:
             if entry.size <= MAX_DOCUMENT_BYTES and self._document_bytes + entry.size <= MAX_DOCUMENTS_BYTES:

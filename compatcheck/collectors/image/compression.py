@@ -206,23 +206,6 @@ class _Zstd(_Decoded):
                 return chunk
 
 
-class _Zstandard(_Decoded):
-    """The same with the zstandard package."""
-
-    def __init__(self, source: Stream, expansion: Expansion, module: Any) -> None:  # noqa: ANN401 (it is not always there)
-        super().__init__(source, expansion)
-        self._error: type[Exception] = module.ZstdError
-        decompressor = module.ZstdDecompressor(max_window_size=1 << MAX_ZSTD_WINDOW)
-        self._reader = decompressor.stream_reader(source, read_size=_INPUT, read_across_frames=True, closefd=False)
-
-    def _next(self) -> bytes:
-        try:
-            chunk: bytes = self._reader.read(_OUTPUT)
-        except self._error as error:
-            raise TarError(f"its zstd data is damaged: {error}") from None
-        return chunk
-
-
 def _open_zstd(stream: Stream, expansion: Expansion) -> Stream:
     from importlib import import_module  # noqa: PLC0415 (compressed layers only)
 
@@ -231,9 +214,4 @@ def _open_zstd(stream: Stream, expansion: Expansion) -> Stream:
             return _Zstd(stream, expansion, import_module(name))
         except ImportError:
             continue
-    try:
-        return _Zstandard(stream, expansion, import_module("zstandard"))
-    except ImportError:
-        raise UnavailableError(
-            "is compressed with zstd, which this Python cannot read without another package"
-        ) from None
+    raise UnavailableError("is compressed with zstd, which this Python cannot read without another package")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from compatcheck.collectors.image.archive import Image
     from compatcheck.collectors.image.system_packages import System
     from compatcheck.collectors.image.tree import ImageTree
-    from compatcheck.core.environment import Damage, Environment, Package
+    from compatcheck.core.environment import Environment, Package
 
 CONFIGURATION = "image configuration"
 """Origin of what the image's configuration says."""
@@ -178,28 +178,27 @@ def _describe_driver(system: System, environ: Mapping[str, str]) -> list[str]:
 
 def rename(environment: Environment, image: str) -> Environment:
     """Write the image in front of every place in an environment."""
+
+    def move(packages: Mapping[str, Package]) -> dict[str, Package]:
+        return {name: package._replace(source=_place(package.source, image)) for name, package in packages.items()}
+
     return environment._replace(
-        packages={name: _package(package, image) for name, package in environment.packages.items()},
-        components={name: _package(package, image) for name, package in environment.components.items()},
-        facts={name: (value, _source(source, image)) for name, (value, source) in environment.facts.items()},
-        damage=tuple(_damage(damage, image) for damage in environment.damage),
+        packages=move(environment.packages),
+        components=move(environment.components),
+        facts={name: (value, _place(source, image)) for name, (value, source) in environment.facts.items()},
+        damage=tuple(
+            damage._replace(sources=tuple(_place(source, image) for source in damage.sources))
+            for damage in environment.damage
+        ),
         skipped=tuple(_inside(entry, image) for entry in environment.skipped),
     )
 
 
-def _source(source: Source, image: str) -> Source:
+def _place(source: Source, image: str) -> Source:
     return source._replace(path=f"{image}:{source.path}") if source.path.startswith("/") else source
-
-
-def _package(package: Package, image: str) -> Package:
-    return package._replace(source=_source(package.source, image))
-
-
-def _damage(damage: Damage, image: str) -> Damage:
-    return damage._replace(sources=tuple(_source(source, image) for source in damage.sources))
 
 
 def _inside(skipped: Skipped, image: str) -> Skipped:
     """Write the image in front of the place."""
     hint = None if skipped.hint == ASK_OWNER else skipped.hint
-    return skipped._replace(source=_source(skipped.source, image), hint=hint)
+    return skipped._replace(source=_place(skipped.source, image), hint=hint)

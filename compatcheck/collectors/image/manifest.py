@@ -61,9 +61,6 @@ class ImageConfig(NamedTuple):
     cmd: tuple[str, ...] = ()
     working_dir: str | None = None
     user: str | None = None
-    labels: Mapping[str, str] = {}
-    created: str | None = None
-    """RFC 3339, as written."""
 
 
 class Described(NamedTuple):
@@ -293,7 +290,6 @@ def _blob_digest(name: str) -> str | None:
 def _config(raw: Mapping[str, object]) -> ImageConfig:
     run = _mapping(raw.get("config"))
     variables = (variable.partition("=") for variable in _strings(run.get("Env")))
-    labels = _mapping(run.get("Labels"))
     return ImageConfig(
         _text(raw.get("architecture")),
         _text(raw.get("os")),
@@ -302,8 +298,6 @@ def _config(raw: Mapping[str, object]) -> ImageConfig:
         _strings(run.get("Cmd")),
         _text(run.get("WorkingDir")),
         _text(run.get("User")),
-        {name: value for name, value in labels.items() if isinstance(value, str)},
-        _text(raw.get("created")),
     )
 
 

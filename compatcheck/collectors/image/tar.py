@@ -75,17 +75,19 @@ class Entry(NamedTuple):
 
 
 class TarReader:
-    """The entries of one archive, in order."""
+    """The entries of one archive, in order; the content of the current one is a stream until the next is asked for."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self.position = 0
+        """Bytes of the current entry's content that have been read or passed over."""
         self._left = 0
         """Bytes of the current entry's content that have not been read."""
         self._padding = 0
         self._extensions_left = FREE_EXTENSIONS
 
     def __iter__(self) -> Iterator[Entry]:
-        """Give the entries; the content of one can be read until the next is asked for.
+        """Give the entries.
 
         Raises:
             TarError: a header makes no sense or the archive ends inside an entry.
@@ -127,13 +129,10 @@ class TarReader:
         wanted = min(count, self._left)
         data = self._stream.read(wanted)
         self._left -= len(data)
+        self.position += len(data)
         if len(data) < wanted:
             raise _ends_early()
         return data
-
-    def open(self) -> Stream:
-        """Return the current entry's content as a stream, which holds until the next entry is asked for."""
-        return _Content(self)
 
     def skip(self, count: int) -> int:
         """Pass over bytes of the current entry's content and return how many there were.
@@ -144,6 +143,7 @@ class TarReader:
         wanted = min(count, self._left)
         passed = self._stream.skip(wanted)
         self._left -= passed
+        self.position += passed
         if passed < wanted:
             raise _ends_early()
         return passed
@@ -210,7 +210,7 @@ class TarReader:
         return Entry(name, kind, size, modified, target, sparse)
 
     def _begin(self, size: int) -> None:
-        self._left = size
+        self._left, self.position = size, 0
         self._padding = -size % BLOCK
 
     def _extension(self, size: int) -> bytes:
@@ -247,24 +247,6 @@ class TarReader:
         self._extensions_left -= 1
         if self._extensions_left < 0:
             raise TarError("has far more extension headers than entries: the archive is damaged or hostile")
-
-
-class _Content:
-    """The content of the current entry."""
-
-    def __init__(self, reader: TarReader) -> None:
-        self._reader = reader
-        self.position = 0
-
-    def read(self, count: int) -> bytes:
-        data = self._reader.read(count)
-        self.position += len(data)
-        return data
-
-    def skip(self, count: int) -> int:
-        passed = self._reader.skip(count)
-        self.position += passed
-        return passed
 
 
 def looks_like_tar(head: bytes) -> bool:

@@ -124,30 +124,22 @@ def _judge_text(path: bytes, folder: bytes, name: bytes) -> Interest | None:
     return _TEXT if name == b"pyvenv.cfg" or folder == b"etc/ld.so.conf.d" else None
 
 
-def _judge_path_file(path: bytes, folder: bytes, name: bytes) -> Interest | None:
-    """Judge ``.pth``, which is also what people call the weights of a model."""
-    del path, name
-    return _LONG_TEXT if folder[folder.rfind(b"/") + 1 :] in _SITE else None
-
-
-def _judge_egg(path: bytes, folder: bytes, name: bytes) -> Interest | None:
-    del path, folder
-    return _NAME if name.endswith(b".egg") else _METADATA
-
-
-def _judge_cmake(path: bytes, folder: bytes, name: bytes) -> Interest | None:
-    del folder, name
-    return _LONG_TEXT if path.endswith(b"torch/share/cmake/Torch/TorchConfig.cmake") else None
-
-
-def _judge_header(path: bytes, folder: bytes, name: bytes) -> Interest | None:
-    del path, folder
-    return _TEXT if re.match(_HEADER, name) else None
-
-
-def _judge_start_script(path: bytes, folder: bytes, name: bytes) -> Interest | None:
-    del folder, name
-    return _TEXT if path.count(b"/") <= _START_SCRIPT_DEPTH and not path.startswith(_NO_START_SCRIPTS) else None
+def _judge_other(path: bytes, folder: bytes, name: bytes) -> Interest | None:
+    """Judge what is told by its suffix and where it lies."""
+    match name[name.rfind(b".") :]:
+        case b".pth" | b".egg-link":  # .pth is also what people call the weights of a model
+            return _LONG_TEXT if folder[folder.rfind(b"/") + 1 :] in _SITE else None
+        case b".egg":
+            return _NAME
+        case b".egg-info" | b".dist-info":
+            return _METADATA
+        case b".cmake":
+            return _LONG_TEXT if path.endswith(b"torch/share/cmake/Torch/TorchConfig.cmake") else None
+        case b".h":
+            return _TEXT if re.match(_HEADER, name) else None
+        case _:  # .sh
+            shallow = path.count(b"/") <= _START_SCRIPT_DEPTH and not path.startswith(_NO_START_SCRIPTS)
+            return _TEXT if shallow else None
 
 
 def judge_directory(path: bytes) -> bool:
@@ -239,14 +231,9 @@ _BY_SUFFIX: Mapping[bytes, Callable[[bytes, bytes, bytes], Interest | None]] = {
     b".json": _judge_text,
     b".conf": _judge_text,
     b".cfg": _judge_text,
-    b".pth": _judge_path_file,
-    b".egg-link": _judge_path_file,
-    b".egg-info": _judge_egg,
-    b".dist-info": _judge_egg,
-    b".egg": _judge_egg,
-    b".cmake": _judge_cmake,
-    b".h": _judge_header,
-    b".sh": _judge_start_script,
+    **dict.fromkeys(
+        (b".pth", b".egg-link", b".egg-info", b".dist-info", b".egg", b".cmake", b".h", b".sh"), _judge_other
+    ),
     b".sqlite": _judge_program,
     b".db": _judge_program,
 }

@@ -149,7 +149,7 @@ def test_what_skopeo_writes_is_read(target, options, tmp_path):
     (image,) = open_images(place.split(":")[1], cache=None)
     assert image.skipped == ()
     assert listing(image.files) == listing(expected.files)
-    assert [layer.entries for layer in image.layers] == [3, 5]
+    assert [layer.record.entries for layer in image.layers] == [3, 5]
     assert image.config.env == (("A", "1"),)
 
 
