@@ -179,13 +179,16 @@ def _wheel_version(url: str | None) -> str:
     return re.sub(r"\.(tar\.gz|zip|tar\.bz2)$", "", file).rpartition("-")[2]
 
 
+_MANAGERS = {"conda": "conda", "pypi": "pip"}
+
+
 def of_conda_lock(path: Path) -> tuple[Packages, Packages, set[str]]:
     """Compare every entry for every platform with what conda-lock's own parser reads."""
     entries, _ = conda_lock.list_packages(read_yaml(str(path)))
-    ours: Packages = [(item.platform, item.manager, item.name, item.version) for item in entries]
+    ours: Packages = [(platform, _MANAGERS[item.kind], item.name, item.version or "") for platform, _, item in entries]
     lock = parse_conda_lock_file(path)
     theirs: Packages = [(item.platform, item.manager, item.name, item.version) for item in lock.package]
-    return ours, theirs, {item.name.lower() for item in entries if item.manager == "conda"}
+    return ours, theirs, {item.name.lower() for _, _, item in entries if item.kind == "conda"}
 
 
 def of_pixi(path: Path) -> tuple[Packages, Packages, set[str]]:
@@ -193,19 +196,13 @@ def of_pixi(path: Path) -> tuple[Packages, Packages, set[str]]:
     file = read_yaml(str(path))
     ours: Packages = []
     names = set()
-    if isinstance(file.root, dict) and "package" in file.root:
-        for entry in conda_lock.list_packages(file)[0]:
-            ours.append(("default", entry.platform, entry.name, _normal(entry.version)))
-            names |= {entry.name.lower()} if entry.manager == "conda" else set()
-    else:
-        for environment in pixi_lock.list_environments(file):
-            for package in environment.packages:
-                built = (
-                    package.kind == "pypi" and "://" not in package.location and not package.location.endswith(".whl")
-                )
-                version = "?" if built else package.version or "?"
-                ours.append((environment.name, environment.platform, package.name, _normal(version)))
-                names |= {package.name.lower()} if package.kind == "conda" else set()
+    for environment in pixi_lock.list_environments(file):
+        for package in environment.packages:
+            location = package.location or ""
+            built = package.kind == "pypi" and "://" not in location and not location.endswith(".whl")
+            version = "?" if built else package.version or "?"
+            ours.append((environment.name, environment.platform, package.name, _normal(version)))
+            names |= {package.name.lower()} if package.kind == "conda" else set()
     theirs: Packages = []
     for name, found in LockFile.from_path(path).environments():
         for platform in found.platforms():

@@ -1,4 +1,4 @@
-"""``conda-lock.yml``, and the locks pixi wrote in its form before version 4: packages by platform, of conda and of pip.
+"""``conda-lock.yml``: packages by platform, of conda and of pip.
 
 https://github.com/conda/conda-lock, conda_lock/lockfile/v1/models.py
 """
@@ -11,7 +11,7 @@ from compatcheck.collectors.conda.packages import LINUX, Record, build_environme
 from compatcheck.collectors.conda.spec import read_archive_name, read_channel
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError, NoEnvironmentError
-from compatcheck.core.expected_shapes import as_text
+from compatcheck.core.expected_shapes import as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import read_url
@@ -21,6 +21,8 @@ from compatcheck.core.versions import parse_version
 from compatcheck.core.yaml import YamlList, YamlMap, read_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
     from compatcheck.core.yaml import YamlFile
 
 _REMEDY = "make the lock anew with the tool that wrote it"
@@ -30,38 +32,44 @@ _VERSIONS = {"1", "2", "3"}
 
 
 class LockedPackage(NamedTuple):
-    """One entry of the lock."""
+    """One package of a lock of conda-lock or pixi."""
 
+    kind: str
+    """``conda`` or ``pypi``."""
     name: str
-    version: str
-    manager: str
-    """``conda``, ``pip`` or, in locks of pixi, ``pypi``."""
-    platform: str
+    version: str | None
+    """None for a package that is built from a directory."""
     build: str | None
-    url: str | None
-    categories: tuple[str, ...]
+    location: str | None
+    """Address, or path of what is built from a directory."""
     source: Source
+    distributions: tuple[str, ...] | None = None
+    """Distributions a conda package says it installs; None when it says nothing."""
+    editable: bool = False
+
+
+class _Entry(NamedTuple):
+    platform: str
+    categories: tuple[str, ...]
+    package: LockedPackage
 
 
 def read_conda_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a lock: one environment for each Linux platform it locks."""
-    return read_locked(read_yaml(path, files))
-
-
-def read_locked(file: YamlFile) -> tuple[Environment, ...]:
-    """See `read_conda_lock`."""
-    entries, skipped = list_packages(file)
+    entries, skipped = list_packages(read_yaml(path, files))
     platforms = sorted({entry.platform for entry in entries})
     linux = [platform for platform in LINUX if platform in platforms]
     if not linux:
-        raise no_linux(file.path, platforms)
-    others = [platform for platform in platforms if platform not in linux]
-    notes = [f"also locked, and not looked at: {', '.join(others)}"] if others else []
+        raise no_linux(path, platforms)
+    notes = note_others(platforms, linux)
     found = []
     for platform in linux:
         here = [entry for entry in entries if entry.platform == platform]
-        origin = f"{file.path} ({platform})" if len(platforms) > 1 else file.path
-        found.append(_environment(origin, here, skipped, notes))
+        taken = [entry.package for entry in here if set(entry.categories) & _INSTALLED]
+        left = sorted({name for entry in here if not set(entry.categories) & _INSTALLED for name in entry.categories})
+        remarks = [*notes, *([f"categories not selected: {', '.join(left)}"] if left else [])]
+        origin = f"{path} ({platform})" if len(platforms) > 1 else path
+        found.append(build_locked(origin, taken, skipped, remarks))
     return tuple(found)
 
 
@@ -72,77 +80,89 @@ def no_linux(path: str, platforms: list[str]) -> NoEnvironmentError:
     return NoEnvironmentError(message, source=Source(path), hint="add the platform that the job runs on and lock again")
 
 
-def list_packages(file: YamlFile) -> tuple[list[LockedPackage], list[Skipped]]:
+def note_others(platforms: Iterable[str], linux: Collection[str]) -> list[str]:
+    """Note the platforms that are locked beside Linux."""
+    others = sorted(set(platforms) - set(linux))
+    return [f"also locked, and not looked at: {', '.join(others)}"] if others else []
+
+
+def list_packages(file: YamlFile) -> tuple[list[_Entry], list[Skipped]]:
     """List all entries of a lock, whatever their platform, and those that cannot be read."""
     root = file.root
     entries = root.get("package") if isinstance(root, YamlMap) else None
     if not isinstance(root, YamlMap) or not isinstance(entries, YamlList):
         message = "has no list of packages: it is no conda-lock file"
         raise InputError(message, source=Source(file.path, "package"), hint=_REMEDY)
-    version = root.get("version", "1")
-    if not isinstance(version, str) or version not in _VERSIONS:
-        message = f"is of version {echo(str(version))}; versions {', '.join(sorted(_VERSIONS))} are understood"
-        raise InputError(message, source=Source(file.path, "version"), hint=f"upgrade compatcheck, or {_REMEDY}")
-    found: list[LockedPackage] = []
+    check_version(file.path, root.get("version", "1"), _VERSIONS, _REMEDY)
+    found: list[_Entry] = []
     skipped: list[Skipped] = []
     for index, entry in enumerate(entries):
         source = Source(file.path, f"package[{index}]", entries.lines[index])
         fields = entry if isinstance(entry, YamlMap) else YamlMap(0)
-        name, version, platform = (
-            as_text(fields.get("name")),
-            as_text(fields.get("version")),
-            as_text(fields.get("platform")),
-        )
+        name, version, platform = (as_text(fields.get(key)) for key in ("name", "version", "platform"))
         manager = as_text(fields.get("manager")) or "conda"
-        if not name or not version or not platform or manager not in {"conda", "pip", "pypi"}:
+        if not name or not version or not platform or manager not in {"conda", "pip"}:
             reason = "an entry of package has no name, version, platform or known manager"
             skipped.append(Skipped(source, reason, _REMEDY, named=True))
             continue
-        url = as_text(fields.get("url"))
-        archive = read_archive_name(url) if url and manager == "conda" else None
+        kind, url = "conda" if manager == "conda" else "pypi", as_text(fields.get("url"))
+        archive = read_archive_name(url) if url and kind == "conda" else None
         build = as_text(fields.get("build")) or (archive[2] if archive is not None else None)
         source = Source(file.path, f"package.{name}", fields.lines.get("name", source.line))
-        found.append(LockedPackage(name, version, manager, platform, build, url, _categories(fields), source))
+        several = fields.get("categories")
+        categories = (
+            as_texts(several) if isinstance(several, YamlList) else (as_text(fields.get("category")) or "main",)
+        )
+        found.append(_Entry(platform, categories, LockedPackage(kind, name, version, build, url, source)))
     return found, skipped
 
 
-def _categories(fields: YamlMap) -> tuple[str, ...]:
-    several = fields.get("categories")
-    if isinstance(several, YamlList):
-        return tuple(item for item in several if isinstance(item, str))
-    return (as_text(fields.get("category")) or "main",)
+def check_version(path: str, version: object, understood: Collection[str], remedy: str) -> None:
+    """Check the version of a lock.
+
+    Raises:
+        InputError: it is none of those that are understood.
+    """
+    if version not in understood:
+        message = f"is of version {echo(str(version))}; versions {', '.join(sorted(understood))} are understood"
+        raise InputError(message, source=Source(path, "version"), hint=f"upgrade compatcheck, or {remedy}")
 
 
-def _environment(origin: str, entries: list[LockedPackage], skipped: list[Skipped], notes: list[str]) -> Environment:
+def build_locked(
+    origin: str, packages: Iterable[LockedPackage], skipped: Iterable[Skipped], notes: Sequence[str]
+) -> Environment:
+    """Bring the packages of one environment together, of conda and of pip."""
     records = []
     pip: dict[str, Package] = {}
     lost = list(skipped)
-    left_out: set[str] = set()
-    for entry in entries:
-        if not set(entry.categories) & _INSTALLED:
-            left_out.update(entry.categories)
+    for item in packages:
+        if item.kind == "conda":
+            channel = read_channel(item.location) if item.location else None
+            records.append(
+                Record(item.name.lower(), item.source, item.version, item.build, channel, None, item.distributions)
+            )
             continue
-        if entry.manager == "conda":
-            channel = read_channel(entry.url) if entry.url else None
-            records.append(Record(entry.name.lower(), entry.source, entry.version, entry.build, channel))
-            continue
-        package = read_pip_package(entry.name, entry.version, entry.url, entry.source)
-        if package.version is None:
-            reason = f"{echo(entry.version)}, the version of {entry.name}, is no version"
-            lost.append(Skipped(entry.source, reason, _REMEDY, named=True))
+        package = _describe_pip(item)
+        if package.version is None and item.version is not None:
+            reason = f"{echo(item.version)}, the version of {item.name}, is no version"
+            lost.append(Skipped(item.source, reason, _REMEDY, named=True))
         pip[package.name] = package
-    remarks = [*notes, *([f"categories not selected: {', '.join(sorted(left_out))}"] if left_out else [])]
-    return build_environment(origin, records, pip=pip, complete=not lost, skipped=lost, notes=remarks)
+    return build_environment(origin, records, pip=pip, complete=not lost, skipped=lost, notes=notes)
 
 
-def read_pip_package(name: str, version: str | None, url: str | None, source: Source) -> Package:
-    """Describe a package of pip that a lock of conda or pixi holds; without a version that is one, it is unknown."""
+def _describe_pip(item: LockedPackage) -> Package:
+    """Describe a package of pip; without a version that is one, it is unknown."""
     details: dict[str, str] = {"installer": "pip"}
-    stated = None
-    if url:
-        _, stated, more = read_url(url, name)
+    version = item.version
+    if item.location and "://" in item.location:
+        _, stated, more = read_url(item.location, item.name)
+        version = version or stated
         details.update(more)
-    version = version or stated
+    elif item.location:
+        details["source"] = "path"
+    if item.editable:
+        details["editable"] = "true"
+    name = canonical_name(item.name)
     if version is None or parse_version(version) is None:
-        return Package(canonical_name(name), None, source, "", details)
-    return Package(canonical_name(name), version, source, None, details)
+        return Package(name, None, item.source, "", details)
+    return Package(name, version, item.source, None, details)

@@ -1,6 +1,6 @@
 """``pixi.lock``: what each environment of a workspace installs on each platform, of conda and of PyPI.
 
-Versions 4 to 7; before, pixi wrote the form of conda-lock. https://pixi.sh/latest/workspace/lockfile/,
+Versions 6 and 7, which pixi has written since 0.40. https://pixi.sh/latest/workspace/lockfile/,
 conda/rattler crates/rattler_lock.
 """
 
@@ -9,46 +9,28 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.conda.lock import no_linux, read_locked, read_pip_package
-from compatcheck.collectors.conda.packages import LINUX, Record, build_environment
-from compatcheck.collectors.conda.spec import read_archive_name, read_channel
+from compatcheck.collectors.conda.lock import LockedPackage, build_locked, check_version, no_linux, note_others
+from compatcheck.collectors.conda.packages import LINUX
+from compatcheck.collectors.conda.spec import read_archive_name
 from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table, as_text
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.source import Skipped, Source
-from compatcheck.core.textfile import echo
 from compatcheck.core.yaml import YamlList, YamlMap, YamlValue, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compatcheck.core.environment import Environment, Package
+    from compatcheck.core.environment import Environment
     from compatcheck.core.yaml import YamlFile
 
 _REMEDY = "make the lock anew with `pixi lock`"
-_OLD = {"1", "2", "3"}
-_VERSIONS = {"4", "5", "6", "7"}
+_VERSIONS = {"6", "7"}
 _KINDS = ("conda", "pypi", "conda_source")
 _SOURCE_NAME = re.compile(r"([\w.-]+)(?:\[[^\]]*\])? @ .*")
 _PURL = re.compile(r"pkg:pypi/([^@?#]+)")
 _MAX_SUBJECTS = 200
-
-
-class LockedPackage(NamedTuple):
-    """One package of one environment on one platform."""
-
-    kind: str
-    """``conda`` or ``pypi``."""
-    name: str
-    version: str | None
-    """None for a package that is built from a directory."""
-    build: str | None
-    location: str
-    purls: tuple[str, ...] | None
-    """Distributions a conda package says it installs; None when it says nothing."""
-    source: Source
-    editable: bool = False
 
 
 class LockedEnvironment(NamedTuple):
@@ -65,8 +47,6 @@ class LockedEnvironment(NamedTuple):
 def read_pixi_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     """Read a lock: one environment for each name and Linux platform."""
     file = read_yaml(path, files)
-    if isinstance(file.root, YamlMap) and str(file.root.get("version")) in _OLD and "package" in file.root:
-        return read_locked(file)
     found = list(list_environments(file))
     linux = [item for item in found if item.subdir in LINUX]
     platforms = sorted({item.platform for item in found})
@@ -75,9 +55,10 @@ def read_pixi_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     if len(linux) > _MAX_SUBJECTS:
         message = f"holds {len(linux)} environments for Linux; at most {_MAX_SUBJECTS} are read"
         raise InputError(message, source=Source(path, "environments"), hint="check that this is the file you mean")
-    others = sorted({item.platform for item in found} - {item.platform for item in linux})
-    notes = [f"also locked, and not looked at: {', '.join(others)}"] if others else []
-    return tuple(_environment(path, item, notes) for item in linux)
+    notes = note_others(platforms, {item.platform for item in linux})
+    return tuple(
+        build_locked(f"{path} ({item.name}, {item.platform})", item.packages, item.skipped, notes) for item in linux
+    )
 
 
 def list_environments(file: YamlFile) -> Iterator[LockedEnvironment]:
@@ -85,13 +66,11 @@ def list_environments(file: YamlFile) -> Iterator[LockedEnvironment]:
     root = file.root
     environments = root.get("environments") if isinstance(root, YamlMap) else None
     entries = root.get("packages") if isinstance(root, YamlMap) else None
+    if isinstance(root, YamlMap):
+        check_version(file.path, root.get("version"), _VERSIONS, _REMEDY)
     if not isinstance(root, YamlMap) or not isinstance(environments, YamlMap):
         message = "has no environments: it is no pixi.lock"
         raise InputError(message, source=Source(file.path, "environments"), hint=_REMEDY)
-    version = root.get("version")
-    if not isinstance(version, str) or version not in _VERSIONS:
-        message = f"is of version {echo(str(version))}; versions 1 to 7 are understood"
-        raise InputError(message, source=Source(file.path, "version"), hint=f"upgrade compatcheck, or {_REMEDY}")
     known = _by_location(entries)
     subdirs = _subdirs(root.get("platforms"))
     for name, environment in environments.items():
@@ -119,20 +98,13 @@ def _subdirs(platforms: YamlValue) -> dict[str, str]:
 
 
 def _by_location(entries: YamlValue) -> dict[tuple[str, str], list[YamlMap]]:
-    """Index the descriptions by kind and location; versions 4 and 5 state them in keys of their own.
-
-    What is built from one directory of sources can be several packages.
-    """
+    """Index the descriptions by kind and location: what is built from one directory of sources can be several packages."""
     found: dict[tuple[str, str], list[YamlMap]] = {}
     for entry in entries if isinstance(entries, YamlList) else ():
         if not isinstance(entry, YamlMap):
             continue
-        kind = entry.get("kind")
-        if isinstance(kind, str):
-            location = entry.get("url") or entry.get("path")
-        else:
-            kind = next((key for key in _KINDS if key in entry), None)
-            location = entry.get(kind) if kind is not None else None
+        kind = next((key for key in _KINDS if key in entry), None)
+        location = entry.get(kind) if kind is not None else None
         if isinstance(kind, str) and isinstance(location, str):
             found.setdefault((kind, location), []).append(entry)
     return found
@@ -164,8 +136,8 @@ def _resolve(reference: YamlValue, known: dict[tuple[str, str], list[YamlMap]], 
         version,
         build,
         location,
-        _purls(described.get("purls")),
         Source(path, f"packages.{name}", line),
+        _purls(described.get("purls")),
         editable=described.get("editable") == "true",
     )
 
@@ -182,32 +154,3 @@ def _purls(value: YamlValue) -> tuple[str, ...] | None:
         return None
     matches = [_PURL.match(item) for item in value if isinstance(item, str)]
     return tuple(dict.fromkeys(canonical_name(match[1]) for match in matches if match is not None))
-
-
-def _environment(path: str, locked: LockedEnvironment, notes: list[str]) -> Environment:
-    records = []
-    pip: dict[str, Package] = {}
-    for package in locked.packages:
-        if package.kind == "pypi":
-            url = package.location if "://" in package.location else None
-            found = read_pip_package(package.name, package.version, url, package.source)
-            if url is None:
-                found = found._replace(details={**found.details, "source": "path"})
-            if package.editable:
-                found = found._replace(details={**found.details, "editable": "true"})
-            pip[found.name] = found
-        else:
-            channel = read_channel(package.location)
-            records.append(
-                Record(
-                    package.name.lower(), package.source, package.version, package.build, channel, None, package.purls
-                )
-            )
-    return build_environment(
-        f"{path} ({locked.name}, {locked.platform})",
-        records,
-        pip=pip,
-        complete=not locked.skipped,
-        skipped=locked.skipped,
-        notes=notes,
-    )

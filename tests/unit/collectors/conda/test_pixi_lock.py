@@ -48,35 +48,11 @@ version: 6
   version: 0.1.0
   editable: true
 """
-VERSION_5 = f"""\
-version: 5
-{HEAD}- kind: conda
-  name: python
-  version: 3.11.10
-  build: hc5c86c4_3_cpython
-  subdir: linux-64
-  url: {PYTHON}
-- kind: conda
-  name: pytorch
-  version: 2.5.1
-  build: cuda126_py311h1_300
-  url: {TORCH}
-- kind: pypi
-  name: deepspeed
-  version: 0.16.0
-  url: {WHEEL}
-- kind: pypi
-  name: my-train
-  version: 0.1.0
-  path: ./
-  editable: true
-"""
 
 
-@pytest.mark.parametrize("text", [VERSION_6, VERSION_5, VERSION_5.replace("version: 5", "version: 4")])
-def test_environments_of_each_version(tmp_path: Path, text: str) -> None:
+def test_environments_of_a_lock(tmp_path: Path) -> None:
     path = tmp_path / "pixi.lock"
-    path.write_text(text)
+    path.write_text(VERSION_6)
     default, cpu = read_pixi_lock(str(path))
     assert (default.origin, cpu.origin) == (f"{path} (default, linux-64)", f"{path} (cpu, linux-64)")
     versions = {name: package.version for name, package in default.packages.items()}
@@ -129,6 +105,8 @@ def test_purls_decide_what_is_a_distribution(tmp_path: Path) -> None:
     [
         ("version: 6\n", "no environments"),
         ("version: 99\nenvironments: {}\n", "version '99'"),
+        ("version: 5\nenvironments: {}\n", "version '5'; versions 6, 7 are understood"),
+        ("version: 1\npackage: []\n", "version '1'"),
         ("version: 6\nenvironments:\n  default:\n    packages:\n      win-64: []\n", "win-64"),
         ("version: 6\nenvironments: {}\npackages: []\n", "no platform"),
     ],
