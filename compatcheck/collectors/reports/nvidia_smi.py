@@ -1,4 +1,4 @@
-"""``nvidia-smi``: its table in the layouts of every driver, ``-L``, ``-q`` and ``--query-gpu`` with a header.
+"""``nvidia-smi``: its table in the layouts of every driver, and ``-L``.
 
 The CUDA version of the table is the newest one that the driver supports (from driver 610 on it is called "CUDA UMD Version",
 and the driver's "KMD Version"); it says nothing of an installed toolkit. Long names are cut off in the table. Where a device is
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.collect_env import is_device_name
 from compatcheck.collectors.reports.report import CUDA, DRIVER, Device, PastedReport, open_report, place
+from compatcheck.core.source import Skipped
 from compatcheck.core.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -44,14 +45,10 @@ _LISTED_INSTANCE = re.compile(
     r"MIG {1,3}(\d{1,2}(?:c\.\d{1,2})?g\.(\d{1,3})gb(?:\+\w{1,8})?) {1,8}Device {1,3}\d{1,2}: \(UUID"
 )
 _LOG = re.compile(r"={4,20} ?NVSMI LOG ?={4,20}")
-_FULL = re.compile(
-    r"(?:(?<=\n)|(?<=\A)) {0,12}(Driver Version|CUDA Version|CUDA UMD Version|KMD Version|Attached GPUs|Product Name"
-    r"|FB Memory Usage|BAR1 Memory Usage"
-    r"|MIG Mode|Total|Current|MIG Device|Used) {0,50}(?:: {0,3}([^\n]{0,60}))?(?=\n)"
-)
 _COLUMN = r"[a-z_]{2,30}(?:\.[a-z_]{2,30}){0,3}(?: \[[A-Za-z]{1,4}\])?"
 _COLUMNS = re.compile(r"(?:(?<=\n)|(?<=\A))((?:" + _COLUMN + r", ){1,40}" + _COLUMN + r")\n")
 _KIND = "nvidia-smi"
+_REMEDY = "paste the table that nvidia-smi prints, or the list of nvidia-smi -L"
 _NEAR = 6_000
 """Characters of a table between its head and its first device at most, and between two devices."""
 _SMALLEST = 128 * MIB
@@ -73,8 +70,7 @@ def read(part: Part, path: str) -> Iterator[PastedReport]:
             _take_rows(part, path, report, rows[0].start(), len(text))
             yield report
     yield from _read_listing(part, path)
-    yield from _read_full(part, path)
-    yield from _read_columns(part, path)
+    yield from _say_unread(part, path)
 
 
 def _read_table(part: Part, path: str, head: re.Match[str], end: int) -> PastedReport:
@@ -196,71 +192,15 @@ def _read_listing(part: Part, path: str) -> Iterator[PastedReport]:
         yield report
 
 
-def _read_full(part: Part, path: str) -> Iterator[PastedReport]:
-    """Read ``nvidia-smi -q``."""
-    logs = list(_LOG.finditer(part.text))
-    for index, log in enumerate(logs):
-        end = logs[index + 1].start() if index + 1 < len(logs) else len(part.text)
-        report = open_report(_KIND, part, path, log.start(), log.start())
-        attached = None
-        devices: list[Device] = []
-        section = ""
-        for entry in _FULL.finditer(part.text, log.end(), end):
-            key, value = entry[1], (entry[2] or "").strip()
-            report.end = entry.end()
-            source = place(part, entry.start(), path, key)
-            if key in {"Driver Version", "KMD Version"} and DRIVER.fullmatch(value):
-                report.values["driver"] = (value, source)
-            elif key in {"CUDA Version", "CUDA UMD Version"} and CUDA.fullmatch(value):
-                report.values["hardware.driver_cuda"] = (value, source)
-            elif key == "Attached GPUs" and value.isdigit():
-                attached = int(value)
-            elif key == "Product Name" and is_device_name(value):
-                devices.append(Device(value))
-                report.devices_source = report.devices_source or source
-            elif key in {"FB Memory Usage", "BAR1 Memory Usage", "MIG Mode", "MIG Device"}:
-                section = key
-            elif section == "FB Memory Usage" and key == "Total" and devices and devices[-1].memory_bytes is None:
-                size = re.fullmatch(r"(\d{3,8}) MiB", value)
-                if size is not None and not devices[-1].split:
-                    devices[-1] = devices[-1]._replace(memory_bytes=int(size[1]) * MIB)
-            elif section == "MIG Mode" and key == "Current" and value == "Enabled" and devices:
-                devices[-1] = devices[-1]._replace(split=True, memory_bytes=None)
-        report.devices = devices
-        report.whole = attached is not None and attached == len(devices) and not any(device.split for device in devices)
-        yield report
-
-
-def _read_columns(part: Part, path: str) -> Iterator[PastedReport]:
-    """Read ``nvidia-smi --query-gpu=… --format=csv`` with its header; without one the columns are not known."""
+def _say_unread(part: Part, path: str) -> Iterator[PastedReport]:
+    """Say that the long form (``-q``) and the columns of ``--query-gpu`` are there; neither is read."""
+    found = [(log, "-q") for log in _LOG.finditer(part.text)]
     for head in _COLUMNS.finditer(part.text):
-        columns = [column.partition(" [")[0] for column in head[1].split(", ")]
-        if not {"name", "driver_version", "memory.total", "gpu_name"} & set(columns):
-            continue
-        report = open_report(_KIND, part, path, head.start(), head.start())
-        report.devices_source = place(part, head.end(), path)
-        position = head.end()
-        for _ in range(64):
-            end = part.text.find("\n", position)
-            if end < 0:
-                break
-            cells = [cell.strip() for cell in part.text[position : min(end, position + 2000)].split(",")]
-            if len(cells) != len(columns):
-                report.whole = bool("".join(cells)) and bool(report.devices)
-                break
-            row = dict(zip(columns, cells, strict=True))
-            _take_row(row, report, place(part, position, path))
-            position = report.end = end + 1
+        columns = {column.partition(" [")[0] for column in head[1].split(", ")}
+        if not columns.isdisjoint({"name", "driver_version", "memory.total", "gpu_name"}):
+            found.append((head, "--query-gpu"))
+    for match, option in found:
+        report = open_report(_KIND, part, path, match.start(), match.end())
+        reason = f"what nvidia-smi {option} prints is not read"
+        report.skipped.append(Skipped(report.source, reason, _REMEDY, fact="hardware.gpu"))
         yield report
-
-
-def _take_row(row: dict[str, str], report: PastedReport, source: object) -> None:
-    if DRIVER.fullmatch(row.get("driver_version", "")):
-        report.values["driver"] = (row["driver_version"], source)  # type: ignore[assignment]
-    name = row.get("name", row.get("gpu_name", ""))
-    if is_device_name(name):
-        size = re.fullmatch(r"(\d{3,8})(?: MiB)?", row.get("memory.total", ""))
-        capability = re.fullmatch(r"[1-9]\d?\.\d", row.get("compute_cap", ""))
-        split = row.get("mig.mode.current") == "Enabled"
-        memory = int(size[1]) * MIB if size is not None and not split else None
-        report.devices.append(Device(name, memory, float(capability[0]) if capability else None, split=split))

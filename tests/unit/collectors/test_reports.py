@@ -548,46 +548,22 @@ def test_reads_the_instances_in_the_list_of_devices() -> None:
     assert (hardware.memory_bytes, hardware.gpus_per_node) == (5 * GIB, 2)
 
 
-def test_reads_the_long_form_of_nvidia_smi() -> None:
-    text = """\
-==============NVSMI LOG==============
-
-Timestamp                                 : Sat Nov 16 10:00:00 2024
-Driver Version                            : 535.104.05
-CUDA Version                              : 12.2
-
-Attached GPUs                             : 1
-GPU 00000000:07:00.0
-    Product Name                          : NVIDIA H100 80GB HBM3
-    MIG Mode
-        Current                           : Disabled
-        Pending                           : Disabled
-    FB Memory Usage
-        Total                             : 81559 MiB
-        Reserved                          : 551 MiB
-    BAR1 Memory Usage
-        Total                             : 131072 MiB
-"""
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("==============NVSMI LOG==============\n\nDriver Version            : 535.104.05\n", "-q"),
+        (
+            "index, name, driver_version, memory.total [MiB]\n0, NVIDIA H100 80GB HBM3, 535.1, 81559 MiB\n",
+            "--query-gpu",
+        ),
+    ],
+)
+def test_other_forms_of_nvidia_smi_are_said_to_be_unread(text: str, option: str) -> None:
     environment = one(text)
-    assert environment.hardware is not None
-    assert (environment.hardware.gpu, environment.hardware.memory_bytes, environment.hardware.gpus_per_node) == (
-        "H100-80GB",
-        81559 * MIB,
-        1,
-    )
-    assert facts(environment)["hardware.driver_cuda"] == "12.2"
-
-
-def test_reads_columns_with_their_heading() -> None:
-    text = (
-        "index, name, driver_version, memory.total [MiB]\n"
-        "0, NVIDIA H100 80GB HBM3, 535.104.05, 81559 MiB\n"
-        "1, NVIDIA H100 80GB HBM3, 535.104.05, 81559 MiB\n"
-        "end\n"
-    )
-    hardware = one(text).hardware
-    assert hardware is not None
-    assert (hardware.gpu, hardware.driver, hardware.gpus_per_node) == ("H100-80GB", "535.104.05", 2)
+    assert environment.hardware is None
+    (entry,) = environment.skipped
+    assert entry.reason == f"what nvidia-smi {option} prints is not read"
+    assert "the table that nvidia-smi prints" in (entry.hint or "")
 
 
 def test_of_different_devices_the_smallest_is_taken_where_all_are_known() -> None:
