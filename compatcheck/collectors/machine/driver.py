@@ -1,4 +1,4 @@
-"""Devices and driver of this machine: NVML, else ``nvidia-smi``, else the kernel's own files, else unknown.
+"""Devices and driver of this machine: by ``nvidia-smi``, else the kernel's own files, else unknown.
 
 A tool that fails, hangs or prints something else than it was asked for is reported as "could not be read"; it never
 reads as "no GPU". All of it together costs at most `BUDGET_SECONDS`, and nothing where there is no driver.
@@ -16,7 +16,6 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.core.units import GIB, KIB, MIB
 
 BUDGET_SECONDS = 4.0
-_NVML_SECONDS = 1.5
 _FIELDS = ("name", "memory.total", "driver_version", "mig.mode.current", "compute_cap")
 _OLD_FIELDS = _FIELDS[:3]
 """What drivers before 510 know: a single unknown field makes the whole query fail."""
@@ -38,10 +37,8 @@ class Device(NamedTuple):
     name: str
     memory_bytes: int | None = None
     compute_capability: float | None = None
-    multiprocessors: int | None = None
     mig: bool = False
     """Whether the device is cut into MIG instances, which are then the devices of a job."""
-    nvlink: bool | None = None
 
 
 class DeviceReading(NamedTuple):
@@ -52,7 +49,7 @@ class DeviceReading(NamedTuple):
     driver: str | None = None
     skipped: tuple[Skipped, ...] = ()
     listing: Source | None = None
-    """What listed MIG instances, when that is another tool or call."""
+    """The call that listed MIG instances."""
     unread: bool = False
     """Whether devices are cut into instances that could not be listed: neither their number nor their memory is known."""
 
@@ -73,24 +70,18 @@ def collect_hardware(environ: Mapping[str, str] | None = None, *, root: str = "/
         return Hardware(here, host_memory_bytes=host, skipped=_other_vendors(root), sources=sources)
     deadline = time.monotonic() + BUDGET_SECONDS
     skipped: list[Skipped] = []
-    reading = read_nvml(min(_NVML_SECONDS, BUDGET_SECONDS))
-    if reading is None or not (reading.devices or reading.driver):
-        if reading is not None:
-            skipped += reading.skipped
-        reading = read_nvidia_smi(tool, deadline, environ) if tool is not None else None
-    if reading is not None and any(device.mig for device in reading.devices):
+    reading = read_nvidia_smi(tool, deadline, environ) if tool is not None else DeviceReading(here)
+    if tool is not None and any(device.mig for device in reading.devices):
         reading = _with_mig(reading, tool, deadline, environ)
-    if reading is not None:
-        skipped += reading.skipped
-    driver = reading.driver if reading is not None else None
+    skipped += reading.skipped
+    driver = reading.driver
     if driver is None and (version := read_driver_version(root)) is not None:
         driver, sources["driver"] = version
-    if reading is None or not reading.devices:
+    if not reading.devices:
         if not skipped:
             where = Source(os.path.join(root, "proc/driver/nvidia"))
-            skipped.append(Skipped(where, "devices could not be read: nvidia-smi and NVML are not there", _HINT))
-        source = reading.source if reading is not None else here
-        return Hardware(source, driver=driver, host_memory_bytes=host, skipped=tuple(skipped), sources=sources)
+            skipped.append(Skipped(where, "devices could not be read: nvidia-smi is not there", _HINT))
+        return Hardware(reading.source, driver=driver, host_memory_bytes=host, skipped=tuple(skipped), sources=sources)
     hardware, remarks = _summarise(reading)
     return hardware._replace(
         driver=driver,
@@ -110,73 +101,6 @@ def find_nvidia_smi(environ: Mapping[str, str], root: str = "/") -> str | None:
         if folder and os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
     return None
-
-
-def read_nvml(timeout_seconds: float) -> DeviceReading | None:
-    """Read through NVML in a thread that is abandoned when the driver hangs; None when pynvml is not installed."""
-    import importlib  # noqa: PLC0415 (only where there is a driver)
-    import threading  # noqa: PLC0415
-    import warnings  # noqa: PLC0415
-
-    source = Source("NVML")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the package's old name says on import that it is deprecated
-            pynvml = importlib.import_module("pynvml")
-    except ImportError:
-        return None
-    result: list[DeviceReading] = []
-    thread = threading.Thread(target=lambda: result.append(_query_nvml(pynvml, source)), daemon=True)
-    thread.start()
-    thread.join(timeout_seconds)
-    if result:
-        return result[0]
-    reason = f"could not be read: no answer within {round(timeout_seconds, 2):g} s"
-    return DeviceReading(source, skipped=(Skipped(source, reason, _HINT),))
-
-
-def _query_nvml(nvml: object, source: Source) -> DeviceReading:
-    """Ask NVML; a call that fails leaves its field unknown."""
-
-    def ask(name: str, *arguments: object) -> object:
-        try:
-            return getattr(nvml, name)(*arguments)
-        except Exception:  # noqa: BLE001 (NVML errors are generated classes; any other failure reads the same)
-            return None
-
-    try:
-        nvml.nvmlInit()  # type: ignore[attr-defined]  # pynvml has no types
-        count = int(nvml.nvmlDeviceGetCount())  # type: ignore[attr-defined]
-    except Exception as error:  # noqa: BLE001 (as above)
-        return DeviceReading(source, skipped=(Skipped(source, f"could not be read: {error}", _HINT),))
-    devices = []
-    checks = _Checks(source)
-    for index in range(count):
-        handle = ask("nvmlDeviceGetHandleByIndex", index)
-        name = _text(ask("nvmlDeviceGetName", handle))
-        if name is None or not _is_name(name):
-            checks.say(f"name of device {index} could not be read: {name!r}")
-            continue
-        memory = getattr(ask("nvmlDeviceGetMemoryInfo", handle), "total", None)
-        capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
-        dotted = f"{capability[0]}.{capability[1]}" if isinstance(capability, tuple | list) else None
-        mig = ask("nvmlDeviceGetMigMode", handle)
-        link = ask("nvmlDeviceGetNvLinkState", handle, 0)
-        devices.append(
-            Device(
-                name,
-                checks.memory(name, str(memory) if memory is not None else None, 1),
-                checks.capability(name, dotted),
-                None,
-                bool(mig[0]) if isinstance(mig, tuple | list) else False,
-                bool(link) if link is not None else None,
-            )
-        )
-    driver = checks.driver(_text(ask("nvmlSystemGetDriverVersion")))
-    ask("nvmlShutdown")
-    if not count:
-        checks.say("NVML lists no device")
-    return DeviceReading(source, tuple(devices), driver, tuple(checks.skipped))
 
 
 class _Checks:
@@ -213,13 +137,6 @@ class _Checks:
             return text
         self.say(f"driver version could not be read: {text!r}")
         return None
-
-
-def _text(value: object) -> str | None:
-    """Return text of NVML, which older bindings give as bytes."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return value if isinstance(value, str) else None
 
 
 def read_nvidia_smi(tool: str, deadline: float, environ: Mapping[str, str]) -> DeviceReading:
@@ -277,7 +194,7 @@ def _is_name(text: str) -> bool:
     return _known(text) and re.fullmatch(_NAME, text) is not None
 
 
-def _with_mig(reading: DeviceReading, tool: str | None, deadline: float, environ: Mapping[str, str]) -> DeviceReading:
+def _with_mig(reading: DeviceReading, tool: str, deadline: float, environ: Mapping[str, str]) -> DeviceReading:
     """Replace devices that are cut up by their MIG instances, as ``nvidia-smi -L`` lists them.
 
     Where they cannot be listed, the device keeps its name and loses its memory: what a job can use is not known.
@@ -285,12 +202,9 @@ def _with_mig(reading: DeviceReading, tool: str | None, deadline: float, environ
     from compatcheck.core.process import run  # noqa: PLC0415 (only where there is a driver)
 
     source = Source("nvidia-smi -L")
-    listing, why = "", "nvidia-smi is not there"
-    if tool is not None:
-        left = max(deadline - time.monotonic(), 0.1)
-        completed = run([tool, "-L"], timeout_seconds=left, environ=environ)
-        listing = completed.output if completed.succeeded else ""
-        why = "it lists none" if completed.succeeded else completed.describe()
+    completed = run([tool, "-L"], timeout_seconds=max(deadline - time.monotonic(), 0.1), environ=environ)
+    listing = completed.output if completed.succeeded else ""
+    why = "it lists none" if completed.succeeded else completed.describe()
     instances = []
     parent = ""
     for line in listing.splitlines():
@@ -340,9 +254,7 @@ def _summarise(reading: DeviceReading) -> tuple[Hardware, list[Skipped]]:
         gpu.name if gpu is not None else smallest.name or None,
         smallest.memory_bytes,
         smallest.compute_capability,
-        smallest.multiprocessors,
-        len(reading.devices) if not reading.unread else None,
-        nvlink=smallest.nvlink,
+        gpus_per_node=len(reading.devices) if not reading.unread else None,
     )
     if smallest.mig and reading.listing is not None and not reading.unread:
         hardware = hardware._replace(sources=dict.fromkeys(("gpu", "memory_bytes", "gpus_per_node"), reading.listing))

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-import types
 
 import pytest
 
@@ -17,9 +16,8 @@ H100 = "NVIDIA H100 80GB HBM3, 81559, 550.54.15, Disabled, 9.0"
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
+def machine(tmp_path):
     """Return a function that makes a machine: files below a root, and an nvidia-smi that runs a shell script."""
-    monkeypatch.setitem(sys.modules, "pynvml", None)
 
     def make(body=None, files=()):
         root = tmp_path / "root"
@@ -296,90 +294,3 @@ def test_host_memory_is_what_the_container_may_use(machine):
     files = {"proc/meminfo": "MemTotal:       1048576 kB\n", "sys/fs/cgroup/memory.max": f"{256 * MIB}\n"}
     assert machine(files=files).host_memory_bytes == 256 * MIB
     assert machine(files={"sys/fs/cgroup/memory.max": "max\n"}).host_memory_bytes == GIB
-
-
-class FakeNvml(types.ModuleType):
-    """The calls of pynvml that are made, for two devices."""
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, *, fails=False, hangs=False, count=2):
-        super().__init__("pynvml")
-        self.fails, self.hangs, self.count = fails, hangs, count
-
-    def nvmlInit(self):
-        if self.hangs:
-            time.sleep(20)
-        if self.fails:
-            msg = "Driver Not Loaded"
-            raise self.NVMLError(msg)
-
-    def nvmlDeviceGetCount(self):
-        return self.count
-
-    def nvmlDeviceGetHandleByIndex(self, index):
-        return index
-
-    def nvmlDeviceGetName(self, _handle):
-        return b"NVIDIA H200"
-
-    def nvmlDeviceGetMemoryInfo(self, _handle):
-        return types.SimpleNamespace(total=143771 * MIB)
-
-    def nvmlDeviceGetCudaComputeCapability(self, _handle):
-        return (9, 0)
-
-    def nvmlDeviceGetMigMode(self, _handle):
-        msg = "Not Supported"
-        raise self.NVMLError(msg)
-
-    def nvmlDeviceGetNvLinkState(self, _handle, _link):
-        return 1
-
-    def nvmlSystemGetDriverVersion(self):
-        return b"570.86.15"
-
-
-def test_nvml_is_asked_first(machine, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    hardware = machine("exit 1\n")
-    assert (hardware.gpu, hardware.gpus_per_node, hardware.driver) == ("H200", 2, "570.86.15")
-    assert hardware.source.path == "NVML"
-
-
-def test_nvml_that_fails_falls_back_to_the_tool(machine, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(fails=True))
-    hardware = machine(f"echo '{H100}'\n")
-    assert hardware.gpu == "H100-80GB"
-    assert "could not be read: Driver Not Loaded" in reasons(hardware)
-
-
-def test_nvml_answers_are_checked_too(machine, monkeypatch):
-    nvml = FakeNvml()
-    nvml.nvmlDeviceGetMemoryInfo = lambda _handle: types.SimpleNamespace(total=0)
-    nvml.nvmlDeviceGetCudaComputeCapability = lambda _handle: (900, 0)
-    nvml.nvmlSystemGetDriverVersion = lambda: b"abc"
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    hardware = machine("exit 1\n")
-    assert "memory of NVIDIA H200 could not be read: '0'" in reasons(hardware)
-    assert "compute capability of NVIDIA H200 could not be read: '900.0'" in reasons(hardware)
-    assert "driver version could not be read: 'abc'" in reasons(hardware)
-    assert origins(hardware)["nvlink"] == ("NVML", False)
-    assert origins(hardware)["memory_bytes"] == ("GPU catalogue (H200)", True)
-
-
-def test_nvml_under_mig_asks_the_tool_for_the_instances(machine, monkeypatch):
-    nvml = FakeNvml(count=1)
-    nvml.nvmlDeviceGetMigMode = lambda _handle: [1, 1]
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    hardware = machine("echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'; echo '  MIG 1g.18gb     Device  0: (UUID: MIG-1)'\n")
-    assert (hardware.memory_bytes, hardware.gpus_per_node) == (18 * GIB, 1)
-    assert origins(hardware)["memory_bytes"] == ("nvidia-smi -L", False)
-
-
-def test_nvml_and_tool_that_hang_stay_within_the_budget(machine, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(hangs=True))
-    hardware = machine("sleep 60\n")
-    assert reasons(hardware).count("could not be read") == 2
-    assert driver.BUDGET_SECONDS < 5
