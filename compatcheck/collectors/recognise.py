@@ -171,9 +171,6 @@ def recognise(path: str, files: Files = LOCAL, *, named: bool = True) -> str | N
         path: the file.
         files: the tree it lies in.
         named: whether a person named it, so that the kinds of `ONLY_NAMED` count.
-
-    Returns:
-        The kind by which `compatcheck.collectors.read` knows the collector: ``requirements``, ``uv_lock``, …
     """
     parts = os.path.abspath(path).replace(os.sep, "/").rsplit("/", 2)
     name = "/".join(parts[-2:]).lower()
@@ -256,11 +253,7 @@ _SNIFFS = (
 
 
 def recognise_content(content: bytes) -> str | None:
-    """Tell what kind of file an input without a name is, or None when it is not one of packages.
-
-    Returns:
-        A kind by which `compatcheck.collectors.read` knows a collector.
-    """
+    """Tell what kind of file an input without a name is, or None when it is not one of packages."""
     from compatcheck.collectors.reports.find import looks_like_list, looks_like_report  # noqa: PLC0415 (standard input)
 
     head = sniffs.plain_head(content[:SNIFFED_BYTES])

@@ -35,10 +35,6 @@ def find_distribution(name: str) -> str | None:
 def identify(name: str, build: str | None = None) -> tuple[str | None, Literal["table", "build", "name", "none"]]:
     """Tell which distribution a conda package installs.
 
-    Args:
-        name: conda's name.
-        build: its build string, where it is known: that of a Python package names the Python.
-
     Returns:
         The canonical name, or None when it installs none; and what that rests on: the table of names, the build string,
         or merely that nothing speaks against a distribution of the same name.

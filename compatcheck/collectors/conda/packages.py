@@ -114,17 +114,7 @@ def build_environment(  # noqa: PLR0913 (what a file may say beside its packages
     skipped: Sequence[Skipped] = (),
     notes: Sequence[str] = (),
 ) -> Environment:
-    """Bring conda packages and those of pip together; pip comes second and writes over what conda installed.
-
-    Args:
-        origin: what was read, in words.
-        records: conda packages.
-        pip: distributions of pip by canonical name.
-        complete: whether what is not listed is absent.
-        damage: what is wrong with the requirements of pip.
-        skipped: what could not be read.
-        notes: remarks.
-    """
+    """Bring conda packages and those of pip together; pip comes second and writes over what conda installed."""
     assembled = read_records(records)
     packages = dict(assembled.packages)
     damages = list(damage)

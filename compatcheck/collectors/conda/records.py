@@ -64,12 +64,6 @@ def find_replaced(
     """Find Python packages of conda that pip or uv has written over.
 
     Conda goes on believing in its own version, and its next transaction may mix the files of both.
-
-    Args:
-        conda: records by conda name.
-        packages: distributions as they would be imported.
-        copies: all metadata of the distributions that have more than one set in a directory.
-        files: the tree they lie in.
     """
     damage = []
     for record in conda.values():

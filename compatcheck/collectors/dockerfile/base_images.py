@@ -61,11 +61,7 @@ class BaseImage(NamedTuple):
 
 
 def read_image_name(reference: str) -> BaseImage | None:
-    """Read the name of an image.
-
-    Returns:
-        What it says, None when it is of no known form.
-    """
+    """Read the name of an image; None when it is of no known form."""
     name = re.sub(_REGISTRIES, "", reference.partition("@")[0].strip())
     for pattern in _PATTERNS:
         match = re.match(pattern, name)

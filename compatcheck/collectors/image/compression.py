@@ -39,11 +39,7 @@ class Expansion:
         self.produced = 0
 
     def add(self, consumed: int, produced: int) -> None:
-        """Count bytes read and given.
-
-        Raises:
-            LimitError: they expand too far.
-        """
+        """Count bytes read and given; `LimitError` where they expand too far."""
         self.consumed += consumed
         self.produced += produced
         if self.produced > FREE_BYTES + MAX_RATIO * self.consumed:

@@ -48,7 +48,10 @@ class LimitError(ValueError):
 
 
 class Budget:
-    """What may still be spent on the images of one input; shared by all its layers, so that many small ones count too."""
+    """What may still be spent on the images of one input; shared by all its layers, so that many small ones count too.
+
+    Each method counts, and raises `LimitError` where it is too much.
+    """
 
     def __init__(self) -> None:
         self.entries = MAX_ENTRIES
@@ -58,41 +61,25 @@ class Budget:
         self.steps = MAX_STEPS
 
     def take_steps(self, count: int) -> None:
-        """Count work of laying layers over each other, which a manifest can ask for more often than there are layers.
-
-        Raises:
-            LimitError: it is too much.
-        """
+        """Count work of laying layers over each other, which a manifest can ask for more often than there are layers."""
         self.steps -= count
         if self.steps < 0:
             raise LimitError(f"has links that lead in circles, or layers that repeat without end; {_REST}")
 
     def charge(self, record: LayerRecord) -> None:
-        """Count a layer that was not read again.
-
-        Raises:
-            LimitError: it is too much.
-        """
+        """Count a layer that was not read again."""
         self.entries -= record.entries
         for kept in record.kept:
             self.keep(kept.path, kept.content)
 
     def take_entry(self) -> None:
-        """Count an entry.
-
-        Raises:
-            LimitError: there are too many.
-        """
+        """Count an entry."""
         self.entries -= 1
         if self.entries < 0:
             raise LimitError(f"has more than {MAX_ENTRIES:,} entries; {_REST}")
 
     def keep(self, path: str | bytes, content: bytes | None) -> None:
-        """Count what is kept of an entry.
-
-        Raises:
-            LimitError: it is too much.
-        """
+        """Count what is kept of an entry."""
         self.kept -= 1
         self.name_bytes -= len(path)
         self.content_bytes -= len(content) if content else 0

@@ -35,9 +35,6 @@ class RpmError(ValueError):
 def read_rpm_packages(data: bytes) -> list[tuple[str, str]]:
     """Return name and version of every package in a database.
 
-    Args:
-        data: the whole file ``rpmdb.sqlite``.
-
     Raises:
         RpmError: it is damaged, or of a format that cannot be read.
     """

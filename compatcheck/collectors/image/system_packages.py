@@ -70,12 +70,7 @@ class System(NamedTuple):
 
 
 def read_system(files: ImageTree, environ: Mapping[str, str]) -> System:
-    """Find what the system of an image ships: installed packages first, then files, then variables of the image.
-
-    Args:
-        files: the image.
-        environ: its variables.
-    """
+    """Find what the system of an image ships: installed packages first, then files, then variables of the image."""
     packages, skipped, notes = _installed_packages(files)
     wanted = _linked_cuda(files)
     found: dict[str, Package] = {}
@@ -245,9 +240,6 @@ def lay_under(
         components: of the environment.
         system: what the system ships.
         loads_system: whether its torch loads the system's libraries; None when that is not known, and nothing is added.
-
-    Returns:
-        The components, and remarks about what is there and not loaded.
     """
     if loads_system:
         shipped = {name: system.components[name] for name in _COMPONENTS if name in system.components}

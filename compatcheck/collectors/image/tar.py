@@ -121,11 +121,7 @@ class TarReader:
             yield self._entry(header, pax, long_name, long_link)
 
     def read(self, count: int) -> bytes:
-        """Return the next bytes of the current entry's content.
-
-        Raises:
-            TarError: the archive ends inside it.
-        """
+        """See `Stream`; `TarError` where the archive ends inside the current entry's content."""
         wanted = min(count, self._left)
         data = self._stream.read(wanted)
         self._left -= len(data)
@@ -135,11 +131,7 @@ class TarReader:
         return data
 
     def skip(self, count: int) -> int:
-        """Pass over bytes of the current entry's content and return how many there were.
-
-        Raises:
-            TarError: the archive ends inside it.
-        """
+        """See `read`."""
         wanted = min(count, self._left)
         passed = self._stream.skip(wanted)
         self._left -= passed

@@ -80,10 +80,6 @@ class ImageTree:
         Parents are resolved inside the image, links included, as containerd does it; an entry takes the place of
         whatever had its name, except that a directory leaves a directory as it is.
 
-        Args:
-            layer: what it keeps, removes and hides.
-            budget: what may still be spent on the images of one input.
-
         Returns:
             What could not be applied, in words.
         """

@@ -72,11 +72,7 @@ _RECORD_SCALAR = (
 
 
 def judge_file(path: bytes) -> Interest | None:
-    """Say what is kept of a regular file, None for nothing at all.
-
-    Args:
-        path: inside the layer, without a leading slash.
-    """
+    """Say what is kept of a regular file, by its path in the layer; None for nothing at all."""
     known = _PATHS.get(path)
     if known is not None:
         return known

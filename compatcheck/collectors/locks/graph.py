@@ -227,17 +227,7 @@ def select_entries(  # noqa: PLR0913 (what a lock may say beside its entries)
     notes: Iterable[str] = (),
     groups: str = "groups",
 ) -> Environment:
-    """Select what a lock installs, and what its unselected extras and groups would bring.
-
-    Args:
-        path: the lock.
-        select: selects entries by the extras and groups that are chosen.
-        offered: extras and groups of the lock.
-        chosen: those that are selected.
-        skipped: what of the lock could not be read.
-        notes: remarks on it.
-        groups: what the tool calls its groups.
-    """
+    """Select what a lock installs, and what its unselected extras and groups would bring."""
     lock = select(chosen)
     packages = lock.packages()
     packages = add_unselected(packages, offered - chosen, lambda more: select(chosen | more).packages())

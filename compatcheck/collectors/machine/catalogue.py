@@ -76,20 +76,12 @@ def build_catalogue(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Gpu]:
 
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
-    """Load the catalogue that comes with the package's rule database.
-
-    Raises:
-        RuleError: the installation lacks its data.
-    """
+    """Load the catalogue that comes with the package's rule database."""
     return build_catalogue(open_builtin().section("gpus") or {})
 
 
 def parse_gpu(text: str, *, source: Source | None = None) -> Hardware:
     """Read a declared device: ``H100-80GB``, ``8xH100-80GB``, ``4 x NVIDIA A100-SXM4-40GB``.
-
-    Args:
-        text: name of the catalogue or as a driver prints it, with the devices per node in front, when known.
-        source: where it was written, ``--gpu`` by default.
 
     Raises:
         UnknownDeviceError: the name is unknown.

@@ -52,21 +52,13 @@ def build_instances(rows: Mapping[str, Mapping[str, Any]], catalogue: Catalogue)
 
 @lru_cache(maxsize=1)
 def load_instances() -> Mapping[str, Instance]:
-    """Load the catalogue that comes with the package's rule database.
-
-    Raises:
-        RuleError: the installation lacks its data.
-    """
+    """Load the catalogue that comes with the package's rule database."""
     database = open_builtin()
     return build_instances(database.section("instances") or {}, build_catalogue(database.section("gpus") or {}))
 
 
 def parse_hardware(text: str, *, source: Source | None = None) -> Hardware:
     """Read declared hardware: devices (``8xH100-80GB``) or instances (``p4de.24xlarge``; ``2xp4d.24xlarge`` is two nodes).
-
-    Args:
-        text: a device or an instance, with a count in front.
-        source: where it was written, ``--gpu`` by default.
 
     Raises:
         UnknownDeviceError: neither a device nor an instance has this name.

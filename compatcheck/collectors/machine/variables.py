@@ -118,13 +118,7 @@ def _read_driver_variable(name: str, value: str, source: Source) -> dict[str, tu
 
 
 def attach(environment: Environment, variables: Variables, *, complete: bool) -> Environment:
-    """Return the environment with its variables.
-
-    Args:
-        environment: what is installed.
-        variables: what `collect_variables` found.
-        complete: whether a variable that is not among them is known to be unset.
-    """
+    """Return the environment with its variables, all there are where they are ``complete``."""
     return environment._replace(
         variables=variables.values,
         variables_complete=complete,

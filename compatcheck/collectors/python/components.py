@@ -104,11 +104,6 @@ def find_components(
     beside a CPU build are not loaded by it. Builds that carry the libraries inside (conda's pytorch channel, wheels
     before 2.0) do not tell their versions.
 
-    Args:
-        packages: distributions by canonical name.
-        conda: records of the prefix by conda name.
-        torch: what torch was built for, or None when it is not installed.
-
     Returns:
         Components by name, and remarks about wheels that were not counted.
     """

@@ -27,11 +27,6 @@ _HEAD_CHARACTERS = 512
 def check_records(environment: Environment, names: Iterable[str], files: Files = LOCAL) -> Environment:
     """Compare METADATA with the directory's name for some packages and for every component.
 
-    Args:
-        environment: what is installed.
-        names: packages to look at, canonical; those that are not installed cost nothing.
-        files: the tree they lie in.
-
     Returns:
         The environment with what disagrees as damage; METADATA's version is taken, as pip and ``importlib.metadata`` do.
     """

@@ -37,12 +37,6 @@ def read_version_file(
 ) -> VersionFile | None:
     """Read the version file of a distribution, or return None when it has none.
 
-    Args:
-        distribution: a key of ``VERSION_FILES``.
-        folder: directory its packages lie in.
-        package: the distribution, to follow an editable install to its source tree.
-        files: the tree it lies in.
-
     Raises:
         OSError: the file exists and cannot be read.
     """

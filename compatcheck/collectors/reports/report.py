@@ -149,13 +149,7 @@ class Field(NamedTuple):
 
 
 def find_fields(text: str, labels: re.Pattern[str], lists: Collection[str] = ()) -> list[Field]:
-    """Find the labels of a report and their values.
-
-    Args:
-        text: of one part.
-        labels: matches a label with what separates it from its value; one of its groups is the label.
-        lists: labels whose value may take several lines.
-    """
+    """Find the labels of a report and their values."""
     found = list(labels.finditer(text))
     names = [" ".join(next(filter(None, match.groups())).split()) for match in found]
     fields = []

@@ -99,11 +99,7 @@ def _show(name: str) -> str | None:
 
 
 def _refuse(text: str) -> None:
-    """Say why a file could not be had.
-
-    Raises:
-        InputError: always.
-    """
+    """Raise an error that says why a file could not be had."""
     reason = _git("cat-file", "blob", text).describe()
     hint = "name a revision and a path of this repository, as git knows them: HEAD~1:uv.lock"
     raise InputError(f"git has no such file: {reason}", source=Source(text), hint=hint)

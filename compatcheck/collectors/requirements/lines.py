@@ -135,13 +135,7 @@ class RequirementLines(NamedTuple):
 
 
 def read_requirement_lines(lines: Iterable[tuple[int, str]], path: str, files: Files = LOCAL) -> RequirementLines:
-    """Read lines as pip would, such as the ``pip:`` list of an ``environment.yml``; files they include are read too.
-
-    Args:
-        lines: number and text of each.
-        path: the file they stand in.
-        files: the tree it lies in.
-    """
+    """Read lines as pip would, such as the ``pip:`` list of an ``environment.yml``; files they include are read too."""
     reading = _Reading(files)
     reading.chain.append((files.resolve(path), path))
     for number, text in lines:

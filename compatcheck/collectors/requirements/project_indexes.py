@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 def torch_index(tool: Mapping[str, Any]) -> str | None:
     """Return the index of the torch of a project.
 
-    Args:
-        tool: the table ``tool`` of the file.
-
     Returns:
         Its address; `SEVERAL_BUILDS` where extras, groups or platforms choose between several; None for the public index.
     """

@@ -174,14 +174,7 @@ class _Reading:
         self._groups: dict[str, list[Requirement]] = {}
 
     def read_strings(self, items: object, table: str, key: str, *, strict: bool = True) -> list[Requirement]:
-        """Read an array of requirement strings.
-
-        Args:
-            items: the array.
-            table: where it stands.
-            key: where it stands.
-            strict: whether the strings are PEP 508; those of pdm and hatch may be of their own form, which is no mistake.
-        """
+        """Read an array of requirement strings; those of pdm and hatch may be of their own form, which is no mistake."""
         if items is None:
             return []
         if not isinstance(items, list):
