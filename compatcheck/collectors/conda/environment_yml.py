@@ -6,13 +6,14 @@ https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environme
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from compatcheck.collectors.conda.packages import LINUX, Record, build_environment
 from compatcheck.collectors.conda.spec import InvalidSpecError, MatchSpec, parse_match_spec
 from compatcheck.collectors.machine.variables import attach, collect_variables
 from compatcheck.collectors.requirements.lines import read_requirement_lines, with_index
 from compatcheck.core.errors import InputError
+from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.redaction import redact
@@ -34,20 +35,6 @@ _FORM = "write it as name, name=1.2, name>=1.2,<2 or channel::name=1.2"
 _KEYS = {"name", "channels", "dependencies", "prefix", "variables", "platforms", "category", "channel_priority"}
 
 
-class CondaEnvironment(NamedTuple):
-    """The file as it is written."""
-
-    specs: tuple[tuple[MatchSpec, Source], ...]
-    pip: tuple[tuple[int, str], ...]
-    """Lines of the ``pip:`` list with their numbers."""
-    variables: Mapping[str, str]
-    variables_line: int | None
-    exported: bool
-    """Whether conda wrote the whole environment down: every package with version and build, Python among them."""
-    skipped: tuple[Skipped, ...]
-    notes: tuple[str, ...]
-
-
 def read_conda_environment(path: str, files: Files = LOCAL) -> Environment:
     """Read an environment file with its pip requirements and the files they include."""
     file = read_file(path, files)
@@ -64,7 +51,7 @@ def read_conda_environment(path: str, files: Files = LOCAL) -> Environment:
         path,
         records,
         pip=with_index(combined.packages, lines.indexes),
-        complete=file.exported and pinned and not lost,
+        complete=file.is_export and pinned and not lost,
         damage=combined.damage,
         skipped=lost,
         notes=(*file.notes, *lines.notes, *combined.notes),
@@ -92,54 +79,43 @@ def read_file(path: str, files: Files = LOCAL) -> CondaEnvironment:
     if not isinstance(root, YamlMap) or not isinstance(dependencies, YamlList):
         message = "has no list of dependencies: it is no environment of conda"
         raise InputError(message, source=Source(path, "dependencies"), hint="write dependencies: and a package a line")
-    reading = _Reading(path, file.text.split("\n"))
+    variables = as_table(root.get("variables"))
+    reading = CondaEnvironment(path, file.text.split("\n"), variables, has_prefix="prefix" in root)
+    reading.variables_line = root.lines.get("variables")
     for index, item in enumerate(dependencies):
         reading.read_item(item, dependencies.lines[index], index)
-    notes = list(reading.notes)
     platforms = root.get("platforms")
     if isinstance(platforms, YamlList):
         others = [item for item in platforms if isinstance(item, str) and item not in LINUX]
         if others:
-            notes.append(f"also for {', '.join(others)}, which were not looked at")
+            reading.notes.append(f"also for {', '.join(others)}, which were not looked at")
     unread = sorted(str(key) for key in root if key not in _KEYS)
     if unread:
-        notes.append(f"keys that conda does not read: {', '.join(unread)}")
-    variables, line = root.get("variables"), root.lines.get("variables")
-    declared = (
-        {name: value for name, value in variables.items() if isinstance(value, str)}
-        if isinstance(variables, YamlMap)
-        else {}
-    )
-    return CondaEnvironment(
-        tuple(reading.specs),
-        tuple(reading.pip),
-        declared,
-        line,
-        _is_export(reading.specs, has_prefix="prefix" in root),
-        tuple(reading.skipped),
-        tuple(notes),
-    )
+        reading.notes.append(f"keys that conda does not read: {', '.join(unread)}")
+    return reading
 
 
-def _is_export(specs: list[tuple[MatchSpec, Source]], *, has_prefix: bool) -> bool:
-    """Tell whether a file lists everything, as ``conda env export`` does and no person would."""
-    if not any(spec.name == "python" for spec, _ in specs):
-        return False
-    pinned = all(spec.exact is not None for spec, _ in specs)
-    built = all(spec.build is not None and "*" not in spec.build for spec, _ in specs)
-    return pinned and (built or has_prefix)
+class CondaEnvironment:
+    """The file as it is written."""
 
-
-class _Reading:
-    """What was found so far."""
-
-    def __init__(self, path: str, lines: list[str]) -> None:
+    def __init__(self, path: str, lines: list[str], variables: Mapping[str, object], *, has_prefix: bool) -> None:
         self.path = path
         self.lines = lines
+        self.variables = {name: value for name, value in variables.items() if isinstance(value, str)}
+        self.variables_line: int | None = None
+        self.has_prefix = has_prefix
         self.specs: list[tuple[MatchSpec, Source]] = []
         self.pip: list[tuple[int, str]] = []
+        """Lines of the ``pip:`` list with their numbers."""
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
+
+    @property
+    def is_export(self) -> bool:
+        """Whether it lists everything with version and build, as ``conda env export`` does and no person would."""
+        pinned = all(spec.exact is not None for spec, _ in self.specs)
+        built = all(spec.build is not None and "*" not in spec.build for spec, _ in self.specs)
+        return pinned and (built or self.has_prefix) and any(spec.name == "python" for spec, _ in self.specs)
 
     def read_item(self, item: YamlValue, line: int, index: int) -> None:
         """Read one entry of the list: a specification, ``pip:``, or one for some platforms (``sel(linux): …``)."""

@@ -123,7 +123,7 @@ def check_version(path: str, version: object, understood: Collection[str], remed
     Raises:
         InputError: it is none of those that are understood.
     """
-    if version not in understood:
+    if not isinstance(version, str) or version not in understood:
         message = f"is of version {echo(str(version))}; versions {', '.join(sorted(understood))} are understood"
         raise InputError(message, source=Source(path, "version"), hint=f"upgrade compatcheck, or {remedy}")
 

@@ -28,15 +28,11 @@ FILE, HARD_LINK, LINK, DIRECTORY, OTHER = "file", "hard link", "link", "director
 """Kinds of entry; `OTHER` are devices and pipes."""
 
 _KINDS = {
-    0x30: FILE,
-    0: FILE,
-    0x37: FILE,
+    **dict.fromkeys((0, 0x30, 0x37), FILE),
+    **dict.fromkeys((0x33, 0x34, 0x36), OTHER),
     0x31: HARD_LINK,
     0x32: LINK,
-    0x33: OTHER,
-    0x34: OTHER,
     0x35: DIRECTORY,
-    0x36: OTHER,
 }
 _PAX, _PAX_GLOBAL, _LONG_NAME, _LONG_LINK, _SPARSE, _VOLUME = 0x78, 0x67, 0x4C, 0x4B, 0x53, 0x56
 _ZEROS = bytes(BLOCK)

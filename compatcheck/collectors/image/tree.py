@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -21,35 +22,29 @@ MAX_NODES = 200_000
 """Files, links and directories of one tree; the directories above what is kept count too."""
 
 
+@dataclass(slots=True, eq=False)
 class File:
-    """A regular file; its content is there only where something is read from it (`interest`)."""
+    """A regular file; its content is there only where something is read from it (`wanted_files`)."""
 
-    __slots__ = ("content", "modified", "size_bytes")
-
-    def __init__(self, size_bytes: int | None, modified: float, content: bytes | None) -> None:
-        self.size_bytes = size_bytes
-        self.modified = modified
-        self.content = content
+    size_bytes: int | None
+    modified: float
+    content: bytes | None
 
 
+@dataclass(slots=True, eq=False)
 class Link:
     """A symbolic link; the target is as written, absolute ones mean the root of the image."""
 
-    __slots__ = ("modified", "target")
-
-    def __init__(self, target: str, modified: float) -> None:
-        self.target = target
-        self.modified = modified
+    target: str
+    modified: float
 
 
+@dataclass(slots=True, eq=False)
 class Directory:
     """A directory with those of its entries that were kept."""
 
-    __slots__ = ("children", "modified")
-
-    def __init__(self, modified: float) -> None:
-        self.modified = modified
-        self.children: dict[str, Node] = {}
+    modified: float
+    children: dict[str, Node] = field(default_factory=dict)
 
 
 Node = File | Link | Directory
@@ -59,7 +54,7 @@ class ImageTree:
     """The kept files of one image; implements `compatcheck.core.files.Files`.
 
     Paths are absolute inside the image (``/usr/lib/python3.11``). A path that was not kept does not exist here: only
-    what `interest` names is there, and the directories above it. Links never lead out of the image: ``..`` of the root
+    what `wanted_files` names is there, and the directories above it. Links never lead out of the image: ``..`` of the root
     is the root, an absolute link begins at it.
     """
 

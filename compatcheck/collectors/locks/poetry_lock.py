@@ -45,7 +45,7 @@ def read_poetry_lock(path: str, files: Files = LOCAL, selection: Selection = DEF
     """
     file = read_toml(path, files)
     metadata = as_table(file.data.get("metadata"))
-    notes = check_version(path, "lock-version", metadata.get("lock-version", "1.0"), _VERSIONS, _NEWEST, _REMEDY)
+    notes = check_version(path, "lock-version", metadata.get("lock-version"), _VERSIONS, _NEWEST, _REMEDY)
     reading = _Reading(file, _REMEDY)
     read = reading.read()
     environment = describe_machine(selection.markers, requires_python=_python(metadata.get("python-versions")))
@@ -128,16 +128,14 @@ class _Reading(Tables):
     def describe(self, name: str, version: str | None, source: Source, table: Mapping[str, Any]) -> Entry:
         """Return the entry that a table describes."""
         required, optional = _read_dependencies(as_table(table.get("dependencies")))
-        marker = table.get("marker")  # of lock-version 1.0; 2.1 writes markers
         return Entry(
             canonical_name(name),
             version,
             source,
             tuple(required),
             _read_extras(as_table(table.get("extras")), required, optional),
-            marker if isinstance(marker, str) else None,
-            _python(table.get("python-versions")),
-            _details(table),
+            requires_python=_python(table.get("python-versions")),
+            details=_details(table),
         )
 
 

@@ -16,27 +16,7 @@ from compatcheck.core.pasted_text import remove_colours, strip_prefixes
 _PREFIX = 400
 """Characters at the start of a line in which its prefixes are looked for."""
 _ODD = str.maketrans(
-    {
-        "\u00a0": " ",
-        "\u202f": " ",
-        "\u2007": " ",
-        "\t": " ",
-        "\v": " ",
-        "\f": " ",
-        "\u200b": None,
-        "\u200c": None,
-        "\u200d": None,
-        "\u2060": None,
-        "\ufeff": None,
-        "\u201c": '"',
-        "\u201d": '"',
-        "\u2018": "'",
-        "\u2019": "'",
-        "\u2011": "-",
-        "│": "|",
-        "┃": "|",
-        "`": None,
-    }
+    "\u00a0\u202f\u2007\t\v\f\u201c\u201d\u2018\u2019\u2011│┃", "      \"\"''-||", "\u200b\u200c\u200d\u2060\ufeff`"
 )
 """What editors, chats and web pages make of plain characters; back quotes are only emphasis here."""
 _EMPHASIS = re.compile(r"(?<!\w)\*\*(?=\S)|(?<=\S)\*\*(?!\w)")

@@ -64,8 +64,8 @@ _MAX_OPTIONS = 256 * 1024
 _HEADER_LINES = 10
 
 
-class _Reading:
-    """The state of one read: what was collected, which files were read and which are being read."""
+class RequirementLines:
+    """What lines of a requirement file ask for, as they are read: with the files that were read and are being read."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -74,6 +74,7 @@ class _Reading:
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
         self.indexes: list[str] = []
+        """Package indexes that options name."""
         self.chain: list[tuple[str, str]] = []
         self.done: set[tuple[str, bool]] = set()
         self.editable: dict[Source, tuple[str, str]] = {}
@@ -99,7 +100,7 @@ def read_requirements(path: str, files: Files = LOCAL, selection: Selection = DE
         files: the tree it lies in.
         selection: the Python that is known; a marker that it does not decide keeps its requirement, with a note.
     """
-    reading = _Reading(files)
+    reading = RequirementLines(files)
     _read_file(reading, path, as_constraints=False)
     combined = combine(reading.requirements, describe_machine(selection.markers), constraints=reading.constraints)
     packages = with_index(combined.packages, reading.indexes)
@@ -108,7 +109,7 @@ def read_requirements(path: str, files: Files = LOCAL, selection: Selection = DE
 
 def read_constraints(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> Environment:
     """Read a file of constraints, as `read_requirements`: whether its packages are there is unknown."""
-    reading = _Reading(files)
+    reading = RequirementLines(files)
     _read_file(reading, path, as_constraints=True)
     combined = combine(reading.constraints, describe_machine(selection.markers))
     packages = {name: package._replace(is_optional=True) for name, package in combined.packages.items()}
@@ -118,39 +119,22 @@ def read_constraints(path: str, files: Files = LOCAL, selection: Selection = DEF
 
 def read_statements(path: str, *, constraints: bool) -> tuple[tuple[Requirement, ...], tuple[Requirement, ...]]:
     """Return every line of a requirement file and of what it includes, one by one: what is required, and the constraints."""
-    reading = _Reading(LOCAL)
+    reading = RequirementLines(LOCAL)
     _read_file(reading, path, as_constraints=constraints)
     return tuple(reading.requirements), tuple(reading.constraints)
 
 
-class RequirementLines(NamedTuple):
-    """What lines of another file, which are written as in a requirement file, ask for."""
-
-    requirements: tuple[Requirement, ...]
-    constraints: tuple[Requirement, ...]
-    skipped: tuple[Skipped, ...]
-    notes: tuple[str, ...]
-    indexes: tuple[str, ...] = ()
-    """Package indexes that options name."""
-
-
 def read_requirement_lines(lines: Iterable[tuple[int, str]], path: str, files: Files = LOCAL) -> RequirementLines:
     """Read lines as pip would, such as the ``pip:`` list of an ``environment.yml``; files they include are read too."""
-    reading = _Reading(files)
+    reading = RequirementLines(files)
     reading.chain.append((files.resolve(path), path))
     for number, text in lines:
         if content := _COMMENT.sub("", text).strip():
             _read_line(reading, _Line(number, content), Source(path, "pip", number), as_constraints=False)
-    return RequirementLines(
-        tuple(reading.requirements),
-        tuple(reading.constraints),
-        tuple(reading.skipped),
-        tuple(reading.notes),
-        tuple(reading.indexes),
-    )
+    return reading
 
 
-def _read_file(reading: _Reading, path: str, *, as_constraints: bool) -> None:
+def _read_file(reading: RequirementLines, path: str, *, as_constraints: bool) -> None:
     data = read_bytes(path, reading.files)
     text, note = decode(data, path)
     if note:
@@ -163,7 +147,7 @@ def _read_file(reading: _Reading, path: str, *, as_constraints: bool) -> None:
     reading.chain.pop()
 
 
-def _read_comments(reading: _Reading, text: str, path: str) -> None:
+def _read_comments(reading: RequirementLines, text: str, path: str) -> None:
     """Read the comments that tools write for people: the name of an editable install, and that a file was compiled."""
     told: tuple[str, str] | None = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -247,7 +231,7 @@ def logical_lines(text: str) -> Iterator[_Line]:
         yield _Line(first, joined)
 
 
-def _read_line(reading: _Reading, line: _Line, source: Source, *, as_constraints: bool) -> None:
+def _read_line(reading: RequirementLines, line: _Line, source: Source, *, as_constraints: bool) -> None:
     words = line.text.split(" ")
     first_option = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, options = " ".join(words[:first_option]).strip(), " ".join(words[first_option:])
@@ -317,7 +301,7 @@ def _name_option(word: str) -> tuple[str, str | None]:
     return known[0], attached
 
 
-def _include(reading: _Reading, value: str, source: Source, *, as_constraints: bool) -> None:
+def _include(reading: RequirementLines, value: str, source: Source, *, as_constraints: bool) -> None:
     if _VARIABLE.search(value):
         reading.skip(
             source, f"includes {echo(value)}, whose variable is not expanded", "check the file it stands for too"
@@ -346,7 +330,9 @@ def _include(reading: _Reading, value: str, source: Source, *, as_constraints: b
         reading.skip(source, reason, error.hint or "mend or remove the line")
 
 
-def _add(reading: _Reading, target: list[Requirement], text: str, source: Source, details: dict[str, str]) -> None:
+def _add(
+    reading: RequirementLines, target: list[Requirement], text: str, source: Source, details: dict[str, str]
+) -> None:
     if _VARIABLE.search(text):
         reason = f"{echo(text)} holds a variable, and variables are not expanded"
         reading.skip(source, reason, "write the value in place of the variable, or check the installed environment")
