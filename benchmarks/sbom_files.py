@@ -3,9 +3,8 @@
     python benchmarks/sbom_files.py DIRECTORY
 
 DIRECTORY has ``cyclonedx`` and ``spdx`` with public files, fetched and not committed, and may have ``made`` with SBOMs that
-syft, cyclonedx-py or uv wrote of environments of this machine. Needs cyclonedx-python-lib and spdx-tools; SPDX 3.0, which
-spdx-tools does not read yet, is walked as plain JSON here. All components count, those of other languages too. A Markdown
-table goes to standard output, what differs to standard error.
+syft, cyclonedx-py or uv wrote of environments of this machine. Needs cyclonedx-python-lib and spdx-tools. All components count,
+those of other languages too. A Markdown table goes to standard output, what differs to standard error.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import warnings
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree as ET
 
 from packageurl import PackageURL
 
@@ -63,14 +61,6 @@ def cyclonedx_json(path: Path) -> tuple[Listed, Listed]:
     return ours_of(components), _of_bom(Bom.from_json(json.loads(path.read_text(encoding="utf-8-sig"))))
 
 
-def cyclonedx_xml(path: Path) -> tuple[Listed, Listed]:
-    """Compare a file in XML."""
-    from cyclonedx.model.bom import Bom  # noqa: PLC0415
-
-    components = cyclonedx.list_xml(str(path)).components
-    return ours_of(components), _of_bom(Bom.from_xml(ET.parse(path).getroot()))  # noqa: S314 (files looked at before)
-
-
 def _of_bom(bom: Any) -> Listed:  # noqa: ANN401 (cyclonedx.model.bom.Bom)
     found: Listed = Counter()
     pending = list(bom.components)
@@ -86,30 +76,13 @@ def _of_bom(bom: Any) -> Listed:  # noqa: ANN401 (cyclonedx.model.bom.Bom)
 
 
 def spdx_any(path: Path) -> tuple[Listed, Listed]:
-    """Compare a document of SPDX 2 in JSON, or of SPDX 3."""
+    """Compare a document of SPDX 2 in JSON."""
     listing = spdx.list_packages(str(path))
     return ours_of(listing.components), _of_spdx(path)
 
 
 def _of_spdx(path: Path) -> Listed:
     found: Listed = Counter()
-    data = path.read_bytes()
-    text = data.decode("utf-16" if data[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig")
-    if text.lstrip().startswith("{") and "@graph" in json.loads(text):
-        for item in json.loads(text)["@graph"]:
-            if item.get("type") == "software_Package":
-                more = [
-                    entry["identifier"]
-                    for entry in item.get("externalIdentifier", ())
-                    if entry["externalIdentifierType"] == "packageUrl"
-                ]
-                described = _described(
-                    item.get("name"),
-                    item.get("software_packageVersion"),
-                    [item.get("software_packageUrl") or "", *more],
-                )
-                found[described or ()] += 1
-        return found
     from spdx_tools.spdx.parser.parse_anything import parse_file  # noqa: PLC0415
 
     for package in parse_file(str(path)).packages:
@@ -121,13 +94,9 @@ def _of_spdx(path: Path) -> Listed:
 def reader_of(path: Path) -> tuple[str, Callable[[Path], tuple[Listed, Listed]]] | None:
     """Choose the reader of a file by its content."""
     head = path.read_bytes()[:65536]
-    if b"cyclonedx.org/schema/bom" in head and head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
-        return "CycloneDX XML", cyclonedx_xml
     if b"bomFormat" in head or (b'"bom-ref"' in head and b'"components"' in head):
         return "CycloneDX JSON", cyclonedx_json
     plain = head.replace(b"\0", b"")
-    if b"spdx.org/rdf/3" in plain:
-        return "SPDX 3 JSON-LD", spdx_any
     is_json = plain.lstrip(b"\xff\xfe\xef\xbb\xbf \r\n\t").startswith(b"{")
     if is_json and (b"spdxVersion" in plain or b'"SPDXID"' in plain):
         return "SPDX JSON", spdx_any

@@ -66,7 +66,6 @@ TARGETS: Mapping[str, Target] = {
     "conda_lock": _collector("conda.lock", "read_conda_lock", "conda-lock.yml"),
     "configuration": Target("adapters:read_configuration", ("fixtures/configs/*.*",), "config.yaml"),
     "cyclonedx_json": _collector("sbom.cyclonedx", "read_cyclonedx_json", "bom.json"),
-    "cyclonedx_xml": _collector("sbom.cyclonedx", "read_cyclonedx_xml", "bom.xml"),
     "dockerfile": _collector("dockerfile.read", "read_dockerfile", "Dockerfile"),
     "dpkg": Target("adapters:read_dpkg", takes_bytes=True),
     "launch_script": Target("adapters:read_configuration", name="train.sh"),

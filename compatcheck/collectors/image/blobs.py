@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 import stat
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.image.cache import LayerCache, identify_file
 from compatcheck.collectors.image.compression import (
@@ -72,26 +72,6 @@ class Job:
         self.cache = LayerCache(cache) if cache is not None else None
         self.layers: dict[str, LayerRead | None] = {}
         """Layers that were read, by digest or name: images of one archive share them."""
-
-
-class Blobs(Protocol):
-    """The documents and layers of an input, by the names they have in it."""
-
-    job: Job
-
-    def read_document(self, name: str) -> bytes | None:
-        """Return a JSON document, or None when there is none of that name (or it is too large to be one)."""
-
-    def read_layer(self, name: str, digest: str | None) -> LayerRead | None:
-        """Return a layer, or None when there is none of that name.
-
-        Args:
-            name: as the manifest has it, or ``blobs/sha256/…`` of a digest.
-            digest: of the blob, when it is known; it is verified where that costs little.
-        """
-
-    def list_names(self) -> list[str]:
-        """Return the names of what may be a document or a layer."""
 
 
 def read_layer_stream(
@@ -182,18 +162,18 @@ class FileBlobs:
             self._members[name] = (position, entry.size)
 
     def list_names(self) -> list[str]:
-        """See `Blobs`."""
+        """Return the names of what may be a document or a layer."""
         return list(self._members)
 
     def read_document(self, name: str) -> bytes | None:
-        """See `Blobs`."""
+        """Return a JSON document, or None when there is none of that name (or it is too large to be one)."""
         found = self._members.get(follow(name, self._links))
         if found is None or found[1] > MAX_DOCUMENT_BYTES:
             return None
         return FileStream(self._descriptor, *found).read(found[1])
 
     def read_layer(self, name: str, digest: str | None) -> LayerRead | None:
-        """See `Blobs`."""
+        """Return a layer by its name in the manifest, or None; a known digest is verified where that costs little."""
         real = follow(name, self._links)
         found = self._members.get(real)
         if found is None:
@@ -218,14 +198,14 @@ class DirectoryBlobs:
         self.job = job
 
     def list_names(self) -> list[str]:
-        """See `Blobs`."""
+        """See `FileBlobs`."""
         try:
             return os.listdir(self._folder)
         except OSError:
             return []
 
     def read_document(self, name: str) -> bytes | None:
-        """See `Blobs`."""
+        """See `FileBlobs`."""
         descriptor = self._open(name)
         if descriptor is None:
             return None
@@ -237,7 +217,7 @@ class DirectoryBlobs:
         return data if len(data) <= MAX_DOCUMENT_BYTES else None
 
     def read_layer(self, name: str, digest: str | None) -> LayerRead | None:
-        """See `Blobs`."""
+        """See `FileBlobs`."""
         descriptor = self._open(name)
         if descriptor is None:
             return None
@@ -308,21 +288,25 @@ class StreamBlobs:
             self._layers[name] = read_layer_stream(member, entry.size, digest_of_name(name), None, self.job)
 
     def list_names(self) -> list[str]:
-        """See `Blobs`."""
+        """See `FileBlobs`."""
         return [*self._documents, *self._layers]
 
     def read_document(self, name: str) -> bytes | None:
-        """See `Blobs`."""
+        """See `FileBlobs`."""
         return self._documents.get(follow(name, self._links))
 
     def read_layer(self, name: str, digest: str | None) -> LayerRead | None:
-        """See `Blobs`; the digest was taken from the name, which is all that was known when the layer came by."""
+        """See `FileBlobs`; the digest was taken from the name, which is all that was known when the layer came by."""
         del digest
         return self._layers.get(follow(name, self._links))
 
     def read_as_root(self) -> LayerRead:
         """Return what was read, taken as the files of an image, as ``docker export`` writes them."""
         return LayerRead(self._root.finish(), None, NONE)
+
+
+Blobs = FileBlobs | DirectoryBlobs | StreamBlobs
+"""The documents and layers of an input, by the names they have in it."""
 
 
 def name_member(entry: Entry) -> tuple[str, str | None] | None:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import os
 import stat
 import time
+from base64 import b64decode, b64encode
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.image.layers import Kept, LayerRecord
 from compatcheck.core.units import MIB
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 256 * MIB
 """Size of the whole cache on disk; the records that were used longest ago go first (a layer takes some 100 kB)."""
-MAX_RECORD_BYTES = 128 * MIB
+MAX_RECORD_BYTES = 192 * MIB
 """Largest record that is expanded again."""
-FORMAT = 1
+FORMAT = 2
 """Number of the form of records and of what is of interest: one more whenever either changes."""
 
 _SETTLED_SECONDS = 2.0
 """A file that was changed less than this ago may change again without its times showing it."""
-_KINDS = ("file", "link", "directory")
 
 
 def layers_directory(environ: Mapping[str, str]) -> str:
@@ -129,26 +129,14 @@ class LayerCache:
 
 
 def encode(record: LayerRecord) -> bytes:
-    """Return a record as zlib over the length of a JSON text, that text, and the contents one after the other."""
+    """Return a record as zlib over JSON, contents and hashes in base64."""
     import json  # noqa: PLC0415 (see above)
     import zlib  # noqa: PLC0415 (see above)
 
-    rows = [
-        [
-            kept.path,
-            _KINDS.index(kept.kind),
-            kept.size_bytes,
-            kept.modified,
-            kept.target,
-            None if kept.content is None else len(kept.content),
-        ]
-        for kept in record.kept
-    ]
-    lengths = [len(record.hidden), len(record.hidden_by_directories)]
-    text = json.dumps([rows, record.removed, record.opaque, lengths, record.entries]).encode()
-    contents = [kept.content for kept in record.kept if kept.content]
-    parts = [len(text).to_bytes(8, "big"), text, record.hidden, record.hidden_by_directories, *contents]
-    return zlib.compress(b"".join(parts), 1)
+    rows = [kept._replace(content=_write(kept.content)) for kept in record.kept]
+    hashes = [_write(record.hidden), _write(record.hidden_by_directories)]
+    text = json.dumps([rows, record.removed, record.opaque, hashes, record.entries])
+    return zlib.compress(text.encode(), 1)
 
 
 def decode(data: bytes) -> LayerRecord:
@@ -167,20 +155,21 @@ def decode(data: bytes) -> LayerRecord:
         raise ValueError(str(error)) from None
     if not expander.eof:
         raise ValueError("the record is cut off or too large")
-    length = 8 + int.from_bytes(data[:8], "big")
-    rows, removed, opaque, lengths, entries = json.loads(data[8:length])
-    position = length
-    hashes = []
-    for count in lengths:
-        hashes.append(data[position : position + count])
-        position += count
-    kept = []
-    for path, kind, size, modified, target, count in rows:
-        content = None
-        if count is not None:
-            content = data[position : position + count]
-            position += count
-        kept.append(Kept(path, _KINDS[kind], size, modified, content, target))
-    if position != len(data):
-        raise ValueError("the record has another length than it states")
-    return LayerRecord(tuple(kept), tuple(removed), tuple(opaque), hashes[0], hashes[1], entries)
+    rows, removed, opaque, (hidden, by_directories), entries = json.loads(data)
+    kept = [Kept(*row) for row in rows]
+    return LayerRecord(
+        tuple(one._replace(content=_read(one.content)) for one in kept),
+        tuple(removed),
+        tuple(opaque),
+        _read(hidden) or b"",
+        _read(by_directories) or b"",
+        entries,
+    )
+
+
+def _write(data: bytes | None) -> Any:  # noqa: ANN401 (text in place of bytes, while a record is JSON)
+    return None if data is None else b64encode(data).decode()
+
+
+def _read(text: Any) -> bytes | None:  # noqa: ANN401 (see `_write`)
+    return None if text is None else b64decode(text, validate=True)

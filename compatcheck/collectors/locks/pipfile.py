@@ -9,21 +9,21 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.locks.tables import describe_origin
+from compatcheck.collectors.requirements.pyproject import Stated
 from compatcheck.core.files import LOCAL, Files
-from compatcheck.core.markers import LINUX, canonical_name, describe_machine
+from compatcheck.core.markers import LINUX, canonical_name
 from compatcheck.core.redaction import redact
-from compatcheck.core.requirement import Combined, Requirement, add_unselected, combine
-from compatcheck.core.selection import DEFAULT, Selection, offer
+from compatcheck.core.requirement import Requirement
+from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo_value
 from compatcheck.core.toml import locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from compatcheck.core.environment import Environment
-    from compatcheck.core.selection import Choice
 
 _FORM = 'write it as name = "*", name = ">=1.2" or name = {version = ">=1.2", extras = ["x"]}'
 _PYTHON = re.compile(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", re.ASCII)
@@ -58,21 +58,15 @@ def read_pipfile(path: str, files: Files = LOCAL, selection: Selection = DEFAULT
                 stated.setdefault(canonical_name(section), []).append(_read_item(name, value, source, sources))
             except ValueError as error:
                 skipped.append(Skipped(source, str(error), _FORM, named=True))
-    offered = offer((), set(sections) - {"packages"})
-    chosen = selection.choose(offered)
-    environment = describe_machine(read_machine(file.data.get("requires"), selection))
-
-    def combine_sections(choices: Iterable[Choice], *always: str) -> Combined:
-        names = (*always, *(choice.name for choice in sorted(choices)))
-        return combine([item for name in names for item in stated.get(name, ())], environment)
-
-    combined = combine_sections(chosen, "packages")
-    packages = add_unselected(combined.packages, offered - chosen, lambda more: combine_sections(more).packages)
-    left = sorted(choice.name for choice in offered - chosen)
+    required = tuple(stated.pop("packages", ()))
+    groups = {
+        canonical_name(name): tuple(stated.get(canonical_name(name), ())) for name in sections if name != "packages"
+    }
+    markers = read_machine(file.data.get("requires"), selection)
+    environment = Stated(required, {}, groups, None).select(path, selection, skipped, markers=markers)
+    left = sorted(choice.name for choice in environment.offered - selection.choose(environment.offered))
     notes = [f"sections not selected: {', '.join(left)}"] if left else []
-    if not packages and not skipped:
-        skipped.append(Skipped(Source(path), "states no requirements", "check the lock or environment of the project"))
-    return combined.describe(path, packages, skipped=skipped, notes=notes, offered=offered)
+    return environment._replace(notes=(*notes, *environment.notes))
 
 
 def _read_item(name: str, value: object, source: Source, sources: Mapping[str, str]) -> Requirement:

@@ -27,12 +27,13 @@ from compatcheck.core.toml import TomlFile, locate_key, read_toml
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from compatcheck.core.environment import Environment, Package
     from compatcheck.core.selection import Choice
 
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
+_ELSEWHERE = "check the requirement file, lock or environment of the project"
 _MAX_DEPTH = 50
 _EDITABLE = re.compile(r"\s*-e\s+(\S.*)")
 _POETRY_OPERATORS = {"=": "==", "<>": "!="}
@@ -50,34 +51,18 @@ def read_pyproject(path: str, files: Files = LOCAL, selection: Selection = DEFAU
     stated = _read_stated(reading)
     tool = as_table(reading.file.data.get("tool"))
     uv = as_table(tool.get("uv"))
-    offered = offer(stated.optional, stated.groups)
-    chosen = selection.choose(offered)
-    extras = [choice.name for choice in chosen if choice.kind == "extra"]
-    environment = describe_machine(selection.markers, requires_python=stated.requires_python, extras=extras)
-    required = [*stated.required, *(item for choice in sorted(chosen) for item in stated.brought_by(choice))]
     constraints = reading.read_strings(uv.get("constraint-dependencies"), "tool.uv", "constraint-dependencies")
     overrides = reading.read_strings(uv.get("override-dependencies"), "tool.uv", "override-dependencies")
-    combined = combine(required, environment, constraints=constraints, overrides=overrides)
-
-    def bring(more: frozenset[Choice]) -> Mapping[str, Package]:
-        own = environment.extras.union(choice.name for choice in more if choice.kind == "extra")
-        items = [item for choice in sorted(more) for item in stated.brought_by(choice)]
-        return combine(items, environment._replace(extras=own)).packages
-
-    packages = add_unselected(combined.packages, offered - chosen, bring)
+    environment = stated.select(path, selection, reading.skipped, constraints=constraints, overrides=overrides)
+    left_out = sorted(environment.offered - selection.choose(environment.offered))
+    groups = [choice.name for choice in left_out if choice.kind == "group"]
+    if groups:
+        reading.notes.append(f"dependency groups not selected: {', '.join(groups)}")
+    packages = environment.packages
     torch, index = packages.get("torch"), torch_index(tool)
     if torch is not None and index is not None:
-        packages["torch"] = torch._replace(details={**torch.details, "index": index})
-    left_out = sorted(choice.name for choice in offered - chosen if choice.kind == "group")
-    if left_out:
-        reading.notes.append(f"dependency groups not selected: {', '.join(left_out)}")
-    if not packages and not reading.skipped:
-        reading.skipped.append(
-            Skipped(
-                Source(path), "states no requirements", "check the requirement file, lock or environment of the project"
-            )
-        )
-    return combined.describe(path, packages, skipped=reading.skipped, notes=reading.notes, offered=offered)
+        packages = {**packages, "torch": torch._replace(details={**torch.details, "index": index})}
+    return environment._replace(packages=packages, notes=(*reading.notes, *environment.notes))
 
 
 class Stated(NamedTuple):
@@ -94,6 +79,37 @@ class Stated(NamedTuple):
     def brought_by(self, choice: Choice) -> tuple[Requirement, ...]:
         """Return what an extra or a group requires."""
         return (self.optional if choice.kind == "extra" else self.groups).get(choice.name, ())
+
+    def select(  # noqa: PLR0913 (what a file may say beside its requirements)
+        self,
+        path: str,
+        selection: Selection,
+        skipped: Iterable[Skipped],
+        *,
+        markers: Mapping[str, str] | None = None,
+        constraints: Sequence[Requirement] = (),
+        overrides: Sequence[Requirement] = (),
+        missing: str = "states no requirements",
+    ) -> Environment:
+        """Select what is installed; whether the packages are there that only unselected extras and groups bring is unknown."""
+        offered = offer(self.optional, self.groups)
+        chosen = selection.choose(offered)
+        extras = frozenset(choice.name for choice in chosen if choice.kind == "extra")
+        known = selection.markers if markers is None else markers
+        machine = describe_machine(known, requires_python=self.requires_python, extras=extras)
+        required = [*self.required, *(item for choice in sorted(chosen) for item in self.brought_by(choice))]
+        combined = combine(required, machine, constraints=constraints, overrides=overrides)
+
+        def bring(more: frozenset[Choice]) -> Mapping[str, Package]:
+            own = extras.union(choice.name for choice in more if choice.kind == "extra")
+            items = [item for choice in sorted(more) for item in self.brought_by(choice)]
+            return combine(items, machine._replace(extras=own)).packages
+
+        packages = add_unselected(combined.packages, offered - chosen, bring)
+        lost = tuple(dict.fromkeys(skipped))
+        if not packages and not lost:
+            lost = (Skipped(Source(path), missing, _ELSEWHERE),)
+        return combined.describe(path, packages, skipped=lost, offered=offered)
 
 
 def read_stated(path: str, files: Files = LOCAL) -> Stated:

@@ -10,26 +10,20 @@ import re
 import warnings
 from typing import TYPE_CHECKING
 
+from compatcheck.collectors.requirements.pyproject import Stated
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
-from compatcheck.core.markers import canonical_name, describe_machine
-from compatcheck.core.requirement import (
-    InvalidRequirementError,
-    Requirement,
-    add_unselected,
-    combine,
-    parse_requirement,
-)
-from compatcheck.core.selection import DEFAULT, Selection, offer
+from compatcheck.core.markers import canonical_name
+from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement
+from compatcheck.core.selection import DEFAULT, Selection
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import read_bytes
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from compatcheck.core.environment import Environment, Package
-    from compatcheck.core.selection import Choice
+    from compatcheck.core.environment import Environment
 
 MAX_BYTES = MIB
 _FORM = "write it as 'name', 'name==1.2.3' or 'name>=1.2,<2'"
@@ -62,22 +56,9 @@ def read_setup_py(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
                     (optional.setdefault(canonical_name(extra), []) if extra else required).extend(items)
             elif keyword.arg == "python_requires" and isinstance(keyword.value, ast.Constant):
                 python = keyword.value.value if isinstance(keyword.value.value, str) else None
-    offered = offer(optional)
-    chosen = selection.choose(offered)
-    extras = frozenset(choice.name for choice in chosen)
-    environment = describe_machine(selection.markers, requires_python=python, extras=extras)
-    combined = combine([*required, *(item for extra in sorted(extras) for item in optional[extra])], environment)
-
-    def bring(more: frozenset[Choice]) -> Mapping[str, Package]:
-        names = sorted(choice.name for choice in more)
-        items = [item for name in names for item in optional[name]]
-        return combine(items, environment._replace(extras=extras.union(names))).packages
-
-    packages = add_unselected(combined.packages, offered - chosen, bring)
-    if not packages and not reading.skipped:
-        reason = "states no requirements" if calls else "calls no setup()"
-        reading.skipped.append(Skipped(Source(path), reason, _ELSEWHERE))
-    return combined.describe(path, packages, skipped=dict.fromkeys(reading.skipped), offered=offered)
+    extras = {name: tuple(items) for name, items in optional.items()}
+    missing = "states no requirements" if calls else "calls no setup()"
+    return Stated(tuple(required), extras, {}, python).select(path, selection, reading.skipped, missing=missing)
 
 
 def _parse(path: str, files: Files) -> ast.Module:

@@ -1,6 +1,6 @@
-"""CycloneDX SBOMs, JSON and XML, versions 1.2 to 1.7: components, those nested in others too.
+"""CycloneDX SBOMs in JSON, versions 1.2 to 1.7: components, those nested in others too. XML says how to convert it.
 
-https://cyclonedx.org/docs/latest/json/, https://cyclonedx.org/docs/latest/xml/
+https://cyclonedx.org/docs/latest/json/
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.sbom.components import MAX_COMPONENTS, REMEDY, Listing
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.expected_shapes import as_table, as_tables, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import Lines, read_json
 from compatcheck.core.source import Source
-from compatcheck.core.xml import Element, read_xml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from compatcheck.core.environment import Environment
 
@@ -27,7 +26,7 @@ _PYTHON = {
     ("syft:package:type", "python"),
     ("aquasecurity:trivy:PkgType", "python-pkg"),
 }
-_NAMESPACE = "http://cyclonedx.org/schema/bom/"
+_CONVERT = "convert it: cyclonedx convert --input-file FILE --output-file sbom.cdx.json, or syft convert FILE -o cyclonedx-json"
 
 
 def read_cyclonedx_json(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
@@ -35,9 +34,10 @@ def read_cyclonedx_json(path: str, files: Files = LOCAL) -> tuple[Environment, .
     return list_json(path, files).environments()
 
 
-def read_cyclonedx_xml(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read a CycloneDX file in XML."""
-    return list_xml(path, files).environments()
+def read_cyclonedx_xml(path: str, _files: Files = LOCAL) -> tuple[Environment, ...]:
+    """Say that the form is not read."""
+    message = "is CycloneDX in XML; JSON is read"
+    raise NoEnvironmentError(message, source=Source(path), hint=_CONVERT)
 
 
 def list_json(path: str, files: Files = LOCAL) -> Listing:
@@ -49,41 +49,6 @@ def list_json(path: str, files: Files = LOCAL) -> Listing:
         raise InputError(message, source=Source(path, "bomFormat"), hint=REMEDY)
     lines = Lines(file.text, "purl")
     lines.next(as_table(as_table(data.get("metadata")).get("component")).get("purl"))
-    return _list(path, data, lambda key, entry: Source(path, key, lines.next(entry.get("purl"))))
-
-
-def list_xml(path: str, files: Files = LOCAL) -> Listing:
-    """List all components of a file in XML, those of other languages too."""
-    file = read_xml(path, files)
-    if file.root.name != "bom" or not file.namespace.startswith(_NAMESPACE):
-        message = f"is no CycloneDX file: its root is <{file.root.name}>"
-        raise InputError(message, source=Source(path, line=file.root.line), hint=REMEDY)
-    return _list(path, _as_table(file.root), lambda _, entry: Source(path, "component", entry["line"]))
-
-
-def _as_table(element: Element) -> dict[str, Any]:
-    """Return an element of XML as JSON has it."""
-    table: dict[str, Any] = {name: element.value(name) for name in ("name", "version", "purl", "scope", "aggregate")}
-    table["line"] = element.line
-    for name in ("components", "compositions"):
-        table[name] = [_as_table(item) for item in _children(element, name)]
-    table["properties"] = [
-        {"name": item.attributes.get("name", ""), "value": item.text} for item in _children(element, "properties")
-    ]
-    evidence = element.child("evidence")
-    found = [] if evidence is None else _children(evidence, "occurrences")
-    table["evidence"] = {"occurrences": [{"location": item.value("location")} for item in found]}
-    # What a composition is of counts for nothing but that it is not of the whole.
-    table["assemblies"] = [name for name in ("assemblies", "dependencies") if element.child(name) is not None]
-    return table
-
-
-def _children(element: Element, name: str) -> list[Element]:
-    list_of = element.child(name)
-    return [] if list_of is None else list_of.children
-
-
-def _list(path: str, data: Mapping[str, Any], place: Callable[[str, Mapping[str, Any]], Source]) -> Listing:
     listing = Listing(path, is_complete=_is_complete(data))
     listed_in = _containers(data)
     for key, entry in _walk(data.get("components"), path):
@@ -95,14 +60,14 @@ def _list(path: str, data: Mapping[str, Any], place: Callable[[str, Mapping[str,
         properties = _properties(entry.get("properties"))
         locations: list[object] = [value for name, value in properties if _LOCATION.fullmatch(name)]
         locations += [item.get("location") for item in as_tables(as_table(entry.get("evidence")).get("occurrences"))]
-        reference = entry.get("bom-ref")
+        reference, purl = entry.get("bom-ref"), entry.get("purl")
         if not locations and isinstance(reference, str) and reference in listed_in:
             locations.append(listed_in[reference])
         listing.add(
             entry.get("name"),
             entry.get("version"),
-            place(key, entry),
-            (entry.get("purl"),),
+            Source(path, key, lines.next(purl)),
+            (purl,),
             locations,
             is_python=bool(_PYTHON & set(properties)),
             marker=next((value for name, value in properties if name == "uv:package:marker"), None),

@@ -1,6 +1,6 @@
-"""SPDX SBOMs in JSON: 2.2, 2.3, and 3.0 as JSON-LD. A file in another form says how to convert it.
+"""SPDX SBOMs in JSON, 2.2 and 2.3. A file in another form or of version 3 says how to convert it.
 
-https://spdx.github.io/spdx-spec/v2.3/, https://spdx.github.io/spdx-spec/v3.0.1/
+https://spdx.github.io/spdx-spec/v2.3/
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SOURCE_INFO = re.compile(r"acquired package info from [^:]*: (.+)", re.DOTALL)
 
 
 def read_spdx(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
-    """Read an SPDX file in JSON, of version 2 or 3."""
+    """Read an SPDX file in JSON, of version 2."""
     return list_packages(path, files).environments()
 
 
@@ -51,7 +51,8 @@ def list_packages(path: str, files: Files = LOCAL) -> Listing:
     if isinstance(data.get("sbom"), dict) and "spdxVersion" in data["sbom"]:
         data = data["sbom"]  # GitHub's answer to GET /repos/…/dependency-graph/sbom
     if "@graph" in data and "spdxVersion" not in data:
-        return _list_version_3(path, data, Lines(file.text, "spdxId", "@id"))
+        message = "is SPDX 3; SPDX 2 is read"
+        raise NoEnvironmentError(message, source=Source(path), hint="write it as 2.3: syft IMAGE -o spdx-json")
     if not isinstance(data.get("spdxVersion"), str):
         message = "has no spdxVersion: it is no SPDX document"
         raise InputError(message, source=Source(path, "spdxVersion"), hint=REMEDY)
@@ -100,23 +101,3 @@ def _paths(info: object) -> list[str]:
     """Return the files that syft says it took a package from."""
     match = _SOURCE_INFO.match(info) if isinstance(info, str) else None
     return match[1].split(", ") if match is not None else []
-
-
-def _list_version_3(path: str, data: Mapping[str, Any], lines: Lines) -> Listing:
-    listing = Listing(path)
-    for key, entry in listing.tables("@graph", data.get("@graph"), "an element"):
-        kind = entry.get("type", entry.get("@type"))
-        line = lines.next(entry.get("spdxId", entry.get("@id")))
-        if not isinstance(kind, str) or kind.rpartition("/")[2].rpartition("_")[2] != "Package":
-            continue
-        purls = [entry.get("software_packageUrl"), entry.get("packageUrl")]
-        purls += [
-            identifier.get("identifier")
-            for identifier in as_tables(entry.get("externalIdentifier"))
-            if identifier.get("externalIdentifierType") in ("packageUrl", "purl")
-        ]
-        version = entry.get("software_packageVersion", entry.get("packageVersion"))
-        listing.add(
-            entry.get("name"), version, Source(path, key, line), purls, _paths(entry.get("software_sourceInfo"))
-        )
-    return listing

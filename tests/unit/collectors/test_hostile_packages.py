@@ -102,17 +102,6 @@ SPDX = {
         }
     ],
 }
-SPDX_3 = {
-    "@context": "x",
-    "@graph": [
-        {
-            "type": "software_Package",
-            "spdxId": "a",
-            "name": "x",
-            "externalIdentifier": [{"externalIdentifierType": "packageUrl", "identifier": "pkg:pypi/x@1"}],
-        }
-    ],
-}
 SYFT = {
     "artifacts": [
         {"name": "torch", "version": "2", "type": "python", "purl": "pkg:pypi/torch@2", "locations": [{"path": "/a"}]}
@@ -122,9 +111,9 @@ CONDA_JSON = [{"name": "pytorch", "version": "2.5.1", "build_string": "py311_0",
 TREES = {
     "conda_environment": [ENVIRONMENT],
     "conda_lock": [CONDA_LOCK],
-    "pixi_lock": [PIXI_LOCK, {**PIXI_LOCK, "version": 4}],
+    "pixi_lock": [PIXI_LOCK],
     "cyclonedx_json": [CYCLONEDX],
-    "spdx": [SPDX, SPDX_3],
+    "spdx": [SPDX],
     "syft_json": [SYFT],
     "conda_list": [CONDA_JSON],
 }
@@ -138,10 +127,6 @@ a = ["b"]
 [feature.b.pypi-dependencies]
 x = { git = "u", rev = "1" }
 """
-XML = """\
-<bom xmlns="http://cyclonedx.org/schema/bom/1.4"><components><component>
-<name>torch</name><purl>pkg:pypi/torch@2</purl></component></components></bom>
-"""
 TEXTS = {
     "conda_list": [
         "# packages in environment at /x:\npython 3.11.1 h1_0\npytorch 2.5.1 py311_cuda12.4_0 pytorch\ntrl 0.9 pypi_0 pypi\n",
@@ -152,7 +137,6 @@ TEXTS = {
     "conda_lock": [yaml.safe_dump(CONDA_LOCK)],
     "pixi_lock": [yaml.safe_dump(PIXI_LOCK)],
     "pixi": [PIXI],
-    "cyclonedx_xml": [XML],
 }
 SCALARS = st.one_of(
     st.none(),
@@ -257,7 +241,7 @@ def test_long_inputs_take_seconds_at_most(tmp_path: Path, kind: str, text: str) 
     assert time.process_time() - before < 8
 
 
-@pytest.mark.parametrize("kind", [*TREES, "cyclonedx_xml", "pixi"])
+@pytest.mark.parametrize("kind", [*TREES, "pixi"])
 def test_a_hundred_megabytes_are_refused_unread(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file"
     with path.open("wb") as file:
