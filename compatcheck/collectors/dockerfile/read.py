@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.dockerfile.base_images import read_image_name
 from compatcheck.collectors.dockerfile.install_commands import Install, read_install
-from compatcheck.collectors.dockerfile.stage import Stage
+from compatcheck.collectors.dockerfile.stage import CHECK_IMAGE, Stage
 from compatcheck.collectors.dockerfile.text import (
     MAX_VALUE,
     MAX_VARIABLES,
@@ -31,7 +31,7 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
 from compatcheck.core.selection import DEFAULT, Selection
-from compatcheck.core.source import Skipped, Source
+from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES, STANDARD_INPUT, echo, read_utf8
 from compatcheck.shell import read_script
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from compatcheck.core.command import Command, Word
 
 LIMIT_BYTES = min(4 << 20, MAX_BYTES)
-_HINT = "check the built image: docker save IMAGE | compatcheck image -"
 _PREDEFINED = {
     "TARGETPLATFORM": "linux/amd64",
     "TARGETOS": "linux",
@@ -173,7 +172,7 @@ class _Reader:
             return
         source = Source(self.path, "FROM", instruction.line)
         if image is None:
-            stage.skipped.append(Skipped(source, f"the base image {echo(written)} depends on a build argument", _HINT))
+            stage.skip(source, f"the base image {echo(written)} depends on a build argument")
             return
         found = read_image_name(image)
         if found is None:
@@ -285,7 +284,7 @@ class _Reader:
                     content = _shell_of_list(content)
             if not (stage.is_posix or text.content[len(options) :].lstrip().startswith("[")):
                 source = Source(self.path, "RUN", instruction.line)
-                stage.skipped.append(Skipped(source, "is run by a shell that is not read", _HINT))
+                stage.skip(source, "is run by a shell that is not read")
                 return
             for command in self.commands(content, part):
                 install = read_install(command)
@@ -309,9 +308,9 @@ class _Reader:
                 self.path, content, variables=known, assuming=False, stand_in=_pass_over, place=text.line
             )
         except InputError as error:
-            stage.skipped.append(Skipped(Source(self.path, "RUN", text.line(0)), error.message, _HINT))
+            stage.skip(Source(self.path, "RUN", text.line(0)), error.message)
             return ()
-        stage.skipped += [entry._replace(hint=_HINT) for entry in script.skipped]
+        stage.skipped += [entry._replace(hint=CHECK_IMAGE) for entry in script.skipped]
         return script.commands
 
     def install(self, install: Install) -> None:
@@ -327,23 +326,18 @@ class _Reader:
         stage = self.stages[-1]
         source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skipped.append(
-                Skipped(source, f"{echo(word.written)} holds something that only the build knows", _HINT)
-            )
+            stage.skip(source, f"{echo(word.written)} holds something that only the build knows")
             return []
         location = word.text.partition("[")[0]
         by_name = re.match(r"[\w.-]+\s*(?:\[[^\]]*\])?\s*@\s", word.text)
-        if by_name is None and "://" in word.text and "@" not in word.text.partition("://")[0]:
+        is_url = "://" in word.text and "@" not in word.text.partition("://")[0]
+        if by_name is None and (is_url or word.text.endswith(".whl")):
             name, version, details = read_url(word.text)
-            if name is None:
-                stage.skipped.append(
-                    Skipped(source, f"{echo(word.text)} does not name its package", "write it as 'name @ URL'")
-                )
-                return []
-            return [Requirement(canonical_name(name), "", source, version, None, details)]
-        if by_name is None and word.text.endswith(".whl"):
-            name, version, details = read_url(word.text)
-            return [] if name is None else [Requirement(canonical_name(name), "", source, version, None, details)]
+            if name is not None:
+                return [Requirement(canonical_name(name), "", source, version, None, details)]
+            if is_url:
+                stage.skip(source, f"{echo(word.text)} does not name its package", "write it as 'name @ URL'")
+            return []
         if by_name is None and (_LOCAL_ARCHIVE.fullmatch(word.text) or os.sep in location):
             if location.rstrip("/") in {".", "./", ""} or not location.endswith((".whl", ".gz", ".zip")):
                 stage.notes.append(f"{word.text} is installed from the build context: check its pyproject.toml too")
@@ -360,7 +354,7 @@ class _Reader:
         try:
             return [parse_requirement(word.text, source)]
         except InvalidRequirementError as error:
-            stage.skipped.append(Skipped(source, str(error), "write it as 'name' or 'name==1.2.3'"))
+            stage.skip(source, str(error), "write it as 'name' or 'name==1.2.3'")
             return []
 
     def file(self, word: Word) -> list[Requirement]:
@@ -368,19 +362,19 @@ class _Reader:
         stage = self.stages[-1]
         source = word.source._replace(key="RUN")
         if word.text is None:
-            stage.skipped.append(Skipped(source, f"which file {echo(word.written)} is, only the build knows", _HINT))
+            stage.skip(source, f"which file {echo(word.written)} is, only the build knows")
             return []
         found = self.find(word.text)
         if found is None:
             reason = f"installs {echo(word.text)}, which does not lie beside the Dockerfile"
-            stage.skipped.append(Skipped(source, reason, "check the requirement file by its own path"))
+            stage.skip(source, reason, "check the requirement file by its own path")
             return []
         from compatcheck.collectors.requirements.lines import read_requirements  # noqa: PLC0415 (only with such a file)
 
         try:
             environment = read_requirements(found, self.files)
         except InputError as error:
-            stage.skipped.append(Skipped(error.source or source, error.message, error.hint))
+            stage.skip(error.source or source, error.message, error.hint)
             return []
         stage.skipped += [entry._replace(named=False) for entry in environment.skipped]
         return [

@@ -9,6 +9,7 @@ from compatcheck.collectors.python.pinned_build import read_index
 from compatcheck.core.environment import Package
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import combine
+from compatcheck.core.source import Skipped
 from compatcheck.core.versions import compile_specifier, contains, parse_version
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
     from compatcheck.collectors.dockerfile.install_commands import Install
     from compatcheck.core.requirement import Requirement
-    from compatcheck.core.source import Skipped, Source
+    from compatcheck.core.source import Source
 
+CHECK_IMAGE = "check the built image: docker save IMAGE | compatcheck image -"
 _PINS_TORCH = frozenset(
     {"vllm", "sglang", "xformers", "torchvision", "torchaudio", "lmdeploy", "torchtext", "torchao-nightly"}
 )
@@ -55,6 +57,10 @@ class Stage:
         """Source in the context → destination; a destination that ends in a slash is a directory."""
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
+
+    def skip(self, source: Source, reason: str, hint: str | None = CHECK_IMAGE) -> None:
+        """Note what cannot be told."""
+        self.skipped.append(Skipped(source, reason, hint))
 
     def value(self, name: str) -> str | None:
         """Return what a variable holds in this stage."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from compatcheck.collectors.image.stream import Stream
 
 _SAVE = "write it with: docker save IMAGE -o FILE (or: skopeo copy … oci-archive:FILE)"
-_PIPE_SIZE = 1024 * 1024
 _ROOT_FOLDERS = frozenset({"bin", "etc", "home", "lib", "opt", "root", "usr", "var", "app", "srv"})
 _DOCUMENTS = ("manifest.json", "index.json", "oci-layout")
 
@@ -122,7 +121,6 @@ def _read_archive(descriptor: int, path: str, job: Job) -> tuple[Image, ...]:
         size = os.fstat(descriptor).st_size
         stream = FileStream(descriptor, 0, size)
     else:
-        _widen(descriptor)
         stream = PipeStream(descriptor)
     head, stream = peek(stream, BLOCK)
     compression = recognise_compression(head)
@@ -259,13 +257,3 @@ def _build(blobs: Blobs, image: Described, path: str, label: str | None) -> Imag
         skipped += [Skipped(source, problem, read.hint) for problem in problems]
         layers.append(read)
     return Image(image.name or path, image.config, tree, tuple(layers), tuple(skipped), (), place)
-
-
-def _widen(descriptor: int) -> None:
-    """Let more bytes wait in a pipe, so that reading it switches between programs less often; Linux only."""
-    import fcntl  # noqa: PLC0415 (pipes only)
-
-    try:
-        fcntl.fcntl(descriptor, getattr(fcntl, "F_SETPIPE_SZ", 1031), _PIPE_SIZE)
-    except OSError:
-        return

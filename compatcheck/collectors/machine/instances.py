@@ -73,7 +73,17 @@ def parse_hardware(text: str, *, source: Source | None = None) -> Hardware:
             near = dict.fromkeys((*suggest_instances(error.name), *error.near))
             raise UnknownDeviceError(error.name, tuple(near)[:3], source) from None
         before = text.strip().removesuffix(error.name).rstrip(" x×*\t")
-        return describe_instance(instance, source, nodes=int(before) if before else None)
+        return Hardware(
+            source if source.key is not None else source._replace(key=instance.name),
+            instance.gpu.name,
+            instance.gpu.memory_bytes,
+            instance.gpu.compute_capability,
+            instance.gpu.multiprocessors,
+            instance.gpus,
+            int(before) if before else None,
+            host_memory_bytes=instance.host_memory_bytes,
+            nvlink=instance.nvlink,
+        )
 
 
 def find_instance(name: str) -> Instance | None:
@@ -91,28 +101,6 @@ def suggest_instances(name: str) -> list[str]:
     family = [full for short, full in by_key.items() if len(key) > 1 and re.match(rf"{re.escape(key)}[._-]", short)]
     close = [by_key[short] for short in get_close_matches(key, by_key, n=_SUGGESTED, cutoff=0.75)]
     return list(dict.fromkeys([*family, *close]))[:_SUGGESTED]
-
-
-def describe_instance(instance: Instance, source: Source, *, nodes: int | None = None) -> Hardware:
-    """Return the hardware of nodes of one type.
-
-    Args:
-        instance: the type.
-        source: where it was named; ``--gpu`` gets the type's name as its key, so that every fact says which type gave it.
-        nodes: how many, None when nobody said.
-    """
-    place = source if source.key is not None else source._replace(key=instance.name)
-    return Hardware(
-        place,
-        instance.gpu.name,
-        instance.gpu.memory_bytes,
-        instance.gpu.compute_capability,
-        instance.gpu.multiprocessors,
-        instance.gpus,
-        nodes,
-        host_memory_bytes=instance.host_memory_bytes,
-        nvlink=instance.nvlink,
-    )
 
 
 def instances_by_memory(instances: Iterable[Instance] | None = None) -> tuple[Instance, ...]:

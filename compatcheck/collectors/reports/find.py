@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.collectors.reports import collect_env, ds_report, hugging_face, nvcc, nvidia_smi, package_list, rocm
+from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
+from compatcheck.collectors.reports import collect_env, ds_report, hugging_face, nvcc, nvidia_smi, package_list, unread
 from compatcheck.collectors.reports.devices import describe_devices, list_differs
 from compatcheck.collectors.reports.report import is_prefix, is_same
 from compatcheck.collectors.reports.text import Part, split_parts
@@ -23,7 +24,9 @@ from compatcheck.core.textfile import read_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from compatcheck.collectors.conda.records import CondaPackage
     from compatcheck.collectors.reports.report import PastedReport
+    from compatcheck.core.environment import Package
 
 MARK = re.compile(
     r"used to build PyTorch|PyTorch version|Is CUDA available|GPU models and configuration|Nvidia driver version"
@@ -46,7 +49,7 @@ TELLING = re.compile(
     rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:",
 )
 """What no other file that is checked holds; tells a report of what is read as something else."""
-_READERS = (collect_env, ds_report, hugging_face, nvidia_smi, nvcc, rocm, package_list)
+_READERS = (collect_env, ds_report, hugging_face, nvidia_smi, nvcc, unread, package_list)
 """In order: what one has read is not looked at by the next."""
 _MOST_REPORTS = 400
 """Different reports of one text at most."""
@@ -249,11 +252,9 @@ def _builds_differ(first: PastedReport, second: PastedReport) -> bool:
 def _describe(group: list[PastedReport], path: str, *, several: bool) -> Environment:
     """Make an environment of the reports of one."""
     from compatcheck.collectors.machine.variables import attach, collect_variables  # noqa: PLC0415 (beside its use)
-    from compatcheck.collectors.python.components import find_components  # noqa: PLC0415 (beside its use)
-    from compatcheck.collectors.reports.build import read_build  # noqa: PLC0415 (beside its use)
 
     packages, values, conda = _merge(group)
-    build = read_build(packages.get("torch"), values, conda)
+    build = _read_build(packages.get("torch"), values, conda)
     components, remarks = find_components(
         {name: package for name, package in packages.items() if package.version is not None}, conda, build
     )
@@ -288,6 +289,25 @@ def _describe(group: list[PastedReport], path: str, *, several: bool) -> Environ
         source = stated.variables_source or stated.source
         environment = attach(environment, collect_variables(stated.variables, source), complete=False)
     return environment
+
+
+def _read_build(
+    torch: Package | None, values: Mapping[str, tuple[Any, Source]], conda: Mapping[str, CondaPackage]
+) -> TorchBuild | None:
+    """Return the build of torch; None where nothing says anything of it.
+
+    "CUDA used to build PyTorch: None" says that it is no CUDA build; which other one it is, only a label tells.
+    """
+    stated = values.get("runtime.torch_cuda")
+    if stated is not None and stated[0] is not None:
+        return TorchBuild("cuda", str(stated[0]), stated[1])
+    other = values.get("runtime.torch_build")
+    if other is not None:
+        return TorchBuild(str(other[0]), None, other[1])
+    told = read_torch_build(torch, None, conda) if torch is not None and torch.version is not None else None
+    if stated is not None:
+        return TorchBuild(told.build if told is not None and told.cuda is None else None, None, stated[1])
+    return told
 
 
 def _merge(group: list[PastedReport]) -> tuple[dict[str, Any], dict[str, tuple[Any, Source]], dict[str, Any]]:

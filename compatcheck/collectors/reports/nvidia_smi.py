@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from compatcheck.collectors.reports.collect_env import is_device_name
 from compatcheck.collectors.reports.report import CUDA, DRIVER, Device, PastedReport, open_report, place
-from compatcheck.core.source import Skipped
 from compatcheck.core.units import GIB, MIB
 
 if TYPE_CHECKING:
@@ -44,11 +43,7 @@ _LISTED = re.compile(
 _LISTED_INSTANCE = re.compile(
     r"MIG {1,3}(\d{1,2}(?:c\.\d{1,2})?g\.(\d{1,3})gb(?:\+\w{1,8})?) {1,8}Device {1,3}\d{1,2}: \(UUID"
 )
-_LOG = re.compile(r"={4,20} ?NVSMI LOG ?={4,20}")
-_COLUMN = r"[a-z_]{2,30}(?:\.[a-z_]{2,30}){0,3}(?: \[[A-Za-z]{1,4}\])?"
-_COLUMNS = re.compile(r"(?:(?<=\n)|(?<=\A))((?:" + _COLUMN + r", ){1,40}" + _COLUMN + r")\n")
 _KIND = "nvidia-smi"
-_REMEDY = "paste the table that nvidia-smi prints, or the list of nvidia-smi -L"
 _NEAR = 6_000
 """Characters of a table between its head and its first device at most, and between two devices."""
 _SMALLEST = 128 * MIB
@@ -70,7 +65,6 @@ def read(part: Part, path: str) -> Iterator[PastedReport]:
             _take_rows(part, path, report, rows[0].start(), len(text))
             yield report
     yield from _read_listing(part, path)
-    yield from _say_unread(part, path)
 
 
 def _read_table(part: Part, path: str, head: re.Match[str], end: int) -> PastedReport:
@@ -189,18 +183,4 @@ def _read_listing(part: Part, path: str) -> Iterator[PastedReport]:
         behind = [line for line in part.text[report.end : report.end + 400].split("\n")[1:] if line.strip()]
         report.whole = index + 1 == len(found) and bool(behind)
     if report is not None:
-        yield report
-
-
-def _say_unread(part: Part, path: str) -> Iterator[PastedReport]:
-    """Say that the long form (``-q``) and the columns of ``--query-gpu`` are there; neither is read."""
-    found = [(log, "-q") for log in _LOG.finditer(part.text)]
-    for head in _COLUMNS.finditer(part.text):
-        columns = {column.partition(" [")[0] for column in head[1].split(", ")}
-        if not columns.isdisjoint({"name", "driver_version", "memory.total", "gpu_name"}):
-            found.append((head, "--query-gpu"))
-    for match, option in found:
-        report = open_report(_KIND, part, path, match.start(), match.end())
-        reason = f"what nvidia-smi {option} prints is not read"
-        report.skipped.append(Skipped(report.source, reason, _REMEDY, fact="hardware.gpu"))
         yield report

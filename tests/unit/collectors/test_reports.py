@@ -551,19 +551,21 @@ def test_reads_the_instances_in_the_list_of_devices() -> None:
 @pytest.mark.parametrize(
     ("text", "option"),
     [
-        ("==============NVSMI LOG==============\n\nDriver Version            : 535.104.05\n", "-q"),
+        ("==============NVSMI LOG==============\n\nDriver Version            : 535.104.05\n", "nvidia-smi -q"),
         (
             "index, name, driver_version, memory.total [MiB]\n0, NVIDIA H100 80GB HBM3, 535.1, 81559 MiB\n",
-            "--query-gpu",
+            "nvidia-smi --query-gpu",
         ),
+        ("====== ROCm System Management Interface ======\nGPU[0] : Card series: AMD Instinct MI300X\n", "rocm-smi"),
+        ("ROCk module is loaded\n  Marketing Name:          AMD Instinct MI300X\n", "rocminfo"),
     ],
 )
-def test_other_forms_of_nvidia_smi_are_said_to_be_unread(text: str, option: str) -> None:
+def test_forms_that_are_not_read_are_said(text: str, option: str) -> None:
     environment = one(text)
     assert environment.hardware is None
     (entry,) = environment.skipped
-    assert entry.reason == f"what nvidia-smi {option} prints is not read"
-    assert "the table that nvidia-smi prints" in (entry.hint or "")
+    assert entry.reason == f"what {option} prints is not read"
+    assert ("the table that nvidia-smi prints" if "nvidia" in option else "--gpu") in (entry.hint or "")
 
 
 def test_of_different_devices_the_smallest_is_taken_where_all_are_known() -> None:
