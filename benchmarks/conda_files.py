@@ -263,7 +263,7 @@ def compare_names(names: Iterable[str], mapping: dict[str, list[str] | None]) ->
             counts["not in the mapping"] += 1
             continue
         found = {canonical_name(item) for item in mapping[name] or ()}
-        ours = identify(name)[0]
+        ours = identify(name)
         same = ours in found if found else ours is None
         counts["equal" if same else "different"] += 1
         if not same:

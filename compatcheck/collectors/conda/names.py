@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from compatcheck.core.data_file import read_data
 from compatcheck.core.markers import canonical_name
@@ -32,19 +32,14 @@ def find_distribution(name: str) -> str | None:
     return _read_names().distributions.get(name)
 
 
-def identify(name: str, build: str | None = None) -> tuple[str | None, Literal["table", "build", "name", "none"]]:
-    """Tell which distribution a conda package installs.
-
-    Returns:
-        The canonical name, or None when it installs none; and what that rests on: the table of names, the build string,
-        or merely that nothing speaks against a distribution of the same name.
-    """
+def identify(name: str, build: str | None = None) -> str | None:
+    """Tell which distribution a conda package installs, by the table of names or its build string; None when it installs none."""
     names = _read_names()
     distribution = names.distributions.get(name)
     if distribution is not None:
-        return distribution, "table"
+        return distribution
     if name in names.others or name.startswith("_"):
-        return None, "table"
+        return None
     if build and "*" not in build:
-        return (canonical_name(name), "build") if _PYTHON_BUILD.search(build) else (None, "build")
-    return canonical_name(name), "name"
+        return canonical_name(name) if _PYTHON_BUILD.search(build) else None
+    return canonical_name(name)

@@ -94,7 +94,7 @@ def _distributions_of(record: Record) -> tuple[str, ...]:
         return ("torch",)
     if record.distributions is not None:
         return record.distributions
-    name, _ = identify(record.name, record.build)
+    name = identify(record.name, record.build)
     return () if name is None else (name,)
 
 
@@ -127,32 +127,22 @@ def build_environment(  # noqa: PLR0913 (what a file may say beside its packages
         if known is not None and name == "torch":
             conda = {key: item for key, item in conda.items() if key not in (*_TORCH, "pytorch-cuda", "cpuonly")}
         packages[name] = package
-    return describe(
+    lost = (*skipped, *assembled.skipped)
+    environment = Environment(
         origin,
         packages,
-        conda,
-        records,
-        python=assembled.python,
         complete=complete,
-        damage=damages,
-        skipped=(*skipped, *assembled.skipped),
-        notes=notes,
+        python=assembled.python,
+        damage=tuple(damages),
+        skipped=lost,
+        notes=tuple(notes),
     )
+    return add_torch(environment, conda, records)
 
 
-def describe(  # noqa: PLR0913 (see `build_environment`)
-    origin: str,
-    packages: Mapping[str, Package],
-    conda: Mapping[str, CondaPackage],
-    records: Sequence[Record],
-    *,
-    python: str | None,
-    complete: bool,
-    damage: Sequence[Damage] = (),
-    skipped: Sequence[Skipped] = (),
-    notes: Sequence[str] = (),
-) -> Environment:
+def add_torch(environment: Environment, conda: Mapping[str, CondaPackage], records: Sequence[Record]) -> Environment:
     """Add components and what torch is built for to the packages of an environment."""
+    packages = environment.packages
     torch = _read_torch(packages.get("torch"), conda, records)
     components, remarks = find_components(packages, conda, torch)
     facts: dict[str, tuple[object, Source]] = {}
@@ -160,17 +150,8 @@ def describe(  # noqa: PLR0913 (see `build_environment`)
         facts["runtime.torch_build"] = (torch.build, torch.source)
         if torch.cuda is not None or torch.build != "cuda":
             facts["runtime.torch_cuda"] = (torch.cuda, torch.source)
-    return Environment(
-        origin,
-        packages,
-        complete=complete,
-        python=python,
-        components=components,
-        facts=facts,
-        damage=tuple(damage),
-        skipped=tuple(skipped),
-        notes=(*notes, *remarks),
-    )
+    notes = (*environment.notes, *remarks)
+    return environment._replace(components=components, facts=facts, notes=notes)
 
 
 def _read_torch(

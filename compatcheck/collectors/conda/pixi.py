@@ -11,7 +11,7 @@ from compatcheck.collectors.conda.packages import LINUX, Record, build_environme
 from compatcheck.collectors.machine.variables import attach, collect_variables
 from compatcheck.collectors.requirements.pyproject import read_pyproject
 from compatcheck.core.errors import InputError
-from compatcheck.core.expected_shapes import as_table
+from compatcheck.core.expected_shapes import as_table, as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
@@ -57,8 +57,7 @@ def read_pixi(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -
 
 def _features(value: object) -> list[str]:
     """Return the features of an environment in order of precedence, the default one last unless it is left out."""
-    listed = value.get("features") if isinstance(value, dict) else value
-    features = [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+    features = list(as_texts(value.get("features") if isinstance(value, dict) else value))
     alone = isinstance(value, dict) and value.get("no-default-feature") is True
     return features if alone else [*features, "default"]
 
@@ -91,7 +90,7 @@ class _Manifest:
                     if isinstance(value, str | int | float):
                         variables.setdefault(str(key), str(value))
         workspace = as_table(self.pixi.get("workspace")) or as_table(self.pixi.get("project"))
-        others = sorted(set(_platforms(workspace)) - set(LINUX))
+        others = sorted(set(as_texts(workspace.get("platforms"))) - set(LINUX))
         if others:
             notes.append(f"also for {', '.join(others)}, which were not looked at")
         combined = combine(list(pypi.values()), describe_machine())
@@ -131,18 +130,12 @@ class _Manifest:
         if not isinstance(version, str) or not key:
             skipped.append(Skipped(source, f"{key} = {echo(str(value))} is no version", _FORM, named=True))
             return
-        build = build if isinstance(build, str) else None
-        channel = channel if isinstance(channel, str) else None
-        version = version.strip()
-        if version[:1].isdigit() and "*" not in version and not set(version) & set("<>=!~,|"):
-            records[key.lower()] = Record(key.lower(), source, version, build, channel)
+        build, channel, version = as_text(build), as_text(channel), version.strip()
+        exact = version.removeprefix("==").strip()
+        if not set(exact) & set("<>=!~,|*") and (exact[:1].isdigit() or exact != version):
+            records[key.lower()] = Record(key.lower(), source, exact, build, channel)
             return
         condition = None if version in {"", "*"} else version
-        if condition is not None and condition.startswith("==") and "," not in condition and "|" not in condition:
-            exact = condition.removeprefix("==").strip()
-            if "*" not in exact:
-                records[key.lower()] = Record(key.lower(), source, exact, build, channel)
-                return
         records[key.lower()] = Record(key.lower(), source, None, build, channel, condition)
 
     def _add_pypi(
@@ -151,8 +144,7 @@ class _Manifest:
         source = self._source(where, key)
         fields: Mapping[str, Any] = value if isinstance(value, dict) else {"version": value}
         version = fields.get("version", "*")
-        extras = fields.get("extras")
-        extras = [item for item in extras if isinstance(item, str)] if isinstance(extras, list) else []
+        extras = as_texts(fields.get("extras"))
         details: dict[str, str] = {}
         stated: str | None = None
         for kind in ("git", "path", "url"):
@@ -184,8 +176,3 @@ class _Manifest:
 
     def _source(self, where: str, key: str) -> Source:
         return Source(self.file.path, f"{where}.{key}", locate_key(self.file.text, where, key))
-
-
-def _platforms(workspace: Mapping[str, Any]) -> list[str]:
-    listed = workspace.get("platforms")
-    return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []

@@ -34,8 +34,6 @@ class MatchSpec(NamedTuple):
     build: str | None = None
     """Build string or a pattern of it: ``*cuda*``."""
     channel: str | None = None
-    url: str | None = None
-    """Address of the package itself, where the line is one."""
     exact: str | None = None
     """The version, where it is exactly one."""
 
@@ -68,7 +66,7 @@ def parse_match_spec(text: str) -> MatchSpec:
         if named is None:
             message = f"{echo(whole)} names no conda package"
             raise InvalidSpecError(message)
-        return MatchSpec(named[0].lower(), named[1], named[2], read_channel(whole), whole, named[1])
+        return MatchSpec(named[0].lower(), named[1], named[2], read_channel(whole), named[1])
     rest, options = _split_brackets(whole)
     prefix, separator, rest = rest.rpartition("::")
     rest = rest.strip()
@@ -86,7 +84,7 @@ def parse_match_spec(text: str) -> MatchSpec:
     build = options.get("build") or stated_build
     channel = options.get("channel", prefix if separator else "") or None
     wanted, exact = _normalise(condition, build)
-    return MatchSpec(match[0].lower(), wanted, build, channel, None, exact)
+    return MatchSpec(match[0].lower(), wanted, build, channel, exact)
 
 
 def _split_brackets(text: str) -> tuple[str, dict[str, str]]:

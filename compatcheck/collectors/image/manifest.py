@@ -10,6 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.units import MIB, format_bytes
 
 if TYPE_CHECKING:
@@ -171,9 +172,9 @@ class _Found:
                 self.problems.append("an index has an entry without a digest")
                 continue
             digest = descriptor["digest"]
-            annotations = _mapping(descriptor.get("annotations"))
+            annotations = as_table(descriptor.get("annotations"))
             name = next((text for key in _NAMES if (text := _text(annotations.get(key)))), name)
-            platform = _platform(_mapping(descriptor.get("platform")))
+            platform = _platform(as_table(descriptor.get("platform")))
             # Provenance and SBOMs that buildkit attaches have the platform unknown/unknown.
             if digest in seen or "vnd.docker.reference.type" in annotations or platform == "unknown/unknown":
                 continue
@@ -200,7 +201,7 @@ class _Found:
             self.problems.append("a manifest names no layers: it is of no image, or of one from before 2016 (schema 1)")
             return
         problems = []
-        config_digest = _mapping(manifest.get("config")).get("digest")
+        config_digest = as_table(manifest.get("config")).get("digest")
         raw = self._load(*blob_names(config_digest)) if isinstance(config_digest, str) else None
         if not isinstance(raw, dict):
             problems.append("its configuration is missing or malformed: environment and entry point are not known")
@@ -211,8 +212,8 @@ class _Found:
         diff_ids = _diff_ids(raw)
         layers = []
         for index, descriptor in enumerate(descriptors[:MAX_LAYERS]):
-            digest = _mapping(descriptor).get("digest")
-            media_type = _mapping(descriptor).get("mediaType")
+            digest = as_table(descriptor).get("digest")
+            media_type = as_table(descriptor).get("mediaType")
             if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
                 problems.append(f"layer {index + 1} has no digest that can be looked up")
                 continue
@@ -269,7 +270,7 @@ def _is_no_image(raw: Mapping[str, object], descriptors: list[object]) -> bool:
 
     Signatures of cosign and provenance of buildkit have the configuration of an image.
     """
-    types = [_mapping(one).get("mediaType") for one in descriptors]
+    types = [as_table(one).get("mediaType") for one in descriptors]
     if any(isinstance(text, str) and re.search(r"\.tar\b|\blayer\b|rootfs", text) for text in types):
         return False
     return "rootfs" not in raw or (bool(types) and all(isinstance(text, str) for text in types))
@@ -288,7 +289,7 @@ def _blob_digest(name: str) -> str | None:
 
 
 def _config(raw: Mapping[str, object]) -> ImageConfig:
-    run = _mapping(raw.get("config"))
+    run = as_table(raw.get("config"))
     variables = (variable.partition("=") for variable in _strings(run.get("Env")))
     return ImageConfig(
         _text(raw.get("architecture")),
@@ -307,15 +308,11 @@ def _platform(raw: Mapping[str, object]) -> str | None:
 
 
 def _diff_ids(raw: Mapping[str, object]) -> tuple[str, ...]:
-    return _strings(_mapping(raw.get("rootfs")).get("diff_ids"))
+    return _strings(as_table(raw.get("rootfs")).get("diff_ids"))
 
 
 def _manifests(index: object) -> list[object]:
-    return _list(_mapping(index).get("manifests"))[:MAX_DESCRIPTORS]
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
+    return _list(as_table(index).get("manifests"))[:MAX_DESCRIPTORS]
 
 
 def _list(value: object) -> list[object]:

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Package
+from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
@@ -199,8 +200,7 @@ def _from_version_json(files: ImageTree) -> dict[str, Package]:
         found = {}
         for component, names in keys.items():
             for name in names:
-                entry = content.get(name) if isinstance(content, dict) else None
-                version = entry.get("version") if isinstance(entry, dict) else None
+                version = as_table(as_table(content).get(name)).get("version")
                 if isinstance(version, str) and re.fullmatch(_VERSION, version):
                     source = Source(path, key=name)
                     found[component] = Package(component, version, source, details={"system": posixpath.dirname(path)})

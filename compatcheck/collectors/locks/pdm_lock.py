@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.locks.graph import Entry, Lock, select_entries
 from compatcheck.collectors.locks.tables import Tables, check_version, depend, describe_origin, read_project
-from compatcheck.core.expected_shapes import as_table, as_texts
+from compatcheck.core.expected_shapes import as_table, as_tables, as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name, describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, parse_requirement
@@ -86,11 +86,7 @@ def read_pdm_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAUL
 
 def _read_targets(path: str, metadata: Mapping[str, Any], notes: list[str]) -> str | None:
     """Read the Pythons that the lock is for, and say so where it is for no Linux."""
-    targets = (
-        [target for target in metadata.get("targets", ()) if isinstance(target, dict)]
-        if isinstance(metadata.get("targets"), list)
-        else []
-    )
+    targets = as_tables(metadata.get("targets"))
     platforms = [target["platform"] for target in targets if isinstance(target.get("platform"), str)]
     foreign = [platform for platform in platforms if not _is_linux(platform)]
     if targets and len(foreign) == len(targets):
@@ -132,7 +128,6 @@ class _Reading(Tables):
 
     def describe(self, name: str, version: str | None, source: Source, table: Mapping[str, Any]) -> Entry:
         """Return the entry that a table describes."""
-        marker, requires = table.get("marker"), table.get("requires_python")
         dependencies = []
         for text in as_texts(table.get("dependencies")):
             try:
@@ -146,8 +141,8 @@ class _Reading(Tables):
             source,
             tuple(dependencies),
             {},
-            marker if isinstance(marker, str) else None,
-            requires if isinstance(requires, str) else None,
+            as_text(table.get("marker")),
+            as_text(table.get("requires_python")),
             details,
         )
 

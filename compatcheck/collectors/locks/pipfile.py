@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.collectors.locks.tables import describe_origin
 from compatcheck.collectors.requirements.pyproject import Stated
+from compatcheck.core.expected_shapes import as_table, as_tables
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import LINUX, canonical_name
 from compatcheck.core.redaction import redact
@@ -94,9 +95,8 @@ def read_machine(requires: object, selection: Selection) -> Mapping[str, str] | 
     """Read the Python of ``[requires]`` of a Pipfile or its lock, where the person named none."""
     if selection.markers is not None:
         return selection.markers
-    stated = requires if isinstance(requires, dict) else {}
     for key in ("python_full_version", "python_version"):
-        text = stated.get(key)
+        text = as_table(requires).get(key)
         if isinstance(text, str) and _PYTHON.fullmatch(text):
             return {key: text}
     return None
@@ -104,8 +104,7 @@ def read_machine(requires: object, selection: Selection) -> Mapping[str, str] | 
 
 def read_sources(value: object) -> dict[str, str]:
     """Read the indexes that entries name: URLs by name."""
-    tables = [table for table in value if isinstance(table, dict)] if isinstance(value, list) else []
-    pairs = ((table.get("name"), table.get("url")) for table in tables)
+    pairs = ((table.get("name"), table.get("url")) for table in as_tables(value))
     return {name: url for name, url in pairs if isinstance(name, str) and isinstance(url, str)}
 
 

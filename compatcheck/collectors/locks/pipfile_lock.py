@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.collectors.locks.graph import Entry, Lock, select_entries
 from compatcheck.collectors.locks.pipfile import join_markers, read_details, read_machine, read_sources
 from compatcheck.core.errors import InputError
+from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import locate_members, read_json
 from compatcheck.core.markers import canonical_name, describe_machine
@@ -35,7 +36,7 @@ def read_pipfile_lock(path: str, files: Files = LOCAL, selection: Selection = DE
     ``selection`` names the sections installed beside ``default`` (``develop`` or package categories), and the Python.
     """
     file = read_json(path, files)
-    data = file.data if isinstance(file.data, dict) else {}
+    data = as_table(file.data)
     meta = data.get("_meta")
     if not isinstance(meta, dict):
         message = "has no _meta: it is not a Pipfile.lock"
@@ -77,10 +78,8 @@ def read_pipfile_lock(path: str, files: Files = LOCAL, selection: Selection = DE
 
 
 def _read_entry(name: str, member: object, source: Source, sources: Mapping[str, str]) -> Entry | Skipped:
-    stated: Mapping[str, Any] | None = {"version": member} if isinstance(member, str) else None
-    if isinstance(member, dict):
-        stated = member
-    if stated is None:
+    stated: Any = {"version": member} if isinstance(member, str) else member
+    if not isinstance(stated, dict):
         return Skipped(source, f"the entry of {echo(name)} is not an object", _REMEDY, named=True)
     details, named = read_details(name, stated, sources)
     version = stated.get("version")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.collectors.locks.graph import Dependency, Entry, Lock, select_entries
 from compatcheck.collectors.locks.tables import Tables, check_version, depend, read_project, split_names
 from compatcheck.collectors.requirements.pyproject import Stated, convert_poetry_range
-from compatcheck.core.expected_shapes import as_table, as_texts
+from compatcheck.core.expected_shapes import as_table, as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.redaction import redact
@@ -104,7 +104,7 @@ def _mark(read: list[tuple[Entry, Mapping[str, Any]]], lock: Lock, chosen: froze
             stated = [by_group.get(group) for group in groups]
             joined = [f"({marker})" for marker in stated if isinstance(marker, str)]
             markers = " or ".join(joined) if len(joined) == len(groups) else None
-        marked.append(entry._replace(marker=markers if isinstance(markers, str) else None))
+        marked.append(entry._replace(marker=as_text(markers)))
         if groups:
             selected.append(index)
     lock.entries = marked
@@ -146,11 +146,10 @@ def _read_dependencies(table: Mapping[str, Any]) -> tuple[list[Dependency], list
     for name, value in table.items():
         for item in value if isinstance(value, list) else [value]:
             stated = item if isinstance(item, dict) else {"version": item}
-            marker = stated.get("markers")
             dependency = Dependency(
                 canonical_name(name),
                 _python(stated.get("version")) or "",
-                marker if isinstance(marker, str) else None,
+                as_text(stated.get("markers")),
                 tuple(map(canonical_name, as_texts(stated.get("extras")))),
             )
             (optional if stated.get("optional") is True else required).append(dependency)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.collectors.locks.graph import say_unselected
 from compatcheck.core.environment import Environment
 from compatcheck.core.errors import InputError
-from compatcheck.core.expected_shapes import as_texts
+from compatcheck.core.expected_shapes import as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import (
     InvalidMarkerError,
@@ -52,8 +52,7 @@ def read_pylock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT)
     chosen = selection.choose(offered)
     if not any(choice.kind == "group" for choice in chosen):
         chosen |= default
-    requires = file.data.get("requires-python")
-    requires = requires if isinstance(requires, str) else None
+    requires = as_text(file.data.get("requires-python"))
     environment = _describe(selection, requires, chosen)
     notes += _check_python(path, environment, requires)
     notes += _check_environments(path, environment, as_texts(file.data.get("environments")))

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import InputError
-from compatcheck.core.expected_shapes import as_table
+from compatcheck.core.expected_shapes import as_table, as_text
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement
@@ -67,8 +67,7 @@ def read_script(path: str, files: Files = LOCAL, selection: Selection = DEFAULT)
     required = read(data, "dependencies", "")
     constraints = read(tool, "constraint-dependencies", "tool.uv.")
     overrides = read(tool, "override-dependencies", "tool.uv.")
-    requires = data.get("requires-python")
-    environment = describe_machine(selection.markers, requires_python=requires if isinstance(requires, str) else None)
+    environment = describe_machine(selection.markers, requires_python=as_text(data.get("requires-python")))
     combined = combine(required, environment, constraints=constraints, overrides=overrides)
     notes = []
     if path != STANDARD_INPUT and files.is_file(path + ".lock"):

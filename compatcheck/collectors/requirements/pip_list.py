@@ -7,11 +7,12 @@ https://pip.pypa.io/en/stable/reference/inspect-report/
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.requirements.lines import decode
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import InputError
+from compatcheck.core.expected_shapes import as_table, as_text
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.json_file import read_json
 from compatcheck.core.markers import canonical_name
@@ -53,15 +54,13 @@ def read_pip_list(path: str, files: Files = LOCAL) -> Environment:
 def read_pip_inspect(path: str, files: Files = LOCAL) -> Environment:
     """Read the report of ``pip inspect``."""
     file = read_json(path, files)
-    data = file.data if isinstance(file.data, dict) else {}
+    data = as_table(file.data)
     version, installed = data.get("version"), data.get("installed")
     if version != "1" or not isinstance(installed, list):
         message = f"is no report of pip inspect of version 1 (version {echo_value(version)})"
         raise InputError(message, source=Source(path, "version"), hint="write it anew: pip inspect > environment.json")
-    machine = data.get("environment")
-    python = machine.get("python_full_version") if isinstance(machine, dict) else None
     environment = _collect(path, (_read_installed(path, index, entry) for index, entry in enumerate(installed)))
-    return environment._replace(python=python if isinstance(python, str) else None)
+    return environment._replace(python=as_text(as_table(data.get("environment")).get("python_full_version")))
 
 
 def _collect(path: str, found: Iterator[_Listed | Skipped]) -> Environment:
@@ -129,7 +128,7 @@ def _describe(header: str, more: str | None) -> dict[str, str]:
 def _read_json_list(path: str, files: Files = LOCAL) -> Iterator[_Listed | Skipped]:
     data = read_json(path, files).data
     for index, entry in enumerate(data if isinstance(data, list) else []):
-        name, version = (entry.get("name"), entry.get("version")) if isinstance(entry, dict) else (None, None)
+        name, version = as_table(entry).get("name"), as_table(entry).get("version")
         if not isinstance(name, str) or not isinstance(version, str):
             yield Skipped(Source(path, f"[{index}]"), "an entry has no name and version", _REMEDY, named=True)
             continue
@@ -142,9 +141,8 @@ def _read_json_list(path: str, files: Files = LOCAL) -> Iterator[_Listed | Skipp
 
 def _read_installed(path: str, index: int, entry: object) -> _Listed | Skipped:
     source = Source(path, f"installed[{index}]")
-    table = entry if isinstance(entry, dict) else {}
-    metadata = table.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
+    table = as_table(entry)
+    metadata = as_table(table.get("metadata"))
     name, version = metadata.get("name"), metadata.get("version")
     if not isinstance(name, str) or not isinstance(version, str):
         return Skipped(source, "an entry has no name and version", "write it anew: pip inspect", named=True)
@@ -157,7 +155,7 @@ def _read_installed(path: str, index: int, entry: object) -> _Listed | Skipped:
 
 def _describe_origin(value: object) -> dict[str, str]:
     """Read a ``direct_url`` (PEP 610)."""
-    origin: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    origin = as_table(value)
     details: dict[str, str] = {}
     if isinstance(origin.get("url"), str):
         details["direct_url"] = redact(origin["url"])

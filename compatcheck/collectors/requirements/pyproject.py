@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.collectors.requirements.project_indexes import torch_index
-from compatcheck.core.expected_shapes import as_table
+from compatcheck.core.expected_shapes import as_table, as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name, describe_machine
 from compatcheck.core.requirement import (
@@ -129,8 +129,7 @@ def _read_stated(reading: _Reading) -> Stated:
     project = as_table(reading.file.data.get("project"))
     tool = as_table(reading.file.data.get("tool"))
     poetry = as_table(tool.get("poetry"))
-    requires = project.get("requires-python")
-    requires = requires if isinstance(requires, str) else None
+    requires = as_text(project.get("requires-python"))
     required = reading.read_strings(project.get("dependencies"), "project", "dependencies")
     optional = {
         canonical_name(name): reading.read_strings(items, "project.optional-dependencies", name)
@@ -262,9 +261,7 @@ class _Reading:
         }
         by_extra: dict[str, list[Requirement]] = {}
         for extra, names in as_table(poetry.get("extras")).items():
-            listed = (
-                {canonical_name(name) for name in names if isinstance(name, str)} if isinstance(names, list) else set()
-            )
+            listed = set(map(canonical_name, as_texts(names)))
             by_extra[canonical_name(extra)] = [item for item in found if item.name in listed]
         python = table.get("python")
         try:

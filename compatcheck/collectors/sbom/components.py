@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.collectors.conda.packages import Record, describe, read_records
+from compatcheck.collectors.conda.packages import Record, add_torch, read_records
 from compatcheck.collectors.conda.spec import read_channel
 from compatcheck.collectors.sbom.purl import Purl, parse_purl
 from compatcheck.core.environment import Damage, Environment, Package
@@ -255,17 +255,16 @@ def _environment(  # noqa: PLR0913 (what is shared between the environments of o
     for name, found in by_name.items():
         packages[name] = found[0] if len(found) == 1 else _join(name, found, group, damage, remarks)
     python = assembled.python or _python_of(prefix, group, system)
-    environment = describe(
+    environment = Environment(
         _name(path, prefix, group, several=several),
         packages,
-        assembled.conda,
-        records,
-        python=python,
         complete=(group.kind == "installed" or complete) and not lost,
-        damage=damage,
+        python=python,
+        damage=tuple(damage),
         skipped=(*lost, *assembled.skipped),
-        notes=remarks,
+        notes=tuple(remarks),
     )
+    environment = add_torch(environment, assembled.conda, records)
     return _add_system(environment, system)
 
 

@@ -34,4 +34,4 @@ from compatcheck.collectors.conda.names import identify
     ],
 )
 def test_distribution_of_a_conda_package(name: str, build: str | None, expected: str | None) -> None:
-    assert identify(name, build)[0] == expected
+    assert identify(name, build) == expected
