@@ -203,6 +203,15 @@ def _plain_release(text: str) -> tuple[tuple[int, ...], int] | None:
     return tuple(release), int(post or "0") if dot else -1
 
 
+def read_final_release(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of a final or post release; None for a pre-release, and for what is not PEP 440."""
+    public = text.partition("+")[0]
+    if _plain_release(public) is not None:
+        return tuple(map(int, public.partition(".post")[0].split(".")))
+    version = parse_version(text)
+    return None if version is None or version.is_prerelease else version.release
+
+
 def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Membership | None:
     """Decide what most runs ask, a final release against bounds of final releases, by comparing tuples.
 
