@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
 
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.markers import InvalidMarkerError, MarkerEnvironment, canonical_name, describe_machine, evaluate
@@ -27,6 +26,12 @@ if TYPE_CHECKING:
     from compatcheck.core.selection import Choice
     from compatcheck.core.source import Skipped, Source
 
+_CLAUSE = r"(?:[<>=!]=|[<>]) *\d{1,9}(?:\.\d{1,9})*"
+_PLAIN = re.compile(
+    rf"([a-z0-9](?:[\w.-]*[a-z0-9])?) *(?:\[([a-z0-9]+(?:,[a-z0-9]+)*)\] *)?((?:{_CLAUSE}(?: *, *{_CLAUSE})*)?)",
+    re.ASCII | re.IGNORECASE,
+)
+"""A name, extras and ranges of plain releases: what nearly every line is, read without ``packaging.requirements``."""
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)")
 _SHOWN_NAMES = 8
 _MOST_STATEMENTS = 64
@@ -99,6 +104,13 @@ def parse_requirement(text: str, source: Source) -> Requirement:
     Raises:
         InvalidRequirementError: saying what is wrong with it, credentials removed.
     """
+    plain = _PLAIN.fullmatch(text)
+    if plain is not None:
+        name, extras, ranges = plain.groups()
+        clauses = ranges.replace(" ", "").split(",")
+        if len(clauses) == len({clause.rstrip(".0") for clause in clauses}):  # of two alike, `packaging` keeps one
+            details = {"extras": ",".join(sorted(set(extras.split(","))))} if extras else {}
+            return Requirement(canonical_name(name), ",".join(sorted(clauses)), source, details=details)
     from packaging.requirements import Requirement as Parsed  # noqa: PLC0415 (tens of milliseconds)
 
     try:
@@ -144,6 +156,8 @@ def read_url(url: str, name: str | None = None) -> tuple[str | None, str | None,
         if "@" in path:
             details["revision"] = path.rpartition("@")[2]
         return name, None, details
+    from urllib.parse import unquote  # noqa: PLC0415 (few requirements name a file)
+
     filename = unquote(location.partition("?")[0].rstrip("/").rpartition("/")[2])
     if filename.endswith(".whl"):
         parts = filename.removesuffix(".whl").split("-")

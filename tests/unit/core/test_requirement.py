@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from compatcheck.core import requirement
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Source
@@ -82,3 +85,23 @@ def test_constraint_markers_count() -> None:
         constraints=_required("a==1; sys_platform == 'win32'", "a<3"),
     )
     assert combined.packages["a"].specifier == "<3"
+
+
+@pytest.mark.parametrize("name", ["torch", "Flash_Attn", "a.b-c", "x-", "-x", "ä"])
+@pytest.mark.parametrize("extras", ["", "[a]", " [b,a,b] ", "[]", "[a-b]"])
+@pytest.mark.parametrize(
+    "ranges",
+    ["", "==1.0", ">= 2.10 , <3", "==1.0,==1.0.0", "==1.*", "~=1.2", "<2.6.0+cu1", "=1", ">=1,", ">=1 <2", ">01"],
+)
+def test_a_plain_line_reads_as_packaging_reads_it(
+    name: str, extras: str, ranges: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read() -> Requirement | str:
+        try:
+            return parse_requirement(name + extras + ranges, HERE)
+        except InvalidRequirementError as error:
+            return str(error)
+
+    quick = read()
+    monkeypatch.setattr(requirement, "_PLAIN", re.compile(r"(?!)"))
+    assert quick == read()
