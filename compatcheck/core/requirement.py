@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from compatcheck.core.selection import Choice
     from compatcheck.core.source import Skipped, Source
 
-_CLAUSE = r"(?:[<>=!]=|[<>]) *\d{1,9}(?:\.\d{1,9})*"
+_CLAUSE = r"(?:[<>=!]=|[<>]) *\d{1,9}(?:\.\d{1,9})*(?:\.post\d{1,9})?"
 _PLAIN = re.compile(
     rf"([a-z0-9](?:[\w.-]*[a-z0-9])?) *(?:\[([a-z0-9]+(?:,[a-z0-9]+)*)\] *)?((?:{_CLAUSE}(?: *, *{_CLAUSE})*)?)",
     re.ASCII | re.IGNORECASE,

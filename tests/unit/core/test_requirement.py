@@ -91,7 +91,21 @@ def test_constraint_markers_count() -> None:
 @pytest.mark.parametrize("extras", ["", "[a]", " [b,a,b] ", "[]", "[a-b]"])
 @pytest.mark.parametrize(
     "ranges",
-    ["", "==1.0", ">= 2.10 , <3", "==1.0,==1.0.0", "==1.*", "~=1.2", "<2.6.0+cu1", "=1", ">=1,", ">=1 <2", ">01"],
+    [
+        "",
+        "==1.0",
+        ">= 2.10 , <3",
+        "!=2.7.0.post2",
+        "==1.0.POST1",
+        "==1.0,==1.0.0",
+        "==1.*",
+        "~=1.2",
+        "<2.6.0+cu1",
+        "=1",
+        ">=1,",
+        ">=1 <2",
+        ">01",
+    ],
 )
 def test_a_plain_line_reads_as_packaging_reads_it(
     name: str, extras: str, ranges: str, monkeypatch: pytest.MonkeyPatch
