@@ -413,7 +413,7 @@ def nearest_release(
     here = _order_of(version)
     if here is None:
         return None
-    finals = [release for release in releases if _is_plain(release)]
+    finals = _select_finals(tuple(releases))
     split = bisect_left(finals, here, key=lambda release: _plain_release(release) or ((), 0))
     for release in finals[split:] if above else reversed(finals[:split]):
         good = contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
@@ -422,9 +422,10 @@ def nearest_release(
     return None
 
 
-def _is_plain(release: str) -> bool:
-    """Tell cheaply whether a release is a final or post release: digits and dots, and perhaps ``.post1``."""
-    return release.replace(".post", "").replace(".", "").isdigit()
+@lru_cache(maxsize=64)  # every remedy about a package asks
+def _select_finals(releases: tuple[str, ...]) -> list[str]:
+    """Select final and post releases cheaply: digits and dots, and perhaps ``.post1``."""
+    return [release for release in releases if release.replace(".post", "").replace(".", "").isdigit()]
 
 
 def _order_of(text: str) -> tuple[tuple[int, ...], float] | None:
