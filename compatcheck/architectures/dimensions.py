@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compatcheck.architectures.count import CLASS_DEFAULTS_RELEASE, read_keys
+from compatcheck.architectures.count import read_keys
 from compatcheck.architectures.keys import CLASS_DEFAULT, ClassDefaults, Keys
 from compatcheck.core.facts import Value
 from compatcheck.core.units import canonical_dtype
-
-__all__ = ["CLASS_DEFAULT", "CLASS_DEFAULTS_RELEASE", "dimensions"]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed"),

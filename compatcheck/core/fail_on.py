@@ -56,8 +56,7 @@ def parse_threshold(text: str) -> Threshold:
     size = parse_bytes(word) if any(character.isalpha() for character in word) else None
     if size:
         return Threshold(word, size_bytes=size)
-    msg = f"--fail-on {text!r} is not understood"
     raise UsageError(
-        msg,
+        f"--fail-on {text!r} is not understood",
         hint=f"one of {', '.join(SEVERITIES)}, a size (5GiB), a share (10%), or never",
     )

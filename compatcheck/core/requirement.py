@@ -117,8 +117,7 @@ def parse_requirement(text: str, source: Source) -> Requirement:
         parsed = Parsed(text)
     except (ValueError, RecursionError) as error:  # InvalidRequirement, endless digits, endless parentheses
         reason = redact(str(error).partition("\n")[0]).rstrip(".:")
-        message = f"{echo(text)} is not a requirement: {reason}"
-        raise InvalidRequirementError(message) from None
+        raise InvalidRequirementError(f"{echo(text)} is not a requirement: {reason}") from None
     details = {"extras": ",".join(sorted(parsed.extras))} if parsed.extras else {}
     specifier = ",".join(sorted(str(parsed.specifier).split(",")))
     version = None
@@ -276,8 +275,7 @@ def _can_hold(specifier: str) -> bool:
 def _bound(text: str) -> Version:
     version = parse_version(text)
     if version is None:
-        message = f"{text!r} is not a compiled bound"
-        raise InvalidSpecifierError(message)
+        raise InvalidSpecifierError(f"{text!r} is not a compiled bound")
     return version
 
 

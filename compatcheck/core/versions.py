@@ -42,7 +42,7 @@ _HEX_DIGITS = frozenset("0123456789abcdef")
 _COMPATIBLE_SEGMENTS = 2
 _ECHO_CHARACTERS = 60
 _MAX_DIGITS = 20
-_PLAIN_OPERATORS = {
+OPERATORS = {
     ">=": operator.ge,
     "<": operator.lt,
     "<=": operator.le,
@@ -101,8 +101,7 @@ def compile_specifier(text: str) -> Bounds:
         return [_compile_set(text)]
     alternatives = text.split("||")
     if not all(part.strip() for part in alternatives):
-        message = f"an alternative of {text!r} is empty"
-        raise InvalidSpecifierError(message)
+        raise InvalidSpecifierError(f"an alternative of {text!r} is empty")
     return [_compile_set(part) for part in alternatives]
 
 
@@ -124,7 +123,7 @@ def _compile_clause(text: str) -> list[list[str]]:
         if any(character.isspace() or character in ";)" for character in operand):
             raise _invalid(text, "a literal version holds no blank")
         return [["===", operand.lower().partition("+")[0]]]
-    if comparison in _PLAIN_OPERATORS and _plain_release(operand) is not None:
+    if comparison in OPERATORS and _plain_release(operand) is not None:
         return [[comparison, operand]]
     wildcard = operand.endswith(".*")
     try:
@@ -229,7 +228,7 @@ def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> 
         fits = True
         for clause in clauses:
             bound = _plain_release(clause[1])
-            compare = _PLAIN_OPERATORS.get(clause[0])
+            compare = OPERATORS.get(clause[0])
             if bound is None or compare is None:
                 return None
             if clause[0] == ">" and release[0] == bound[0] and release[1] >= 0 > bound[1]:
@@ -294,19 +293,10 @@ def _padded(version: Version) -> tuple[int, ...]:
 
 
 def _compare(comparison: str, version: Version, bound: Version) -> bool:
-    if comparison == ">=":
-        return version >= bound
-    if comparison == "<":
-        return version < bound
-    if comparison == "<=":
-        return version <= bound
-    if comparison == "==":
-        return version == bound
-    if comparison == "!=":
-        return version != bound
-    if comparison == ">":
-        if version <= bound:
-            return False
+    compare = OPERATORS.get(comparison)
+    if compare is None:
+        raise ValueError(f"{comparison!r} is not an operator of compiled bounds")
+    if comparison == ">" and version > bound:
         # PEP 440: ">1.0" leaves out 1.0.post1.
         # https://packaging.python.org/en/latest/specifications/version-specifiers/
         is_post_of_bound = (
@@ -316,8 +306,7 @@ def _compare(comparison: str, version: Version, bound: Version) -> bool:
             and _padded(version) == _padded(bound)
         )
         return not is_post_of_bound
-    message = f"{comparison!r} is not an operator of compiled bounds"
-    raise ValueError(message)
+    return bool(compare(version, bound))
 
 
 def exact_version(specifier: str) -> str | None:
