@@ -62,10 +62,6 @@ def dimensions(config: Mapping[str, object], path: str = "config.json") -> Mappi
     Keys left out have the class default of their model type; where the type is not known, or a value is not told by the
     file, the name is absent.
 
-    Args:
-        config: the parsed config.json.
-        path: its name, for errors.
-
     Raises:
         InputError: a key has the wrong type or a negative value.
     """

@@ -17,12 +17,7 @@ class Threshold(NamedTuple):
     """Fraction of one device's memory."""
 
     def reached_by(self, finding: Finding, device_bytes: int | None) -> bool:
-        """Tell whether a finding counts.
-
-        Args:
-            finding: an unsuppressed finding.
-            device_bytes: memory of one device; 80 GiB when unknown.
-        """
+        """Tell whether a finding counts; a device of unknown memory has 80 GiB."""
         if self.severity is not None:
             return severity_rank(finding.severity) >= severity_rank(self.severity)
         if finding.severity == "critical":

@@ -135,10 +135,6 @@ def parse_requirement(text: str, source: Source) -> Requirement:
 def read_url(url: str, name: str | None = None) -> tuple[str | None, str | None, dict[str, str]]:
     """Read name, version and details out of the URL or path of a distribution, as far as its text tells them.
 
-    Args:
-        url: a wheel, source archive, repository or directory.
-        name: the distribution, when it is known.
-
     Returns:
         The name (the given one, that of a wheel, or ``#egg=``), the version of a wheel or source archive, and details:
         ``direct_url`` without credentials, ``vcs``, ``revision``.

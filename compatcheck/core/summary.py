@@ -225,12 +225,7 @@ def fact_text(fact: Fact) -> str:
 
 
 def place_text(fact: Fact, base: str = "") -> str:
-    """Write where a fact comes from: ``train.yaml:7``, a default and its owner, or how it was derived.
-
-    Args:
-        fact: the fact.
-        base: directory, with its slash, to leave out of paths.
-    """
+    """Write where a fact comes from: ``train.yaml:7``, a default and its owner, or how it was derived; without ``base``."""
     if fact.origin == "derived" or not fact.sources:
         return fact.note or fact.origin
     source = fact.sources[0]

@@ -40,11 +40,6 @@ class Place(NamedTuple):
 def read_bytes(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> bytes:
     """Read a regular file.
 
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        limit: most bytes it may have.
-
     Raises:
         InputError: it is missing, a directory, a pipe or device, larger than ``limit`` bytes, or not readable.
     """
