@@ -192,11 +192,7 @@ def _olmo(keys: Keys) -> ParameterCounts:
 
 
 def _xglm(keys: Keys) -> ParameterCounts | None:
-    hidden = keys.size("hidden_size")
-    if keys.flag("add_cross_attention"):
-        return None
-    block = 4 * linear(hidden, hidden, bias=True) + plain_mlp(hidden, keys.size("ffn_dim"), bias=True)
-    return decoder(keys, Layer(block + layer_norm(hidden, 2)), final_norm=layer_norm(hidden))
+    return None if keys.flag("add_cross_attention") else _gpt(width="ffn_dim")(keys)
 
 
 def _helium(keys: Keys) -> ParameterCounts:
