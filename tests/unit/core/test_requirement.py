@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 import pytest
 
@@ -33,6 +34,11 @@ def test_urls_tell_what_they_can(url: str, name: str | None, version: str | None
     assert (found_name, found_version) == (name, version)
     found.pop("direct_url")
     assert found == details
+
+
+@pytest.mark.parametrize("name", ["a%2Bb", "%E2%82%AC%e2%82", "%", "%2", "%zz%41", "100%25", "ä%C3%A4"])
+def test_escapes_are_resolved_as_urllib_does(name: str) -> None:
+    assert requirement._unquote(name) == unquote(name)
 
 
 def test_an_archive_of_another_name_gives_no_version() -> None:
