@@ -50,10 +50,6 @@ def count_parameters(config: Mapping[str, object], path: str = "config.json") ->
 
     Keys left out have the class defaults of the transformers release named in ``data/class_defaults.jsonl``.
 
-    Args:
-        config: the parsed config.json.
-        path: its name, for errors.
-
     Returns:
         Exact counts, or None where they are not known: another model type, remote code, an uncommon variant.
 

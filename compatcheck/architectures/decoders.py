@@ -68,13 +68,45 @@ def _family(**options: object) -> Formula:
     return lambda keys: llama(keys, **options)  # type: ignore[arg-type]
 
 
-def _phi(keys: Keys) -> ParameterCounts:
-    heads = Heads.of(keys)
-    hidden = heads.hidden
-    norms = layer_norm(hidden) + (layer_norm(hidden // heads.query, 2) if keys.flag("qk_layernorm") else 0)
-    mlp = plain_mlp(hidden, keys.size("intermediate_size"), bias=True)
-    block = heads.attention(qkv_bias=True, out_bias=True) + mlp + norms
-    return decoder(keys, Layer(block), final_norm=layer_norm(hidden), head_bias=True)
+def _gpt(  # noqa: PLR0913 - as for `llama`
+    *,
+    width: str = "intermediate_size",
+    fourfold: bool = False,
+    grouped: bool = False,
+    qkv_bias: bool | str = True,
+    out_bias: bool | str = True,
+    mlp_bias: bool | str = True,
+    norms: int = 2,
+    qk_norm: str = "",
+    positions: int | None = None,
+    head_bias: bool = False,
+) -> Formula:
+    """Return a formula of the GPT family: layer norms with weight and bias, plain MLP; what differs is an argument.
+
+    Args:
+        width: key of the width of the MLP.
+        fourfold: whether it is four times the hidden size where nothing is said.
+        grouped: whether the model reads the number of key and value heads and the width of a head.
+        qkv_bias: as for `llama`, like the next two.
+        out_bias: see there.
+        mlp_bias: see there.
+        norms: norms of the hidden size per block.
+        qk_norm: key that says whether queries and keys have a norm of one head's width.
+        positions: rows of learned positions before the first one; None without any.
+        head_bias: whether the head has a bias.
+    """
+
+    def count(keys: Keys) -> ParameterCounts:
+        hidden = keys.size("hidden_size")
+        inner = keys.optional(width) or 4 * hidden if fourfold else keys.size(width)
+        heads = Heads.of(keys) if grouped else Heads(hidden, 1, 1, hidden)
+        attention = heads.attention(qkv_bias=_resolve(keys, qkv_bias), out_bias=_resolve(keys, out_bias))
+        block = attention + plain_mlp(hidden, inner, _resolve(keys, mlp_bias)) + layer_norm(hidden, norms)
+        block += layer_norm(hidden // keys.size("num_attention_heads"), 2) if qk_norm and keys.flag(qk_norm) else 0
+        learned = 0 if positions is None else (keys.size("max_position_embeddings") + positions) * hidden
+        return decoder(keys, Layer(block), final_norm=layer_norm(hidden), other=learned, head_bias=head_bias)
+
+    return count
 
 
 def _gpt2(keys: Keys) -> ParameterCounts:
@@ -96,29 +128,6 @@ def _gpt_bigcode(keys: Keys) -> ParameterCounts | None:
     block = attention + plain_mlp(hidden, keys.optional("n_inner") or 4 * hidden, bias=True) + layer_norm(hidden, 2)
     positions = keys.size("max_position_embeddings") * hidden
     return decoder(keys, Layer(block), final_norm=layer_norm(hidden), other=positions)
-
-
-def _gpt_neo(keys: Keys) -> ParameterCounts:
-    hidden = keys.size("hidden_size")
-    attention = 3 * linear(hidden, hidden) + linear(hidden, hidden, bias=True)
-    mlp = plain_mlp(hidden, keys.optional("intermediate_size") or 4 * hidden, bias=True)
-    positions = keys.size("max_position_embeddings") * hidden
-    block = attention + mlp + layer_norm(hidden, 2)
-    return decoder(keys, Layer(block), final_norm=layer_norm(hidden), other=positions)
-
-
-def _gpt_neox(keys: Keys) -> ParameterCounts:
-    hidden = keys.size("hidden_size")
-    bias = keys.flag("attention_bias")
-    block = 4 * linear(hidden, hidden, bias) + plain_mlp(hidden, keys.size("intermediate_size"), bias=True)
-    return decoder(keys, Layer(block + layer_norm(hidden, 2)), final_norm=layer_norm(hidden))
-
-
-def _gptj(keys: Keys) -> ParameterCounts:
-    hidden = keys.size("hidden_size")
-    inner = keys.optional("n_inner") or 4 * hidden
-    block = 4 * linear(hidden, hidden) + plain_mlp(hidden, inner, bias=True) + layer_norm(hidden)
-    return decoder(keys, Layer(block), final_norm=layer_norm(hidden), head_bias=True)
 
 
 def _opt(keys: Keys) -> ParameterCounts:
@@ -171,13 +180,6 @@ def _stablelm(keys: Keys) -> ParameterCounts:
     return decoder(keys, Layer(block), final_norm=layer_norm(hidden))
 
 
-def _starcoder2(keys: Keys) -> ParameterCounts:
-    heads, bias = Heads.of(keys), keys.flag("use_bias")
-    mlp = plain_mlp(heads.hidden, keys.size("intermediate_size"), bias)
-    block = heads.attention(qkv_bias=bias, out_bias=bias) + mlp + layer_norm(heads.hidden, 2)
-    return decoder(keys, Layer(block), final_norm=layer_norm(heads.hidden))
-
-
 def _cohere(keys: Keys) -> ParameterCounts:
     qk_norm = "full" if keys.flag("use_qk_norm") else ""
     return llama(keys, qkv_bias="attention_bias", out_bias="attention_bias", norms=1, qk_norm=qk_norm)
@@ -189,43 +191,8 @@ def _olmo(keys: Keys) -> ParameterCounts:
     return counts._replace(other=counts.other - hidden, total=counts.total - hidden)
 
 
-def _codegen(keys: Keys) -> ParameterCounts:
-    hidden = keys.size("hidden_size")
-    mlp = plain_mlp(hidden, keys.optional("n_inner") or 4 * hidden, bias=True)
-    block = 4 * linear(hidden, hidden) + mlp + layer_norm(hidden)
-    return decoder(keys, Layer(block), final_norm=layer_norm(hidden), head_bias=True)
-
-
-def _persimmon(keys: Keys) -> ParameterCounts:
-    hidden = keys.size("hidden_size")
-    norms = layer_norm(hidden, 2)
-    if keys.flag("qk_layernorm"):
-        norms += layer_norm(hidden // keys.size("num_attention_heads"), 2)
-    block = 4 * linear(hidden, hidden, bias=True) + plain_mlp(hidden, keys.size("intermediate_size"), bias=True) + norms
-    return decoder(keys, Layer(block), final_norm=layer_norm(hidden))
-
-
-def _nemotron(keys: Keys) -> ParameterCounts:
-    heads, bias, hidden = Heads.of(keys), keys.flag("attention_bias"), keys.size("hidden_size")
-    mlp = plain_mlp(hidden, keys.size("intermediate_size"), keys.flag("mlp_bias"))
-    block = heads.attention(qkv_bias=bias, out_bias=bias) + mlp + layer_norm(hidden, 2)
-    return decoder(keys, Layer(block), final_norm=layer_norm(hidden))
-
-
 def _xglm(keys: Keys) -> ParameterCounts | None:
-    hidden = keys.size("hidden_size")
-    if keys.flag("add_cross_attention"):
-        return None
-    block = 4 * linear(hidden, hidden, bias=True) + plain_mlp(hidden, keys.size("ffn_dim"), bias=True)
-    return decoder(keys, Layer(block + layer_norm(hidden, 2)), final_norm=layer_norm(hidden))
-
-
-def _biogpt(keys: Keys) -> ParameterCounts:
-    hidden = keys.size("hidden_size")
-    block = 4 * linear(hidden, hidden, bias=True) + plain_mlp(hidden, keys.size("intermediate_size"), bias=True)
-    # two rows are reserved before the first position
-    positions = (keys.size("max_position_embeddings") + 2) * hidden
-    return decoder(keys, Layer(block + layer_norm(hidden, 2)), final_norm=layer_norm(hidden), other=positions)
+    return None if keys.flag("add_cross_attention") else _gpt(width="ffn_dim")(keys)
 
 
 def _helium(keys: Keys) -> ParameterCounts:
@@ -253,9 +220,9 @@ def _diffllama(keys: Keys) -> ParameterCounts:
 FORMULAS: Mapping[str, Formula] = {
     "apertus": _apertus,
     "arcee": _family(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias", gated=False),
-    "biogpt": _biogpt,
+    "biogpt": _gpt(positions=2),  # two rows are reserved before the first position
     "bitnet": _bitnet,
-    "codegen": _codegen,
+    "codegen": _gpt(width="n_inner", fourfold=True, qkv_bias=False, out_bias=False, norms=1, head_bias=True),
     "cwm": _family(mlp_bias="mlp_bias"),
     "diffllama": _diffllama,
     "ernie4_5": _family(qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias"),
@@ -267,9 +234,9 @@ FORMULAS: Mapping[str, Formula] = {
     "internlm3": _family(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
     "ministral": _family(),
     "ministral3": _family(),
-    "nemotron": _nemotron,
+    "nemotron": _gpt(grouped=True, qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
     "olmo3": _family(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="full"),
-    "persimmon": _persimmon,
+    "persimmon": _gpt(qk_norm="qk_layernorm"),
     "seed_oss": _family(qkv_bias="attention_bias", out_bias="attention_out_bias", mlp_bias="mlp_bias"),
     "smollm3": _family(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
     "vaultgemma": _family(qkv_bias="attention_bias", out_bias="attention_bias"),
@@ -283,9 +250,9 @@ FORMULAS: Mapping[str, Formula] = {
     "gemma3_text": _family(qkv_bias="attention_bias", out_bias="attention_bias", norms=4, qk_norm="head"),
     "gpt2": _gpt2,
     "gpt_bigcode": _gpt_bigcode,
-    "gpt_neo": _gpt_neo,
-    "gpt_neox": _gpt_neox,
-    "gptj": _gptj,
+    "gpt_neo": _gpt(fourfold=True, qkv_bias=False, positions=0),
+    "gpt_neox": _gpt(qkv_bias="attention_bias", out_bias="attention_bias"),
+    "gptj": _gpt(width="n_inner", fourfold=True, qkv_bias=False, out_bias=False, norms=1, head_bias=True),
     "granite": _family(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
     "llama": _family(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias="mlp_bias"),
     "mistral": _family(),
@@ -293,10 +260,10 @@ FORMULAS: Mapping[str, Formula] = {
     "olmo": _olmo,
     "olmo2": _family(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="full"),
     "opt": _opt,
-    "phi": _phi,
+    "phi": _gpt(grouped=True, norms=1, qk_norm="qk_layernorm", head_bias=True),
     "phi3": _family(),
     "qwen2": _family(qkv_bias=True),
     "qwen3": _family(qkv_bias="attention_bias", out_bias="attention_bias", qk_norm="head"),
     "stablelm": _stablelm,
-    "starcoder2": _starcoder2,
+    "starcoder2": _gpt(grouped=True, qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias"),
 }

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compatcheck.architectures.count import CLASS_DEFAULTS_RELEASE, read_keys
+from compatcheck.architectures.count import read_keys
 from compatcheck.architectures.keys import CLASS_DEFAULT, ClassDefaults, Keys
 from compatcheck.core.facts import Value
 from compatcheck.core.units import canonical_dtype
-
-__all__ = ["CLASS_DEFAULT", "CLASS_DEFAULTS_RELEASE", "dimensions"]
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed"),
@@ -63,10 +61,6 @@ def dimensions(config: Mapping[str, object], path: str = "config.json") -> Mappi
 
     Keys left out have the class default of their model type; where the type is not known, or a value is not told by the
     file, the name is absent.
-
-    Args:
-        config: the parsed config.json.
-        path: its name, for errors.
 
     Raises:
         InputError: a key has the wrong type or a negative value.

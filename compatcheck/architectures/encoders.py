@@ -46,14 +46,19 @@ def _t5(keys: Keys) -> ParameterCounts | None:
     return assemble(layers, embedding=hidden * vocab, other=2 * hidden)
 
 
+def _stack(keys: Keys, attention: int) -> list[Layer]:
+    """Return the layers of an encoder and of a decoder, which attends twice."""
+    hidden = keys.size("d_model")
+    encoder = Layer(attention + plain_mlp(hidden, keys.size("encoder_ffn_dim"), bias=True) + layer_norm(hidden, 2))
+    decoder = Layer(2 * attention + plain_mlp(hidden, keys.size("decoder_ffn_dim"), bias=True) + layer_norm(hidden, 3))
+    return [encoder] * keys.amount("encoder_layers") + [decoder] * keys.amount("decoder_layers")
+
+
 def _bart(keys: Keys) -> ParameterCounts | None:
     hidden, vocab = keys.size("d_model"), keys.size("vocab_size")
     if not keys.flag("tie_word_embeddings"):
         return None  # untied, encoder and decoder have embeddings of their own
-    attention = 4 * linear(hidden, hidden, bias=True)
-    encoder = Layer(attention + plain_mlp(hidden, keys.size("encoder_ffn_dim"), bias=True) + layer_norm(hidden, 2))
-    decoder = Layer(2 * attention + plain_mlp(hidden, keys.size("decoder_ffn_dim"), bias=True) + layer_norm(hidden, 3))
-    layers = [encoder] * keys.amount("encoder_layers") + [decoder] * keys.amount("decoder_layers")
+    layers = _stack(keys, 4 * linear(hidden, hidden, bias=True))
     # two rows are reserved before the first position
     other = 2 * (keys.size("max_position_embeddings") + 2) * hidden + layer_norm(hidden, 2)
     return assemble(layers, embedding=hidden * vocab, other=other)
@@ -61,10 +66,7 @@ def _bart(keys: Keys) -> ParameterCounts | None:
 
 def _whisper(keys: Keys) -> ParameterCounts:
     hidden, vocab = keys.size("d_model"), keys.size("vocab_size")
-    attention = 4 * linear(hidden, hidden, bias=True) - hidden  # keys have no bias
-    encoder = Layer(attention + plain_mlp(hidden, keys.size("encoder_ffn_dim"), bias=True) + layer_norm(hidden, 2))
-    decoder = Layer(2 * attention + plain_mlp(hidden, keys.size("decoder_ffn_dim"), bias=True) + layer_norm(hidden, 3))
-    layers = [encoder] * keys.amount("encoder_layers") + [decoder] * keys.amount("decoder_layers")
+    layers = _stack(keys, 4 * linear(hidden, hidden, bias=True) - hidden)  # keys have no bias
     convolutions = linear(3 * keys.size("num_mel_bins"), hidden, bias=True) + linear(3 * hidden, hidden, bias=True)
     positions = (keys.size("max_source_positions") + keys.size("max_target_positions")) * hidden
     lm_head = 0 if keys.flag("tie_word_embeddings") else hidden * vocab

@@ -13,15 +13,40 @@ if TYPE_CHECKING:
     from compatcheck.architectures.keys import Keys
 
 
-def _mixtral(keys: Keys) -> ParameterCounts:
-    heads, experts = Heads.of(keys), keys.size("num_local_experts")
-    dense = heads.attention() + experts * heads.hidden + 2 * heads.hidden
-    return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
-
-
 def _has_disputed_width(heads: Heads) -> bool:
     """Tell whether ``head_dim`` is given to a type that declares none: releases before 5 then ignore it."""
     return heads.width != heads.hidden // heads.query
+
+
+def _uniform(
+    *,
+    experts: str = "num_local_experts",
+    bias: str = "attention_bias",
+    qk_norm: str = "",
+    shared: str = "",
+    own_width: bool = True,
+) -> Formula:
+    """Return a formula for layers that are all alike: attention, a router, experts as wide as ``intermediate_size``, RMS norms.
+
+    Args:
+        experts: key of the number of experts in a layer.
+        bias: key that says whether attention has a bias; empty where none has.
+        qk_norm: as `count_qk_norm` has it.
+        shared: key of the width of the MLP that every token passes; empty where there is none.
+        own_width: whether ``head_dim`` counts; releases before 5 ignore it in types that declare none.
+    """
+
+    def count(keys: Keys) -> ParameterCounts | None:
+        heads, number, has_bias = Heads.of(keys), keys.size(experts), bool(bias) and keys.flag(bias)
+        hidden = heads.hidden
+        beside = gated_mlp(hidden, keys.amount(shared)) if shared else 0
+        if not own_width and _has_disputed_width(heads):
+            return None
+        attention = heads.attention(qkv_bias=has_bias, out_bias=has_bias) + count_qk_norm(heads, qk_norm)
+        dense = attention + number * hidden + 2 * hidden + beside
+        return decoder(keys, Layer(dense, number * gated_mlp(hidden, keys.size("intermediate_size"))))
+
+    return count
 
 
 def _phimoe(keys: Keys) -> ParameterCounts | None:
@@ -72,14 +97,6 @@ def _olmoe(keys: Keys) -> ParameterCounts:
     norms = heads.hidden + heads.key_value * (heads.hidden // heads.query)
     attention = heads.attention(qkv_bias=bias, out_bias=bias) + norms
     dense = attention + experts * heads.hidden + 2 * heads.hidden
-    return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
-
-
-def _granitemoe(keys: Keys) -> ParameterCounts | None:
-    heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
-    if _has_disputed_width(heads):
-        return None
-    dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * heads.hidden + 2 * heads.hidden
     return decoder(keys, Layer(dense, experts * gated_mlp(heads.hidden, keys.size("intermediate_size"))))
 
 
@@ -189,45 +206,22 @@ def _hunyuan_v1_moe(keys: Keys) -> ParameterCounts | None:
     return decoder(keys, Layer(attention + 2 * hidden + experts * hidden + mlp, experts * mlp))
 
 
-def _minimax_m2(keys: Keys) -> ParameterCounts:
-    heads, experts, hidden = Heads.of(keys), keys.size("num_local_experts"), keys.size("hidden_size")
-    dense = heads.attention() + count_qk_norm(heads, "full") + experts * hidden + 2 * hidden
-    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size"))))
-
-
-def _flex_olmo(keys: Keys) -> ParameterCounts:
-    heads, experts, bias = Heads.of(keys), keys.size("num_experts"), keys.flag("attention_bias")
-    hidden = heads.hidden
-    attention = heads.attention(qkv_bias=bias, out_bias=bias) + count_qk_norm(heads, "full")
-    dense = attention + experts * hidden + 2 * hidden
-    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size"))))
-
-
-def _granitemoeshared(keys: Keys) -> ParameterCounts | None:
-    heads, experts, bias = Heads.of(keys), keys.size("num_local_experts"), keys.flag("attention_bias")
-    hidden, shared = heads.hidden, keys.amount("shared_intermediate_size")
-    if _has_disputed_width(heads):
-        return None
-    dense = heads.attention(qkv_bias=bias, out_bias=bias) + experts * hidden + 2 * hidden + gated_mlp(hidden, shared)
-    return decoder(keys, Layer(dense, experts * gated_mlp(hidden, keys.size("intermediate_size"))))
-
-
 FORMULAS: Mapping[str, Formula] = {
     "dbrx": _dbrx,
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
     "dots1": _dots1,
     "ernie4_5_moe": _ernie4_5_moe,
-    "flex_olmo": _flex_olmo,
+    "flex_olmo": _uniform(experts="num_experts", qk_norm="full"),
     "glm4_moe": _glm4_moe,
     "glm4_moe_lite": _deepseek_v3,
-    "granitemoeshared": _granitemoeshared,
+    "granitemoeshared": _uniform(shared="shared_intermediate_size", own_width=False),
     "hunyuan_v1_moe": _hunyuan_v1_moe,
     "llama4_text": _llama4,
-    "minimax_m2": _minimax_m2,
+    "minimax_m2": _uniform(bias="", qk_norm="full"),
     "gpt_oss": _gpt_oss,
-    "granitemoe": _granitemoe,
-    "mixtral": _mixtral,
+    "granitemoe": _uniform(own_width=False),
+    "mixtral": _uniform(bias=""),
     "olmoe": _olmoe,
     "phimoe": _phimoe,
     "qwen2_moe": _qwen_moe,

@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 
 def count_mamba(keys: Keys, prefix: str = "") -> int:
-    """Count a Mamba mixer; its norms of time step, B and C, if any, are not in it.
-
-    Args:
-        keys: the model's keys.
-        prefix: what stands before the keys of a hybrid model.
-    """
+    """Count a Mamba mixer; its norms of time step, B and C, if any, are not in it; keys of hybrids start with ``prefix``."""
     hidden = keys.size("hidden_size")
     jamba = prefix == "mamba_"
     state = keys.size("mamba_d_state" if jamba else "state_size")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from compatcheck.architectures import decoders, experts, hybrids
+from compatcheck.architectures.keys import Keys
 from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, linear
 from compatcheck.architectures.towers import TOWERS
 
 if TYPE_CHECKING:
     from compatcheck.architectures.decoders import Formula
-    from compatcheck.architectures.keys import Keys
 
 
 def _mllama_text(keys: Keys) -> ParameterCounts:
@@ -56,29 +56,43 @@ def _tied(keys: Keys, text: Keys, *, either: bool) -> bool | None:
     return inner if outer == inner or (either and inner) else None
 
 
+Projector = Callable[[Keys, Keys, Keys], int]
+"""Counts what lies between tower and language model, given the whole, the language model and the tower."""
+
+
 def _join(
     keys: Keys,
     text: Keys | None,
     vision: Keys | None,
+    projector: Projector = lambda _keys, _text, _vision: 0,
     *,
-    projector: int,
     either: bool = False,
     tied: bool | None = None,
 ) -> ParameterCounts | None:
-    if text is None or vision is None or text.model_type not in _TEXT or vision.model_type not in TOWERS:
+    if text is None or vision is None:
         return None
+    between = projector(keys, text, vision)
     tied = _tied(keys, text, either=either) if tied is None else tied
-    if tied is None:
+    if tied is None or text.model_type not in _TEXT or vision.model_type not in TOWERS:
         return None
     counts = _TEXT[text.model_type](text.replace(tie_word_embeddings=tied))
     if counts is None:
         return None
-    towers = TOWERS[vision.model_type](vision) + projector
+    towers = TOWERS[vision.model_type](vision) + between
     return counts._replace(vision=towers, total=counts.total + towers)
 
 
-def _parts(keys: Keys, *, fixed: bool = False) -> tuple[Keys | None, Keys | None]:
-    return keys.part("text_config", fixed=fixed), keys.part("vision_config", fixed=fixed)
+def _parts(keys: Keys, *fixed: str) -> tuple[Keys | None, Keys | None]:
+    text, vision = (keys.part(name, fixed=name in fixed) for name in _PARTS)
+    return text, vision
+
+
+_PARTS = ("text_config", "vision_config")
+
+
+def _family(projector: Projector, *fixed: str, either: bool = False, tied: bool | None = None) -> Formula:
+    """Return the formula of a model of two parts, of which the class of the whole gives those that are ``fixed``."""
+    return lambda keys: _join(keys, *_parts(keys, *fixed), projector, either=either, tied=tied)
 
 
 def _feature_layers(keys: Keys) -> int:
@@ -91,100 +105,72 @@ def _llava_projector(keys: Keys, text: Keys, vision: Keys) -> int:
     return linear(vision.size("hidden_size") * _feature_layers(keys), hidden, bias) + linear(hidden, hidden, bias)
 
 
-def _llava(keys: Keys) -> ParameterCounts | None:
-    text, vision = _parts(keys)
-    if text is None or vision is None:
-        return None
-    return _join(keys, text, vision, projector=_llava_projector(keys, text, vision), either=True)
+def _llava_next_projector(keys: Keys, text: Keys, vision: Keys) -> int:
+    return _llava_projector(keys, text, vision) + text.size("hidden_size")  # and the end of a line of patches
 
 
-def _llava_next(keys: Keys) -> ParameterCounts | None:
-    text, vision = _parts(keys)
-    if text is None or vision is None:
-        return None
-    newline = text.size("hidden_size")
-    return _join(keys, text, vision, projector=_llava_projector(keys, text, vision) + newline)
-
-
-def _mistral3(keys: Keys) -> ParameterCounts | None:
-    text, vision = _parts(keys)
-    if text is None or vision is None:
-        return None
+def _mistral3_projector(keys: Keys, text: Keys, vision: Keys) -> int:
     width = vision.size("hidden_size")
     merger = width + linear(width * keys.size("spatial_merge_size") ** 2, width)
-    return _join(keys, text, vision, projector=merger + _llava_projector(keys, text, vision))
+    return merger + _llava_projector(keys, text, vision)
 
 
-def _paligemma(keys: Keys) -> ParameterCounts | None:
-    text, vision = _parts(keys)
-    if text is None or vision is None:
-        return None
-    projector = linear(vision.size("hidden_size"), keys.size("projection_dim"), bias=True)
-    return _join(keys, text, vision, projector=projector)
+def _paligemma_projector(keys: Keys, _: Keys, vision: Keys) -> int:
+    return linear(vision.size("hidden_size"), keys.size("projection_dim"), bias=True)
 
 
-def _gemma3(keys: Keys) -> ParameterCounts | None:
-    text, vision = keys.part("text_config", fixed=True), keys.part("vision_config")
-    if text is None or vision is None:
-        return None
+def _gemma3_projector(_: Keys, text: Keys, vision: Keys) -> int:
     width = vision.size("hidden_size")
-    return _join(keys, text, vision, projector=linear(width, text.size("hidden_size")) + width)
+    return linear(width, text.size("hidden_size")) + width
 
 
-def _idefics3(keys: Keys) -> ParameterCounts | None:
-    text, vision = keys.part("text_config"), keys.part("vision_config", fixed=True)
-    if text is None or vision is None:
-        return None
-    connector = linear(vision.size("hidden_size") * keys.size("scale_factor") ** 2, text.size("hidden_size"))
-    return _join(keys, text, vision, projector=connector)
+def _idefics3_projector(keys: Keys, text: Keys, vision: Keys) -> int:
+    return linear(vision.size("hidden_size") * keys.size("scale_factor") ** 2, text.size("hidden_size"))
+
+
+def _llama4_projector(_: Keys, text: Keys, vision: Keys) -> int:
+    return linear(vision.size("vision_output_dim"), text.size("hidden_size"))
+
+
+def _mllama_projector(_: Keys, text: Keys, vision: Keys) -> int:
+    return linear(vision.size("vision_output_dim"), text.size("hidden_size"), bias=True)
 
 
 def _qwen2_vl(keys: Keys) -> ParameterCounts | None:
-    text, vision = _parts(keys, fixed=True)
+    text, vision = _parts(keys, *_PARTS)
     if not isinstance(keys.config.get("text_config"), Mapping):
         text = keys.flat_part("text_config")  # files of before 4.52 hold the language model's keys at the top
-    return _join(keys, text, vision, projector=0, either=True)
+    return _join(keys, text, vision, either=True)
 
 
 def _qwen3_vl(keys: Keys) -> ParameterCounts | None:
-    text, vision = _parts(keys, fixed=True)
+    text, vision = _parts(keys, *_PARTS)
     if text is not None and text.model_type == "qwen3_vl_moe_text" and not text.has("tie_word_embeddings"):
         text = text.replace(tie_word_embeddings=False)  # the default before release 5
-    return _join(keys, text, vision, projector=0)
+    return _join(keys, text, vision)
 
 
 def _llama4(keys: Keys) -> ParameterCounts | None:
-    text, vision = _parts(keys, fixed=True)
-    if text is None or vision is None:
-        return None
-    if text.flag("attention_bias"):
+    text, vision = _parts(keys, *_PARTS)
+    if text is None or text.flag("attention_bias"):
         return None  # releases before 5 leave these biases out
-    projector = linear(vision.size("vision_output_dim"), text.size("hidden_size"))
-    return _join(keys, text, vision, projector=projector, tied=text.flag("tie_word_embeddings"))
-
-
-def _mllama(keys: Keys) -> ParameterCounts | None:
-    text, vision = _parts(keys, fixed=True)
-    if text is None or vision is None:
-        return None
-    projector = linear(vision.size("vision_output_dim"), text.size("hidden_size"), bias=True)
-    return _join(keys, text, vision, projector=projector, tied=False)
+    return _join(keys, text, vision, _llama4_projector, tied=text.flag("tie_word_embeddings"))
 
 
 FORMULAS: Mapping[str, Formula] = {
-    "gemma3": _gemma3,
-    "idefics3": _idefics3,
+    "gemma3": _family(_gemma3_projector, "text_config"),
+    "idefics3": _family(_idefics3_projector, "vision_config"),
     "llama4": _llama4,
-    "llava": _llava,
-    "llava_next": _llava_next,
-    "mistral3": _mistral3,
-    "mllama": _mllama,
-    "paligemma": _paligemma,
+    "llava": _family(_llava_projector, either=True),
+    "llava_next": _family(_llava_next_projector),
+    "mistral3": _family(_mistral3_projector),
+    "mllama": _family(_mllama_projector, *_PARTS, tied=False),
+    "paligemma": _family(_paligemma_projector),
     "qwen2_5_vl": _qwen2_vl,
     "qwen2_vl": _qwen2_vl,
     "qwen3_5": _qwen3_vl,
     "qwen3_5_moe": _qwen3_vl,
     "qwen3_vl": _qwen3_vl,
     "qwen3_vl_moe": _qwen3_vl,
-    "smolvlm": _idefics3,
+    "smolvlm": _family(_idefics3_projector, "vision_config"),
 }

@@ -44,8 +44,6 @@ class Tensor(NamedTuple):
     """Number of elements."""
     dtype: str
     """As the header spells it: ``BF16``."""
-    file: str
-    """File name it lies in."""
 
 
 class TensorCounts(NamedTuple):
@@ -57,8 +55,6 @@ class TensorCounts(NamedTuple):
     """Elements by tensor name, as stored."""
     reason: str | None
     """Why there is no total."""
-    dtypes: Mapping[str, str]
-    """Dtype by tensor name, as the header spells it."""
 
 
 def read_header(path: str, files: Files = LOCAL) -> Mapping[str, Tensor]:
@@ -93,7 +89,7 @@ def read_header(path: str, files: Files = LOCAL) -> Mapping[str, Tensor]:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        row = _read_row(entry, os.path.basename(path))
+        row = _read_row(entry)
         if row is None:
             raise broken(f"the header's entry for {name[:80]} is malformed")
         tensors[name] = row[0]
@@ -103,7 +99,7 @@ def read_header(path: str, files: Files = LOCAL) -> Mapping[str, Tensor]:
     return tensors
 
 
-def _read_row(row: object, file: str) -> tuple[Tensor, int] | None:
+def _read_row(row: object) -> tuple[Tensor, int] | None:
     """Return a tensor and the offset its data ends at, or None when the row is malformed."""
     if not isinstance(row, dict):
         return None
@@ -115,7 +111,7 @@ def _read_row(row: object, file: str) -> tuple[Tensor, int] | None:
     numel = math.prod(shape)
     if dtype in _DTYPE_BYTES and numel * _DTYPE_BYTES[dtype] != offsets[1] - offsets[0]:
         return None
-    return Tensor(numel, dtype, file), offsets[1]
+    return Tensor(numel, dtype), offsets[1]
 
 
 def _read_numbers(values: object) -> list[int] | None:
@@ -176,21 +172,14 @@ def count_safetensors(directory: str, files: Files = LOCAL) -> TensorCounts:
     for path in list_shards(directory, files):
         tensors |= read_header(path, files)
     counts = {name: tensor.numel for name, tensor in tensors.items()}
-    dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
-    reason = find_quantization(dtypes)
-    return TensorCounts(None if reason else sum(counts.values()), counts, reason, dtypes)
+    reason = find_quantization({name: tensor.dtype for name, tensor in tensors.items()})
+    return TensorCounts(None if reason else sum(counts.values()), counts, reason)
 
 
 def count_directory(
-    config: Mapping[str, object], directory: str, files: Files = LOCAL, path: str | None = None
+    config: Mapping[str, object], directory: str, files: Files = LOCAL
 ) -> tuple[ParameterCounts | None, str | None]:
     """Count the model in a directory from the headers of its weights, per component.
-
-    Args:
-        config: the parsed config.json.
-        files: the tree it lies in.
-        directory: where the safetensors files are.
-        path: name of the configuration, for errors.
 
     Returns:
         The counts, or None and why there are none.
@@ -201,7 +190,7 @@ def count_directory(
     found = count_safetensors(directory, files)
     if found.total is None:
         return None, found.reason
-    counts = counts_from_tensors(config, found.tensors, path=path or os.path.join(directory, "config.json"))
+    counts = counts_from_tensors(config, found.tensors, path=os.path.join(directory, "config.json"))
     return counts, None if counts else "no tensor name looks like a token embedding and a block"
 
 
@@ -243,7 +232,6 @@ _PARAMETER_BIAS = frozenset({"ernie4_5_moe"})
 def counts_from_tensors(
     config: Mapping[str, object],
     tensors: Mapping[str, int],
-    dtypes: Mapping[str, str] | None = None,
     path: str = "config.json",
 ) -> ParameterCounts | None:
     """Sort the tensors of an unquantised checkpoint into the components of a model.
@@ -254,17 +242,14 @@ def counts_from_tensors(
     Args:
         config: the parsed config.json, for the model type, the number of blocks and whether head and embedding are one.
         tensors: elements by tensor name.
-        dtypes: dtype by tensor name, as the header spells it.
         path: name of the configuration, for errors.
 
     Returns:
-        The counts; None when the checkpoint is quantised, or no tensor looks like a token embedding or a block.
+        The counts; None when no tensor looks like a token embedding or a block.
 
     Raises:
         InputError: a key of the configuration has the wrong type.
     """
-    if dtypes is not None and find_quantization(dtypes):
-        return None
     keys = read_keys(config, path) or Keys(config, ClassDefaults({}, {}, {}), path=path)
     model_type, layers, tied = config.get("model_type"), _count_blocks(keys), _is_tied(keys)
     sums = dict.fromkeys(("blocks", "embedding", "lm_head", "vision", "other"), 0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Fact
     from compatcheck.core.report import Finding, Report
 
+_Read = TypeVar("_Read")
 ENTERED, LEFT, STAYED = "entered", "left", "stayed"
 
 DEFAULT_ORIGINS = ("reader-default", "library-default")
@@ -49,27 +52,27 @@ class FindingChange(NamedTuple):
         """Whether it counts against ``--fail-on`` after the change and did not before: entered, became certain, or grew."""
         return self.after is not None and self.after.fails and not (self.before is not None and self.before.fails)
 
+    def _pair(self, read: Callable[[Finding], _Read]) -> tuple[_Read, _Read] | None:
+        """Return what is read of both sides where it differs."""
+        if self.before is None or self.after is None:
+            return None
+        pair = read(self.before), read(self.after)
+        return None if pair[0] == pair[1] else pair
+
     @property
     def statuses(self) -> tuple[str, str] | None:
         """Status before and after where they differ, such as ``possible`` and ``affected``."""
-        if self.before is None or self.after is None or self.before.status == self.after.status:
-            return None
-        return self.before.status, self.after.status
+        return self._pair(lambda finding: finding.status)
 
     @property
     def severities(self) -> tuple[str, str] | None:
         """Severity before and after where they differ."""
-        if self.before is None or self.after is None or self.before.severity == self.after.severity:
-            return None
-        return self.before.severity, self.after.severity
+        return self._pair(lambda finding: finding.severity)
 
     @property
     def waived(self) -> tuple[bool, bool] | None:
         """Whether it is waived before and after where that differs: a waiver can end with a release."""
-        if self.before is None or self.after is None:
-            return None
-        waived = self.before.suppressed is not None, self.after.suppressed is not None
-        return None if waived[0] == waived[1] else waived
+        return self._pair(lambda finding: finding.suppressed is not None)
 
     @property
     def changed(self) -> bool:
@@ -80,12 +83,8 @@ class FindingChange(NamedTuple):
     @property
     def sizes(self) -> tuple[int, int] | None:
         """Expected bytes before and after where both are known and differ."""
-        if self.before is None or self.after is None or self.before.impact is None or self.after.impact is None:
-            return None
-        sizes = self.before.impact.expected_bytes, self.after.impact.expected_bytes
-        if sizes[0] is None or sizes[1] is None or sizes[0] == sizes[1]:
-            return None
-        return sizes[0], sizes[1]
+        before, after = self._pair(lambda finding: finding.impact and finding.impact.expected_bytes) or (None, None)
+        return None if before is None or after is None else (before, after)
 
 
 class FactChange(NamedTuple):

@@ -1,13 +1,9 @@
 """What a configuration file says, key by key, before anything is merged, defaulted or derived."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from compatcheck.core.source import Skipped, Source
+from compatcheck.core.source import Skipped, Source
 
 ROLES = ("actor", "critic", "reference", "reward", "rollout")
 """What a model is for in reinforcement learning, the trained policy first."""

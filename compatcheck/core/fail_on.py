@@ -17,12 +17,7 @@ class Threshold(NamedTuple):
     """Fraction of one device's memory."""
 
     def reached_by(self, finding: Finding, device_bytes: int | None) -> bool:
-        """Tell whether a finding counts.
-
-        Args:
-            finding: an unsuppressed finding.
-            device_bytes: memory of one device; 80 GiB when unknown.
-        """
+        """Tell whether a finding counts; a device of unknown memory has 80 GiB."""
         if self.severity is not None:
             return severity_rank(finding.severity) >= severity_rank(self.severity)
         if finding.severity == "critical":
@@ -56,8 +51,7 @@ def parse_threshold(text: str) -> Threshold:
     size = parse_bytes(word) if any(character.isalpha() for character in word) else None
     if size:
         return Threshold(word, size_bytes=size)
-    msg = f"--fail-on {text!r} is not understood"
     raise UsageError(
-        msg,
+        f"--fail-on {text!r} is not understood",
         hint=f"one of {', '.join(SEVERITIES)}, a size (5GiB), a share (10%), or never",
     )

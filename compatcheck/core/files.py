@@ -142,12 +142,7 @@ class Overlay:
     """A tree of files in which some hold something else: a change before it is written, or what standard input gave."""
 
     def __init__(self, base: Files, contents: Mapping[str, bytes]) -> None:
-        """Lay contents over a tree.
-
-        Args:
-            base: the tree.
-            contents: path → content; links to a path lead to it, too.
-        """
+        """Lay contents by path over a tree; links to a path lead to them, too."""
         self.base = base
         self.contents = {base.resolve(path): content for path, content in contents.items()}
 

@@ -72,16 +72,14 @@ class _Parser:
         value = self.value("", 0) if first in {"{", "["} else self.members("", 0, closing="")
         self.space()
         if self.at != len(self.text):
-            msg = "unexpected text after the end"
-            raise self.error(msg)
+            raise self.error("unexpected text after the end")
         return value
 
     def value(self, where: str, depth: int) -> Any:  # noqa: ANN401 (JSON)
         if depth > MAX_DEPTH:
             message = f"is nested more than {MAX_DEPTH} levels deep"
             line = self.text.count("\n", 0, self.at) + 1
-            hint = "check that this is the file you mean"
-            raise InputError(message, source=Source(self.path, None, line), hint=hint)
+            raise InputError(message, source=Source(self.path, None, line), hint="check that this is the file you mean")
         char = self.space()
         if char == "{":
             self.at += 1
@@ -103,8 +101,7 @@ class _Parser:
                 self.at += len(closing)
                 return result
             if not char:
-                msg = f"expected {closing!r}"
-                raise self.error(msg)
+                raise self.error(f"expected {closing!r}")
             start = self.at
             key = self.quoted() if char in {'"', "'"} else self.bare_key()
             dotted = f"{where}.{key}" if where else key
@@ -117,8 +114,7 @@ class _Parser:
                     hint="keep one of the two; DeepSpeed refuses such a file, others take the last",
                 )
             if self.space() != ":":
-                msg = f"expected ':' after {key!r}"
-                raise self.error(msg)
+                raise self.error(f"expected ':' after {key!r}")
             self.at += 1
             self.counted = (start, self.counted[1] + self.text.count("\n", self.counted[0], start))
             line = self.counted[1] + 1
@@ -137,8 +133,7 @@ class _Parser:
                 self.at += 1
                 return result
             if not char:
-                msg = "expected ']'"
-                raise self.error(msg)
+                raise self.error("expected ']'")
             result.append(self.value(f"{where}[{len(result)}]", depth + 1))
             if self.space() == ",":
                 self.at += 1
@@ -146,8 +141,7 @@ class _Parser:
     def bare_key(self) -> str:
         match = _BARE_KEY.match(self.text, self.at)
         if match is None:
-            msg = "expected a key"
-            raise self.error(msg)
+            raise self.error("expected a key")
         self.at = match.end()
         return match.group()
 
@@ -156,28 +150,24 @@ class _Parser:
         end = self.at + 1
         while end < len(self.text) and self.text[end] != quote:
             if self.text[end] == "\n":
-                msg = "string is not closed"
-                raise self.error(msg)
+                raise self.error("string is not closed")
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            msg = "string is not closed"
-            raise self.error(msg)
+            raise self.error("string is not closed")
         raw = self.text[self.at + 1 : end]
         try:
             value: str = json.loads(
                 f'"{raw}"' if quote == '"' else '"' + raw.replace("\\'", "'").replace('"', '\\"') + '"',
             )
         except ValueError:
-            msg = "bad escape in string"
-            raise self.error(msg) from None
+            raise self.error("bad escape in string") from None
         self.at = end + 1
         return value
 
     def multiline(self) -> str:
         end = self.text.find("'''", self.at + 3)
         if end < 0:
-            msg = "multi-line string is not closed"
-            raise self.error(msg)
+            raise self.error("multi-line string is not closed")
         indent = self.at - (self.text.rfind("\n", 0, self.at) + 1)
         lines = self.text[self.at + 3 : end].split("\n")
         self.at = end + 3
@@ -193,15 +183,13 @@ class _Parser:
                 try:
                     value = convert(match.group())
                 except ValueError:  # Python's limit on the digits of an integer
-                    msg = "an integer of thousands of digits"
-                    raise self.error(msg) from None
+                    raise self.error("an integer of thousands of digits") from None
                 self.at = match.end()
                 return value
         end = self.text.find("\n", self.at)
         end = len(self.text) if end < 0 else end
         word = self.text[self.at : end].strip()
         if not word or word[0] in "{}[],:":
-            msg = "expected a value"
-            raise self.error(msg)
+            raise self.error("expected a value")
         self.at = end
         return word

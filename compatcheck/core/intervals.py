@@ -68,13 +68,11 @@ def find_intervals(bounds: Bounds) -> tuple[Interval, ...]:
 def _spans(clause: Sequence[str]) -> list[_Span]:
     comparison = clause[0]
     if comparison == "===":
-        msg = f"=== {clause[1]} compares texts"
-        raise UnorderedRangeError(msg)
+        raise UnorderedRangeError(f"=== {clause[1]} compares texts")
     version = Version(clause[1])
     before, behind = _Cut(version, behind=False), _Cut(version, behind=True)
     if comparison == ">" and not (version.is_prerelease or version.is_postrelease):
-        msg = f"> {version} leaves out the post releases of {version}"
-        raise UnorderedRangeError(msg)
+        raise UnorderedRangeError(f"> {version} leaves out the post releases of {version}")
     if comparison == "!=*":
         return [(None, before), (_Cut(Version(clause[2]), behind=False), None)]
     found: dict[str, list[_Span]] = {

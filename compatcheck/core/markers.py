@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.versions import InvalidSpecifierError, all_ordered, compile_specifier, parse_version
+from compatcheck.core.versions import OPERATORS, InvalidSpecifierError, all_ordered, compile_specifier, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -238,21 +238,8 @@ def _compare(operator: str, left: str, right: str, environment: MarkerEnvironmen
             bounds = None
         if version is not None and bounds is not None:
             return all_ordered(bounds, version)
-    return _compare_text(operator, left_value, right_value)
-
-
-def _compare_text(operator: str, left: str, right: str) -> bool | None:
-    if operator in {"==", "==="}:
-        return left == right
-    if operator == "!=":
-        return left != right
-    if operator == "<":
-        return left < right
-    if operator == ">":
-        return left > right
-    if operator == "<=":
-        return left <= right
-    return left >= right if operator == ">=" else None
+    compare = OPERATORS.get("==" if operator == "===" else operator)
+    return None if compare is None else bool(compare(left_value, right_value))
 
 
 def _value(operand: str, environment: MarkerEnvironment, python: str) -> str | None:

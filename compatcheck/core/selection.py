@@ -1,15 +1,11 @@
 """What a person chose of the alternatives that files offer: extras, groups, a Python, a stage, arguments of a script."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Source
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 class Choice(NamedTuple):
@@ -52,7 +48,7 @@ class Selection(NamedTuple):
         extras, groups = (map(canonical_name, names) for names in (self.extras, self.groups))
         return (*(Choice("extra", name) for name in extras), *(Choice("group", name) for name in groups))
 
-    def over(self, other: Selection) -> Selection:
+    def over(self, other: "Selection") -> "Selection":
         """Fill what is left open from another selection."""
         extras = other if not (self.extras or self.all_extras) else self
         return Selection(

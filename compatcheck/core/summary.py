@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatcheck.core.advisory import count_open, count_unaudited
 from compatcheck.core.facts import TRAITS, Fact, Value
 from compatcheck.core.report import SEVERITIES, Finding, FindingImpact, Report, SubjectReport, severity_rank
 from compatcheck.core.source import Source
@@ -35,7 +34,11 @@ class Summary(NamedTuple):
 def summarise(report: Report) -> Summary:
     """Count the findings of a report."""
     open_findings = [finding for finding in report.findings if finding.suppressed is None]
-    audit = report.audit
+    advisories, not_audited = None, None
+    if report.audit is not None:
+        from compatcheck.core.advisory import count_open, count_unaudited  # noqa: PLC0415 (with --security)
+
+        advisories, not_audited = count_open(report.audit), count_unaudited(report.audit)
     affected = [finding for finding in open_findings if finding.status == "affected"]
     counts = ((level, sum(finding.severity == level for finding in affected)) for level in reversed(SEVERITIES))
     return Summary(
@@ -46,8 +49,8 @@ def summarise(report: Report) -> Summary:
         not_checked=len(report.skipped),
         failing=sum(finding.fails for finding in open_findings),
         severities=tuple((level, count) for level, count in counts if count),
-        advisories=None if audit is None else count_open(audit),
-        not_audited=None if audit is None else count_unaudited(audit),
+        advisories=advisories,
+        not_audited=not_audited,
     )
 
 
@@ -222,12 +225,7 @@ def fact_text(fact: Fact) -> str:
 
 
 def place_text(fact: Fact, base: str = "") -> str:
-    """Write where a fact comes from: ``train.yaml:7``, a default and its owner, or how it was derived.
-
-    Args:
-        fact: the fact.
-        base: directory, with its slash, to leave out of paths.
-    """
+    """Write where a fact comes from: ``train.yaml:7``, a default and its owner, or how it was derived; without ``base``."""
     if fact.origin == "derived" or not fact.sources:
         return fact.note or fact.origin
     source = fact.sources[0]

@@ -23,7 +23,7 @@ MAX_DEPTH = 100
 """Most levels of lists and mappings in one another, whatever the syntax: SBOMs nest components a few levels deep."""
 
 _ECHO_CHARACTERS = 100
-_CONFLICT = re.compile(r"^<{7}(?: |\r?$)", re.MULTILINE)
+_CONFLICT = r"(?m)^<{7}(?: |\r?$)"
 
 
 class Place(NamedTuple):
@@ -39,11 +39,6 @@ class Place(NamedTuple):
 
 def read_bytes(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> bytes:
     """Read a regular file.
-
-    Args:
-        path: the file.
-        files: the tree it lies in.
-        limit: most bytes it may have.
 
     Raises:
         InputError: it is missing, a directory, a pipe or device, larger than ``limit`` bytes, or not readable.
@@ -160,7 +155,7 @@ def _decode_utf8(data: bytes, path: str) -> str:
 
 def advise_mending(text: str, otherwise: str) -> str:
     """Say how a text that could not be parsed is mended: markers that a merge of git left behind are named with their line."""
-    marker = _CONFLICT.search(text)
+    marker = re.search(_CONFLICT, text)
     if marker is None:
         return otherwise
     line = text.count("\n", 0, marker.start()) + 1

@@ -42,7 +42,7 @@ _HEX_DIGITS = frozenset("0123456789abcdef")
 _COMPATIBLE_SEGMENTS = 2
 _ECHO_CHARACTERS = 60
 _MAX_DIGITS = 20
-_PLAIN_OPERATORS = {
+OPERATORS = {
     ">=": operator.ge,
     "<": operator.lt,
     "<=": operator.le,
@@ -101,8 +101,7 @@ def compile_specifier(text: str) -> Bounds:
         return [_compile_set(text)]
     alternatives = text.split("||")
     if not all(part.strip() for part in alternatives):
-        message = f"an alternative of {text!r} is empty"
-        raise InvalidSpecifierError(message)
+        raise InvalidSpecifierError(f"an alternative of {text!r} is empty")
     return [_compile_set(part) for part in alternatives]
 
 
@@ -124,7 +123,7 @@ def _compile_clause(text: str) -> list[list[str]]:
         if any(character.isspace() or character in ";)" for character in operand):
             raise _invalid(text, "a literal version holds no blank")
         return [["===", operand.lower().partition("+")[0]]]
-    if comparison in _PLAIN_OPERATORS and _plain_release(operand) is not None:
+    if comparison in OPERATORS and _plain_release(operand) is not None:
         return [[comparison, operand]]
     wildcard = operand.endswith(".*")
     try:
@@ -203,6 +202,15 @@ def _plain_release(text: str) -> tuple[tuple[int, ...], int] | None:
     return tuple(release), int(post or "0") if dot else -1
 
 
+def read_final_release(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of a final or post release; None for a pre-release, and for what is not PEP 440."""
+    public = text.partition("+")[0]
+    if _plain_release(public) is not None:
+        return tuple(map(int, public.partition(".post")[0].split(".")))
+    version = parse_version(text)
+    return None if version is None or version.is_prerelease else version.release
+
+
 def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> Membership | None:
     """Decide what most runs ask, a final release against bounds of final releases, by comparing tuples.
 
@@ -220,7 +228,7 @@ def _contains_plain(bounds: Iterable[Iterable[Sequence[str]]], version: str) -> 
         fits = True
         for clause in clauses:
             bound = _plain_release(clause[1])
-            compare = _PLAIN_OPERATORS.get(clause[0])
+            compare = OPERATORS.get(clause[0])
             if bound is None or compare is None:
                 return None
             if clause[0] == ">" and release[0] == bound[0] and release[1] >= 0 > bound[1]:
@@ -285,19 +293,10 @@ def _padded(version: Version) -> tuple[int, ...]:
 
 
 def _compare(comparison: str, version: Version, bound: Version) -> bool:
-    if comparison == ">=":
-        return version >= bound
-    if comparison == "<":
-        return version < bound
-    if comparison == "<=":
-        return version <= bound
-    if comparison == "==":
-        return version == bound
-    if comparison == "!=":
-        return version != bound
-    if comparison == ">":
-        if version <= bound:
-            return False
+    compare = OPERATORS.get(comparison)
+    if compare is None:
+        raise ValueError(f"{comparison!r} is not an operator of compiled bounds")
+    if comparison == ">" and version > bound:
         # PEP 440: ">1.0" leaves out 1.0.post1.
         # https://packaging.python.org/en/latest/specifications/version-specifiers/
         is_post_of_bound = (
@@ -307,8 +306,7 @@ def _compare(comparison: str, version: Version, bound: Version) -> bool:
             and _padded(version) == _padded(bound)
         )
         return not is_post_of_bound
-    message = f"{comparison!r} is not an operator of compiled bounds"
-    raise ValueError(message)
+    return bool(compare(version, bound))
 
 
 def exact_version(specifier: str) -> str | None:
@@ -404,7 +402,7 @@ def nearest_release(
     here = _order_of(version)
     if here is None:
         return None
-    finals = [release for release in releases if _is_plain(release)]
+    finals = _select_finals(tuple(releases))
     split = bisect_left(finals, here, key=lambda release: _plain_release(release) or ((), 0))
     for release in finals[split:] if above else reversed(finals[:split]):
         good = contains(bounds, release) == "no" and (allowed is None or contains(allowed, release) == "yes")
@@ -413,9 +411,10 @@ def nearest_release(
     return None
 
 
-def _is_plain(release: str) -> bool:
-    """Tell cheaply whether a release is a final or post release: digits and dots, and perhaps ``.post1``."""
-    return release.replace(".post", "").replace(".", "").isdigit()
+@lru_cache(maxsize=64)  # every remedy about a package asks
+def _select_finals(releases: tuple[str, ...]) -> list[str]:
+    """Select final and post releases cheaply: digits and dots, and perhaps ``.post1``."""
+    return [release for release in releases if release.replace(".post", "").replace(".", "").isdigit()]
 
 
 def _order_of(text: str) -> tuple[tuple[int, ...], float] | None:

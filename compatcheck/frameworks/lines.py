@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
-from compatcheck.core.textfile import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,11 +29,11 @@ class LineFinder:
     def with_line(self, source: Source) -> Source:
         """Return the source with its line, when it names a key of a file that can be read and no line yet."""
         path, key = source.path, source.key
-        if (
-            source.line is not None
-            or key is None
-            or not (path == STANDARD_INPUT or path.endswith((*_YAML, *_JSON, _TOML)))
-        ):
+        if source.line is not None or key is None:
+            return source
+        from compatcheck.core.textfile import STANDARD_INPUT  # noqa: PLC0415 (only for keys of files)
+
+        if not (path == STANDARD_INPUT or path.endswith((*_YAML, *_JSON, _TOML))):
             return source
         places = self._places.get(path)
         if places is None:
@@ -65,6 +64,8 @@ def locate_keys(text: str, path: str) -> Mapping[str, Place]:
     Raises:
         InputError: it cannot be parsed.
     """
+    from compatcheck.core.textfile import STANDARD_INPUT  # noqa: PLC0415 (see above)
+
     if path.endswith(_YAML) or (path == STANDARD_INPUT and not text.lstrip().startswith("{")):
         from compatcheck.core import yaml  # noqa: PLC0415 (only for YAML)
 

@@ -303,6 +303,3 @@ def order(finding: Finding) -> tuple[int, int, int, str]:
     """Order the findings of a subject: certain before possible, then by severity and size."""
     worst = finding.impact.high_bytes if finding.impact is not None and finding.impact.high_bytes else 0
     return (0 if finding.status == AFFECTED else 1, -severity_rank(finding.severity), -worst, finding.rule_id)
-
-
-__all__ = ["AFFECTED", "POSSIBLE", "Outcome", "build", "match", "order"]

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.environment import Damage
-from compatcheck.core.versions import parse_version
+from compatcheck.core.versions import parse_version, read_final_release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,10 +38,10 @@ def find_misfits(scope: FactScope) -> Iterator[Damage]:
     pre-releases are left out, they come with extensions of their own.
     """
     torch = scope.package("torch")
-    version = parse_version(torch.version) if torch is not None and torch.version is not None else None
-    if torch is None or version is None or version.is_prerelease:
+    release = read_final_release(torch.version) if torch is not None and torch.version is not None else None
+    if torch is None or release is None:
         return
-    minor = ".".join(map(str, version.release[:2]))
+    minor = ".".join(map(str, release[:2]))
     own = scope.value("runtime.torch_cuda")
     for name in PINNED:
         package = scope.package(name)
@@ -119,10 +119,10 @@ def cxx11_abi(torch: Package, scope: FactScope) -> bool | None:
     stated = scope.value("runtime.cxx11_abi")
     if isinstance(stated, bool):
         return stated
-    version = parse_version(torch.version or "")
-    if version is None or version.is_prerelease or scope.value("runtime.torch_build") != "cuda":
+    release = read_final_release(torch.version or "")
+    if release is None or scope.value("runtime.torch_build") != "cuda":
         return None
-    if version.release[:2] == (2, 6):
+    if release[:2] == (2, 6):
         cuda = scope.value("runtime.torch_cuda")
         return cuda == "12.6" if isinstance(cuda, str) else None
-    return version.release[:2] > (2, 6)
+    return release[:2] > (2, 6)

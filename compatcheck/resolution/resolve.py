@@ -26,7 +26,6 @@ from compatcheck.resolution.merge import (
     withdraw,
 )
 from compatcheck.resolution.scope import FactScope, version_need
-from compatcheck.resolution.settings import settings_of
 from compatcheck.resolution.subject import Conflict, Subject
 from compatcheck.rules.programs import READ_KEYS, find_program
 
@@ -136,7 +135,12 @@ class Resolved(NamedTuple):
 def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     rules, environment, documents = inputs.rules, inputs.environment, inputs.documents
     claims = claims_of(documents, role)
-    for name, (value, source) in settings_of(role, inputs.settings).items():
+    settings = inputs.settings
+    if settings:
+        from compatcheck.resolution.settings import settings_of  # noqa: PLC0415 (only with --set)
+
+        settings = settings_of(role, settings)
+    for name, (value, source) in settings.items():
         claims.setdefault(name, []).append(Claim(SETTING, "set", value, source))
     for device, declared in inputs.hardware:
         reported = environment is not None and device is environment.hardware

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.errors import RuleError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compatcheck.rules.expression import Code
-    from compatcheck.rules.rule import Rule
+    from compatcheck.rules.rule import ProbeUse, Reference, Remedy, Rule
 
 
 _PROVENANCE_OF_DEVICES = frozenset({"source", "unverified"})
@@ -146,25 +147,19 @@ def _text_part(rule: Rule) -> list[object]:
         dict(rule.unverified),
         dict(rule.checked_through),
         rule.verifiable,
-        [
-            {"verb": remedy.verb, "target": dict(remedy.target), "safety": remedy.safety, "note": remedy.note}
-            for remedy in rule.remedies
-        ],
-        [{"type": reference.type, "url": reference.url, "date": reference.date} for reference in rule.references],
-        None
-        if rule.probe is None
-        else {
-            "name": rule.probe.name,
-            "parameters": dict(rule.probe.parameters),
-            "metric": rule.probe.metric,
-            "baseline": None if rule.probe.baseline is None else dict(rule.probe.baseline),
-        },
+        list(map(_as_mapping, rule.remedies)),
+        list(map(_as_mapping, rule.references)),
+        None if rule.probe is None else _as_mapping(rule.probe),
         rule.evidence,
         rule.reason,
         rule.when,
         rule.unless,
         rule.impact.expected,
     ]
+
+
+def _as_mapping(part: Remedy | Reference | ProbeUse) -> dict[str, object]:
+    return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
 def _ranges(rule: Rule, packages: Mapping[str, str]) -> dict[str, object]:

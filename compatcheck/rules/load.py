@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.markers import canonical_name
 from compatcheck.rules import rule as model
-from compatcheck.rules.rule import (
-    Clause,
-    Comparison,
-    EvidenceSelection,
-    Examples,
-    Impact,
-    ProbeUse,
-    Reference,
-    Remedy,
-    Rule,
-)
 from compatcheck.rules.strict_yaml import StrictFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_KEYS = {
-    "title",
-    "kind",
-    "status",
-    "row",
-    "affected",
-    "unverified",
-    "checked_through",
-    "when",
-    "unless",
-    "impact",
-    "confidence",
-    "verifiable",
-    "what",
-    "why",
-    "known_problems",
-    "debunks",
-    "remedies",
-    "references",
-    "probe",
-    "evidence",
-    "examples",
-    "former_ids",
-    "reason",
-}
+_KEYS = {field.name for field in fields(model.Rule)} - {"id", "path", "clauses", "comparisons"} | {"affected"}
 _REQUIRED = ("title", "kind", "status", "affected", "impact", "confidence", "what", "why", "references", "examples")
 
 
@@ -60,7 +26,7 @@ def rule_files(directory: Path) -> list[Path]:
     )
 
 
-def load_rules(directory: Path) -> list[Rule]:
+def load_rules(directory: Path) -> list[model.Rule]:
     """Load every rule below a directory.
 
     Raises:
@@ -69,7 +35,7 @@ def load_rules(directory: Path) -> list[Rule]:
     return [load_rule(path, directory) for path in rule_files(directory)]
 
 
-def load_rule(path: Path, directory: Path) -> Rule:
+def load_rule(path: Path, directory: Path) -> model.Rule:
     """Load one rule file; ``directory`` is the root its id is relative to.
 
     Raises:
@@ -81,7 +47,7 @@ def load_rule(path: Path, directory: Path) -> Rule:
 class _Reader(StrictFile):
     """Checks the shape of one file while converting it."""
 
-    def rule(self, rule_id: str) -> Rule:
+    def rule(self, rule_id: str) -> model.Rule:
         data = self.mapping(self.data)
         self.known(data, _KEYS)
         for key in _REQUIRED:
@@ -91,7 +57,7 @@ class _Reader(StrictFile):
         if status != "active" and not data.get("reason"):
             raise self.error(f"a {status} rule needs `reason`", "status")
         evidence, comparisons = self.evidence(data.get("evidence") or [])
-        return Rule(
+        return model.Rule(
             id=rule_id,
             path=self.path,
             title=self.text(data, "title"),
@@ -176,7 +142,7 @@ class _Reader(StrictFile):
             result[name] = specifier.strip()
         return result
 
-    def clauses(self, value: Any) -> Iterator[Clause]:  # noqa: ANN401
+    def clauses(self, value: Any) -> Iterator[model.Clause]:  # noqa: ANN401
         if isinstance(value, dict):
             yield self.clause(value, "affected")
             return
@@ -185,17 +151,17 @@ class _Reader(StrictFile):
         for index, item in enumerate(value):
             yield self.clause(self.mapping(item, "affected", index), "affected", index)
 
-    def clause(self, data: Mapping[str, Any], *where: str | int) -> Clause:
+    def clause(self, data: Mapping[str, Any], *where: str | int) -> model.Clause:
         packages = {key: value for key, value in data.items() if key != "when"}
-        return Clause(packages=self.specifiers(packages, *where), when=self.optional_text(data, "when", *where))
+        return model.Clause(packages=self.specifiers(packages, *where), when=self.optional_text(data, "when", *where))
 
-    def impact(self, value: Any) -> Impact:  # noqa: ANN401
+    def impact(self, value: Any) -> model.Impact:  # noqa: ANN401
         data = self.mapping(value, "impact")
         self.known(data, {"effect", "memory", "scope", "phase", "bytes", "low", "high"}, "impact")
         expected = None if data.get("bytes") is None else str(data["bytes"])
         if expected is None and (data.get("low") is not None or data.get("high") is not None):
             raise self.error("`low` and `high` need `bytes`", "impact")
-        return Impact(
+        return model.Impact(
             effect=self.choice(data, "effect", model.EFFECTS, "impact"),
             memory=self.choice(data, "memory", model.MEMORIES, "impact"),
             scope=self.choice(data, "scope", model.SCOPES, "impact"),
@@ -205,7 +171,7 @@ class _Reader(StrictFile):
             high=None if data.get("high") is None else str(data["high"]),
         )
 
-    def remedies(self, value: Any) -> Iterator[Remedy]:  # noqa: ANN401
+    def remedies(self, value: Any) -> Iterator[model.Remedy]:  # noqa: ANN401
         for index, item in enumerate(self.sequence(value, "remedies")):
             where = ("remedies", index)
             data = self.mapping(item, *where)
@@ -214,14 +180,14 @@ class _Reader(StrictFile):
             if len(verbs) != 1 or (verbs == ["note"] and "note" not in data):
                 raise self.error(f"needs exactly one of {', '.join(model.REMEDY_VERBS)}", *where)
             target = {} if verbs == ["note"] else self.mapping(data[verbs[0]], *where, verbs[0])
-            yield Remedy(
+            yield model.Remedy(
                 verb=verbs[0],
                 target=target,
                 safety=self.choice(data, "safety", model.SAFETIES, *where),
                 note=self.optional_text(data, "note", *where),
             )
 
-    def references(self, value: Any) -> Iterator[Reference]:  # noqa: ANN401
+    def references(self, value: Any) -> Iterator[model.Reference]:  # noqa: ANN401
         for index, item in enumerate(self.sequence(value, "references")):
             where = ("references", index)
             data = self.mapping(item, *where)
@@ -230,23 +196,23 @@ class _Reader(StrictFile):
             if not url.startswith("https://"):
                 raise self.error("expected an https URL", *where, "url")
             kind = self.choice(data, "type", model.REFERENCE_TYPES, *where)
-            yield Reference(type=kind, url=url, date=self.optional_text(data, "date", *where))
+            yield model.Reference(type=kind, url=url, date=self.optional_text(data, "date", *where))
 
-    def probe(self, data: Mapping[str, Any]) -> ProbeUse | None:
+    def probe(self, data: Mapping[str, Any]) -> model.ProbeUse | None:
         """Read a name, or ``{name, parameters, metric, baseline}``."""
         value = data.get("probe")
         if not isinstance(value, dict):
             name = self.optional_text(data, "probe")
-            return None if name is None else ProbeUse(name=name, parameters={})
+            return None if name is None else model.ProbeUse(name=name, parameters={})
         self.known(value, {"name", "parameters", "metric", "baseline"}, "probe")
-        return ProbeUse(
+        return model.ProbeUse(
             name=self.text(value, "name", "probe"),
             parameters=self.named(value, "parameters", "probe"),
             metric=self.optional_text(value, "metric", "probe"),
             baseline=None if value.get("baseline") is None else self.named(value, "baseline", "probe"),
         )
 
-    def evidence(self, value: Any) -> tuple[tuple[str, ...], tuple[Comparison, ...]]:  # noqa: ANN401
+    def evidence(self, value: Any) -> tuple[tuple[str, ...], tuple[model.Comparison, ...]]:  # noqa: ANN401
         """Read paths, and ``{metric, suspect, baseline, facts}``; return all files and the comparisons."""
         files: dict[str, None] = {}
         comparisons = []
@@ -257,7 +223,7 @@ class _Reader(StrictFile):
                 continue
             data = self.mapping(item, *where)
             self.known(data, {"metric", "suspect", "baseline", "facts"}, *where)
-            comparison = Comparison(
+            comparison = model.Comparison(
                 metric=self.text(data, "metric", *where),
                 suspect=self.selection(data.get("suspect"), *where, "suspect"),
                 baseline=None if data.get("baseline") is None else self.selection(data["baseline"], *where, "baseline"),
@@ -268,13 +234,13 @@ class _Reader(StrictFile):
                 files[selection.file] = None
         return tuple(files), tuple(comparisons)
 
-    def selection(self, value: Any, *where: str | int) -> EvidenceSelection:  # noqa: ANN401
+    def selection(self, value: Any, *where: str | int) -> model.EvidenceSelection:  # noqa: ANN401
         """Read a path, or ``{file, versions, parameters, metric}``."""
         if isinstance(value, str):
-            return EvidenceSelection(file=value, versions={}, parameters={})
+            return model.EvidenceSelection(file=value, versions={}, parameters={})
         data = self.mapping(value, *where)
         self.known(data, {"file", "versions", "parameters", "metric"}, *where)
-        return EvidenceSelection(
+        return model.EvidenceSelection(
             file=self.text(data, "file", *where),
             versions=self.specifiers(data.get("versions") or {}, *where, "versions"),
             parameters=self.named(data, "parameters", *where),
@@ -285,11 +251,11 @@ class _Reader(StrictFile):
         """Return an optional mapping."""
         return {} if data.get(key) is None else self.mapping(data[key], *where, key)
 
-    def examples(self, value: Any) -> Examples:  # noqa: ANN401
+    def examples(self, value: Any) -> model.Examples:  # noqa: ANN401
         data = self.mapping(value, "examples")
         self.known(data, {"match", "no_match", "unknown"}, "examples")
         parts: dict[str, tuple[Mapping[str, Any], ...]] = {}
         for key in ("match", "no_match", "unknown"):
             items = self.sequence(data.get(key) or [], "examples", key)
             parts[key] = tuple(self.mapping(item, "examples", key, index) for index, item in enumerate(items))
-        return Examples(**parts)
+        return model.Examples(**parts)

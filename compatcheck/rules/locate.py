@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from io import BytesIO
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
@@ -87,30 +88,56 @@ def open_directory(path: str) -> Database:
 
 
 def _open_checkout() -> Database:
-    """Compile a checkout's rules into its ignored ``.cache`` folder, keyed by names, sizes and times of the files."""
-    import hashlib  # noqa: PLC0415 (only in a checkout)
-    from pathlib import Path  # noqa: PLC0415 (only in a checkout)
+    """Open a checkout's rules as compiled into its ignored ``.cache`` folder, for these rules and this code.
 
-    directory = Path(CHECKOUT)
-    digest = hashlib.sha256()
-    for path in (*sorted(directory.rglob("*.yaml")), *sorted(Path(_PACKAGE, "rules").glob("*.py"))):
-        status = path.stat()
-        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    cache = directory.parent / ".cache"
-    cached = cache / f"rules-{digest.hexdigest()[:16]}.jsonl"
-    if cached.exists():
-        return Database.open(str(cached))
-    from compatcheck.rules.compile import compile_directory, open_compiled  # noqa: PLC0415 (imports YAML)
+    A process whose rules or code changed while it ran keeps to itself what it compiled: the files no longer say what that is of.
+    """
+    from hashlib import sha256  # noqa: PLC0415 (only in a checkout)
 
-    data = compile_directory(directory)
+    files = _list_files(CHECKOUT, *_COMPILER)
+    cache = os.path.join(os.path.dirname(CHECKOUT), ".cache")
+    cached = os.path.join(cache, f"rules-{sha256(repr(files).encode()).hexdigest()[:16]}.jsonl")
     try:
-        cache.mkdir(exist_ok=True)
-        temporary = cached.with_suffix(f".{id(data)}")
-        temporary.write_bytes(data)
-        temporary.replace(cached)
+        with open(cached, "rb") as stream:
+            data = stream.read()  # at once: another process may remove it
     except OSError:
-        return open_compiled(data, str(directory))
-    for old in cache.glob("rules-*.jsonl"):
-        if old != cached:
-            old.unlink(missing_ok=True)
-    return Database.open(str(cached))
+        from pathlib import Path  # noqa: PLC0415 (only in a checkout)
+
+        from compatcheck.rules.compile import compile_directory  # noqa: PLC0415 (imports YAML)
+
+        data = compile_directory(Path(CHECKOUT))
+        if _list_files(*_COMPILER) == _LOADED and _list_files(CHECKOUT, *_COMPILER) == files:
+            _keep(data, cache, cached)
+    return Database(lambda: BytesIO(data), CHECKOUT)
+
+
+def _keep(data: bytes, cache: str, cached: str) -> None:
+    """Put the one compiled file of a checkout into its place, in one move; without it, the next process compiles again."""
+    temporary = f"{cached}.{os.getpid()}"
+    try:
+        os.makedirs(cache, exist_ok=True)
+        with open(temporary, "wb") as stream:
+            stream.write(data)
+        os.replace(temporary, cached)
+        for name in os.listdir(cache):
+            if name.startswith("rules-") and name.endswith(".jsonl") and name != os.path.basename(cached):
+                os.unlink(os.path.join(cache, name))
+    except OSError:
+        return
+
+
+def _list_files(*folders: str) -> list[tuple[str, int, int]]:
+    """Return the names, sizes and times of all files in folders."""
+    found = []
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for path in (os.path.join(parent, name) for name in names if not parent.endswith("__pycache__")):
+                status = os.stat(path)
+                found.append((path, status.st_size, status.st_mtime_ns))
+    return sorted(found)
+
+
+_COMPILER = tuple(os.path.join(_PACKAGE, name) for name in ("core", "rules"))
+"""The folders of the code that compiles."""
+_LOADED = _list_files(*_COMPILER) if is_checkout() else []
+"""That code as it was when this process began to load it."""

@@ -5,13 +5,9 @@ the defaults of keys left out and the traits of its code path (`compatcheck.reso
 database count: they are as much part of the vocabulary as its names.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 SECTION = "programs"
 """Section of the compiled database."""

@@ -13,29 +13,11 @@ from compatcheck.rules.vocabulary import nearest, vocabulary
 
 BOOL, NUMBER, TEXT, VERSION, SET, DTYPE, ANY, NONE = "bool", "number", "text", "version", "set", "dtype", "any", "none"
 
-_TYPE_BY_TERM = {
-    "bool": BOOL,
-    "int": NUMBER,
-    "float": NUMBER,
-    "bytes": NUMBER,
-    "str": TEXT,
-    "version": VERSION,
-    "set": SET,
-    "dtype": DTYPE,
-}
-_RESULTS = {
-    "declared": BOOL,
-    "installed": BOOL,
-    "metadata_refutes": BOOL,
-    "version_in": BOOL,
-    "env": TEXT,
-    "table": ANY,
-    "dtype_bytes": NUMBER,
-    "min": NUMBER,
-    "max": NUMBER,
-    "ceil": NUMBER,
-    "pow2_ceil": NUMBER,
-}
+_TYPE_BY_TERM = {"int": NUMBER, "float": NUMBER, "bytes": NUMBER, "str": TEXT}
+"""Types of the vocabulary that go by another name here."""
+_NUMERIC = {"min", "max", "ceil", "pow2_ceil"}
+_RESULTS = {"env": TEXT, "table": ANY, **dict.fromkeys({"dtype_bytes", *_NUMERIC}, NUMBER)}
+"""What functions return that do not answer yes or no."""
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
@@ -88,7 +70,7 @@ def _type(node: ast.expr, problems: list[str]) -> str:  # noqa: PLR0911 (one ret
             return SET
         case ast.Call(func=ast.Name(id=name), args=arguments):
             _check_call(name, arguments, problems)
-            return _RESULTS[name]
+            return _RESULTS.get(name, BOOL)
         case _:
             return ANY
 
@@ -108,7 +90,7 @@ def _fact(node: ast.expr, problems: list[str]) -> str:
         near = nearest(name, list(vocabulary()))
         problems.append(f"unknown fact {name!r}" + (f", did you mean {near!r}?" if near else ""))
         return ANY
-    return _TYPE_BY_TERM[term.type]
+    return _TYPE_BY_TERM.get(term.type, term.type)
 
 
 def _expect(found: str, accepted: set[str], node: ast.expr, problems: list[str]) -> None:
@@ -173,7 +155,7 @@ def _check_call(name: str, arguments: list[ast.expr], problems: list[str]) -> No
         return
     for argument in arguments:
         found = _type(argument, problems)
-        if name in {"min", "max", "ceil", "pow2_ceil"}:
+        if name in _NUMERIC:
             _expect(found, {NUMBER, ANY}, argument, problems)
     if name == "dtype_bytes":
         _expect(_type(arguments[0], []), {DTYPE, ANY}, arguments[0], problems)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import unquote
+
 import pytest
 
+from compatcheck.core import requirement
 from compatcheck.core.markers import describe_machine
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, combine, parse_requirement, read_url
 from compatcheck.core.source import Source
@@ -30,6 +34,11 @@ def test_urls_tell_what_they_can(url: str, name: str | None, version: str | None
     assert (found_name, found_version) == (name, version)
     found.pop("direct_url")
     assert found == details
+
+
+@pytest.mark.parametrize("name", ["a%2Bb", "%E2%82%AC%e2%82", "%", "%2", "%zz%41", "100%25", "ä%C3%A4"])
+def test_escapes_are_resolved_as_urllib_does(name: str) -> None:
+    assert requirement._unquote(name) == unquote(name)
 
 
 def test_an_archive_of_another_name_gives_no_version() -> None:
@@ -82,3 +91,37 @@ def test_constraint_markers_count() -> None:
         constraints=_required("a==1; sys_platform == 'win32'", "a<3"),
     )
     assert combined.packages["a"].specifier == "<3"
+
+
+@pytest.mark.parametrize("name", ["torch", "Flash_Attn", "a.b-c", "x-", "-x", "ä"])
+@pytest.mark.parametrize("extras", ["", "[a]", " [b,a,b] ", "[]", "[a-b]"])
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        "",
+        "==1.0",
+        ">= 2.10 , <3",
+        "!=2.7.0.post2",
+        "==1.0.POST1",
+        "==1.0,==1.0.0",
+        "==1.*",
+        "~=1.2",
+        "<2.6.0+cu1",
+        "=1",
+        ">=1,",
+        ">=1 <2",
+        ">01",
+    ],
+)
+def test_a_plain_line_reads_as_packaging_reads_it(
+    name: str, extras: str, ranges: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read() -> Requirement | str:
+        try:
+            return parse_requirement(name + extras + ranges, HERE)
+        except InvalidRequirementError as error:
+            return str(error)
+
+    quick = read()
+    monkeypatch.setattr(requirement, "_PLAIN", re.compile(r"(?!)"))
+    assert quick == read()

@@ -10,7 +10,7 @@ import pytest
 
 from compatcheck.core.errors import RuleError
 from compatcheck.rules import locate
-from compatcheck.rules.compile import compile_database
+from compatcheck.rules.compile import compile_database, compile_directory
 from tests import ROOT
 from tests.unit.rules.drawn_rules import rule
 
@@ -43,6 +43,48 @@ def test_a_checkout_is_compiled_once_and_again_after_a_change(checkout: Path) ->
     assert locate.open_builtin().id != first.id
     (after,) = cached(checkout)
     assert after != before
+
+
+def test_a_process_with_older_code_leaves_nothing_behind(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "_LOADED", [("what it was when the process began", 1, 1)])
+    assert locate.open_builtin().count == 1
+    assert not (checkout.parent / ".cache").exists()
+
+
+def test_rules_that_change_while_they_are_compiled_are_not_kept(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile_and_change(directory: Path) -> bytes:
+        data = compile_directory(directory)
+        shutil.copy(RULE, checkout / "deepspeed" / "another.yaml")
+        return data
+
+    monkeypatch.setattr("compatcheck.rules.compile.compile_directory", compile_and_change)
+    assert locate.open_builtin().count == 1
+    assert not (checkout.parent / ".cache").exists()
+
+
+def test_code_that_compiles_is_part_of_the_key(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    monkeypatch.setattr(locate, "_COMPILER", (str(code),))
+    (code / "versions.py").write_text("old", encoding="utf-8")
+    monkeypatch.setattr(locate, "_LOADED", locate._list_files(str(code)))
+    locate.open_builtin()
+    (before,) = cached(checkout)
+    (code / "versions.py").write_text("newer", encoding="utf-8")
+    locate.open_builtin()
+    assert cached(checkout) == [before]  # this process still has the old code
+    monkeypatch.setattr(locate, "_LOADED", locate._list_files(str(code)))
+    locate.open_builtin()
+    (after,) = cached(checkout)
+    assert after != before
+
+
+def test_what_was_opened_stays_readable_when_another_process_replaces_it(checkout: Path) -> None:
+    opened = locate.open_builtin()
+    shutil.rmtree(checkout.parent / ".cache")
+    assert len(list(opened.all_rules())) == 1
 
 
 def test_a_checkout_that_cannot_be_written_to_is_still_read(checkout: Path) -> None:
