@@ -83,16 +83,14 @@ def _models_not_read(subject: Subject) -> Iterator[Assumption]:
 
 def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
     """Return a subject whose first role has what its estimate came to among its facts."""
-    verdict = estimate.verdict
-    values: dict[str, Value] = {}
-    if does_not_run(estimate):
-        values["estimate.verdict"] = verdict.outcome if estimate.phases else "cannot_start"
+    verdict, peak, place = estimate.verdict, estimate.peak_phase, None
+    values: dict[str, Value] = {"estimate.verdict": verdict.outcome if estimate.phases else "cannot_start"}
     if estimate.phases and verdict.limit_bytes is not None:
-        values |= {"estimate.needed_bytes": estimate.needed.expected, "estimate.limit_bytes": verdict.limit_bytes}
-    told = {
-        "estimate.verdict": verdict.primary,
-        "estimate.needed_bytes": None if estimate.peak_phase is None else f"in {estimate.peak_phase.name}",
-    }
+        worst = verdict.outcome == "marginal"
+        needed = estimate.device.high if worst else estimate.needed.expected
+        values |= {"estimate.needed_bytes": needed, "estimate.limit_bytes": verdict.limit_bytes}
+        place = f"{'at worst, ' if worst else ''}in {peak.name}" if peak is not None else None
+    told = {"estimate.verdict": verdict.primary, "estimate.needed_bytes": place}
     stated = {
         name: Fact(name, value, "derived", (), told.get(name) or "the estimate") for name, value in values.items()
     }
@@ -102,10 +100,9 @@ def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
 
 def rate_deciding(findings: tuple[Finding, ...], estimate: Estimate) -> tuple[Finding, ...]:
     """Rate critical what says that the run does not fit, and the findings without which it would."""
-    if not does_not_run(estimate) or estimate.verdict.limit_bytes is None:
-        return tuple(sorted(findings, key=order))
     deciding = find_deciding(estimate)
-    limit, after = format_bytes(estimate.verdict.limit_bytes), format_bytes(estimate.needed.expected)
+    limit, after = format_bytes(estimate.verdict.limit_bytes or 0), format_bytes(estimate.needed.expected)
+    severity = "critical" if does_not_run(estimate) else "medium"
     words = ""
     if estimate.without is not None:
         before = format_bytes(estimate.without.needed.expected)
@@ -113,7 +110,7 @@ def rate_deciding(findings: tuple[Finding, ...], estimate: Estimate) -> tuple[Fi
 
     def rate(finding: Finding) -> Finding:
         if any(fact.name == "estimate.verdict" for fact in finding.facts):
-            return finding._replace(severity="critical")
+            return finding._replace(severity=severity)
         decides = (finding.rule_id, finding.role) in deciding
         return finding._replace(severity="critical", rating=words) if decides else finding
 

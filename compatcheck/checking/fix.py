@@ -10,6 +10,7 @@ from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import UsageError
 from compatcheck.core.files import Overlay
 from compatcheck.core.fix import Fix, Plan
+from compatcheck.core.report import severity_rank
 from compatcheck.fixing.evaluation import target_of, targets_of
 from compatcheck.fixing.plan import find_plans
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from compatcheck.checking.checks import Criteria
     from compatcheck.checking.inspection import Inspection
-    from compatcheck.core.report import Report
+    from compatcheck.core.report import Finding, Report
     from compatcheck.fixing.plan import Ways
 
 
@@ -31,6 +32,7 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
     gathered = gather_all(inspection, criteria.rules, environ)
     report = build_report(gathered, criteria)
     failing = [finding for finding in report.findings if finding.fails]
+    failing = failing or [finding for finding in report.findings if is_advice(finding)]
     if not failing:
         return Fix(report, (), applied=False)
     plans, evaluations = find_plans(
@@ -48,6 +50,12 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         plans = _prove(plans, report, build_report(written, criteria))
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, evaluations=evaluations, resolutions=asked)
+
+
+def is_advice(finding: Finding) -> bool:
+    """Tell whether a finding that does not fail is worth a plan where nothing else is: a certain pitfall that costs something."""
+    certain = finding.status == "affected" and finding.suppressed is None and not finding.aside
+    return certain and finding.kind == "pitfall" and severity_rank(finding.severity) >= severity_rank("medium")
 
 
 def require_safe(fix: Fix) -> None:

@@ -56,7 +56,7 @@ def judge(subject: Subject, criteria: Criteria) -> Judgement:
     return Judgement(tuple(_mark(one, subject, criteria) for one in found), estimate, outcome)
 
 
-_OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit"})
+_OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit", "_stack/run-may-not-fit"})
 """Rules about what the estimate came to, which are matched once it is made."""
 
 

@@ -55,8 +55,11 @@ class Judge(Protocol):
 class Evaluation:
     """The subjects of a group under changes; one that none of them touches is not judged again."""
 
-    def __init__(self, subjects: Sequence[Subject], rules: RuleSet, judge: Judge) -> None:
-        """Judge the subjects as they are."""
+    def __init__(
+        self, subjects: Sequence[Subject], rules: RuleSet, judge: Judge, goals: frozenset[Target] = frozenset()
+    ) -> None:
+        """Judge the subjects as they are; goals are findings that are to be cleared though they do not fail."""
+        self.goals = goals
         self.subjects = subjects
         self.rules = rules
         self.judge = judge
@@ -66,7 +69,7 @@ class Evaluation:
         self._companions: dict[str, Companions] = {}
         self._completed: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, tuple[str, Pin]] | Pin] = {}
         self.before = self.findings(())
-        self.targets = targets_of(finding for finding in self.before if finding.fails)
+        self.targets = targets_of(finding for finding in self.before if finding.fails) | goals
 
     def complete(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Return changes with what has to move along because releases require it; where a pin is in the way, they alone."""
@@ -129,12 +132,14 @@ class Evaluation:
         return [finding for _, judged in self.judged(changes) for finding in judged.findings]
 
     def failing(self, changes: Sequence[Change]) -> list[Finding]:
-        """Return the findings that fail, with those that a range only may clear: an installer takes any release of it."""
+        """Return the findings that fail or are goals, with those that a range only may clear: any release of it may come."""
         ranged = {version_need(change.name) for change in changes if change.ranged}
         return [
             finding
             for finding in self.findings(changes)
-            if finding.fails or (ranged & set(finding.needs) and target_of(finding) in self.targets)
+            if finding.fails
+            or (finding.status == "affected" and target_of(finding) in self.goals)
+            or (ranged & set(finding.needs) and target_of(finding) in self.targets)
         ]
 
 

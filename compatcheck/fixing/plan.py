@@ -126,7 +126,7 @@ class Group:
         self.failing = [finding for finding in failing if finding.subject in names]
         self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
-        self.evaluation = Evaluation(subjects, rules, judge)
+        self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing))
         self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver)
         self.shortage = True
         """Whether how much is missing counts, and not only that a run does not fit: each step towards it is one."""
@@ -233,7 +233,7 @@ class Group:
         )
 
     def _cleared(self, changes: Sequence[Change]) -> frozenset[Target]:
-        return targets_of(self.failing) - targets_of(one for one in self.evaluation.findings(changes) if one.fails)
+        return targets_of(self.failing) - targets_of(self.evaluation.failing(changes))
 
     def _describe(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Say of each change where it is written and which findings come back without it, or go with it alone."""

@@ -8,6 +8,7 @@ from compatcheck.core.effects import EFFECTS
 from compatcheck.core.estimate import NOTHING
 from compatcheck.core.suggestions import Suggestion
 from compatcheck.fixing.evaluation import target_of, targets_of
+from compatcheck.fixing.levers import is_about_fit
 from compatcheck.fixing.plan import Group, Ways
 from compatcheck.fixing.settings import find_smaller_settings
 
@@ -33,7 +34,8 @@ def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion,
     verdict = judge(subject)
     estimate = verdict.estimate
     regressions = () if estimate is None else {one.rule_id for one in estimate.regressions}
-    about = [one for one in verdict.findings if one.fails or (one.rule_id in regressions and one.status == "affected")]
+    certain = (one for one in verdict.findings if one.status == "affected" and one.suppressed is None)
+    about = [one for one in certain if one.fails or one.rule_id in regressions or is_about_fit(one)]
     group = Group((subject,), about, rules, judge, Ways(None))
     before = NOTHING if estimate is None else estimate.needed
     found = dict.fromkeys(filter(None, (_evaluate(group, changes, before.expected) for changes in _options(group))))
@@ -42,7 +44,7 @@ def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion,
 
 def _options(group: Group) -> Iterator[Sequence[Change]]:
     """Yield the plan, and each change by itself: of a package the nearest release that clears something."""
-    if any(finding.fails for finding in group.failing):
+    if group.failing:
         yield group.search().state.changes
     for change in find_smaller_settings(group.subjects[0]):
         yield (change,)

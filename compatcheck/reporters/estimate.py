@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, total
 from compatcheck.core.summary import range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
-from compatcheck.reporters.fix import change_text, describe_change
+from compatcheck.reporters.fix import change_text, describe_suggestion, suggestion_lines
 from compatcheck.reporters.text import wrap_text
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.estimate import Component, Estimate, Phase
     from compatcheck.core.estimate_report import Doubts, EstimateReport
-    from compatcheck.core.suggestions import Placement, Suggestion, Wall
+    from compatcheck.core.suggestions import Placement, Wall
 
 _BAR = 22
 _LABEL = (34, 41)
@@ -60,7 +60,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _reasons(estimate)
     yield from _unknowns(estimate)
     yield from _doubts(report.doubts)
-    for lines in (_suggestions(report.suggestions), _walls(report.walls), _placements(report.placements)):
+    for lines in (suggestion_lines(report.suggestions), _walls(report.walls), _placements(report.placements)):
         yield from lines
 
 
@@ -208,29 +208,6 @@ def _unknowns(estimate: Estimate) -> Iterator[str]:
             yield from wrap_text(f"{left.name} ({needs}): {left.reason}", 4, 6)
 
 
-def _suggestions(suggestions: Sequence[Suggestion]) -> Iterator[str]:
-    if not suggestions:
-        return
-    yield ""
-    yield "  what would help"
-    for one in suggestions:
-        asked = [change for change in one.changes if not change.follows]
-        yield from wrap_text(" + ".join(map(change_text, asked)), 4, 4)
-        yield from wrap_text(
-            f"saves {format_bytes(one.saved_bytes)}, then needs {format_bytes(one.needed.expected)}: "
-            f"{OUTCOMES[one.outcome]}; {one.effect}",
-            6, 8,
-        )  # fmt: skip
-        for change in one.changes:
-            if change.follows:
-                yield from wrap_text(f"with {change_text(change)}: {change.why}", 6, 8)
-            elif change.note:
-                yield from wrap_text(change.note, 6, 8)
-        options = [option for change in one.changes for option in change.options]
-        if options:
-            yield from wrap_text(" ".join(options), 6, 8)
-
-
 def _walls(walls: Sequence[Wall]) -> Iterator[str]:
     if not walls:
         return
@@ -341,17 +318,7 @@ def describe(report: EstimateReport) -> dict[str, Any]:
         "needs": list(estimate.needs),
         "details": list(report.details),
         "estimate": describe_estimate(estimate),
-        "suggestions": [
-            {
-                "changes": [describe_change(change) | {"options": list(change.options)} for change in one.changes],
-                "needed_bytes": _size(one.needed),
-                "saved_bytes": one.saved_bytes,
-                "verdict": one.outcome,
-                "effect": one.effect,
-                "clears": list(one.clears),
-            }
-            for one in report.suggestions
-        ],
+        "suggestions": [describe_suggestion(one) for one in report.suggestions],
         "walls": [wall._asdict() | {"points": [list(point) for point in wall.points]} for wall in report.walls],
         "placements": [place._asdict() | {"device": _size(place.device)} for place in report.placements],
     }

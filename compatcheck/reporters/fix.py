@@ -13,14 +13,15 @@ from compatcheck.core.summary import range_text, size_text
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.json import describe_finding, describe_origin
 from compatcheck.reporters.markdown import escape, table
-from compatcheck.reporters.text import COLORS, Terminal, fill
+from compatcheck.reporters.text import COLORS, Terminal, fill, wrap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.fix import Change, Fix, Plan, Resolution
     from compatcheck.core.report import Finding, Report
+    from compatcheck.core.suggestions import Suggestion
 
 MOST_MOVED = 8
 """Packages that move along in a lock which are listed; the rest are counted."""
@@ -40,17 +41,19 @@ def closing_line(fix: Fix) -> str:
     report = fix.report
     failing = sum(finding.fails for finding in report.findings)
     tail = f"db {report.database_date} ({report.database_rules} rules) · {fix.seconds:.2g} s"
-    if not failing:
+    if not failing and not fix.plans:
         return f"compatcheck: nothing to fix at --fail-on {report.threshold} · {tail}"
     cleared = sum(len(plan.cleared) for plan in fix.plans)
+    sought = failing or cleared + sum(len(plan.remaining) for plan in fix.plans)
+    what = "finding" if failing else "piece of advice" if sought == 1 else "pieces of advice"
     files = len(fix.files)
     done = "written" if fix.applied else "to be changed"
     unsafe = any(not change.safe for plan in fix.plans for change in plan.changes)
     more = " · --apply needs --unsafe" if unsafe and not fix.applied else ""
     asked = f" · the resolver was asked {fix.resolutions} times" if fix.resolutions else ""
-    plural = "s" if failing != 1 else ""
+    plural = "s" if failing and sought != 1 else ""
     changed = f"{files} file{'s' if files != 1 else ''} {done}"
-    return f"compatcheck: {cleared} of {failing} finding{plural} cleared, {changed}{more}{asked} · {tail}"
+    return f"compatcheck: {cleared} of {sought} {what}{plural} cleared, {changed}{more}{asked} · {tail}"
 
 
 def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
@@ -152,6 +155,30 @@ class _Writer(Terminal):
         for line in fill(text, self.width - 4 - room):
             yield f"{head if label else ' ' * (room + 4)}{line}"
             label = ""
+
+
+def suggestion_lines(suggestions: Sequence[Suggestion]) -> Iterator[str]:
+    """Write what would help a run, each with what it needs then and how it is stated."""
+    if not suggestions:
+        return
+    yield ""
+    yield "  what would help"
+    for one in suggestions:
+        asked = [change for change in one.changes if not change.follows]
+        yield from wrap_text(" + ".join(map(change_text, asked)), 4, 4)
+        yield from wrap_text(
+            f"saves {format_bytes(one.saved_bytes)}, then needs {format_bytes(one.needed.expected)}: "
+            f"{OUTCOMES[one.outcome]}; {one.effect}",
+            6, 8,
+        )  # fmt: skip
+        for change in one.changes:
+            if change.follows:
+                yield from wrap_text(f"with {change_text(change)}: {change.why}", 6, 8)
+            elif change.note:
+                yield from wrap_text(change.note, 6, 8)
+        options = [option for change in one.changes for option in change.options]
+        if options:
+            yield from wrap_text(" ".join(options), 6, 8)
 
 
 def effect_text(change: Change) -> str:
@@ -285,6 +312,18 @@ _OF_A_CHANGE = (
 def describe_change(change: Change) -> dict[str, object]:
     """Describe a change as plain data."""
     return {name: getattr(change, name) for name in _OF_A_CHANGE} | {"facts": dict(change.facts)}
+
+
+def describe_suggestion(suggestion: Suggestion) -> dict[str, object]:
+    """Describe a suggestion as plain data."""
+    return {
+        "changes": [describe_change(change) | {"options": list(change.options)} for change in suggestion.changes],
+        "needed_bytes": suggestion.needed._asdict(),
+        "saved_bytes": suggestion.saved_bytes,
+        "verdict": suggestion.outcome,
+        "effect": suggestion.effect,
+        "clears": list(suggestion.clears),
+    }
 
 
 def describe_outcomes(plan: Plan) -> list[dict[str, object]]:
