@@ -107,8 +107,8 @@ class Budget(NamedTuple):
     """What the numbers of a message say about the device, besides the tensor."""
 
     cause: str
-    """``need``, ``larger_than_device``, ``memory_limit``, ``refused_with_free_memory``, ``other_processes``,
-    ``outside_allocator`` (of this very process), ``foreign_memory`` (one of the two), ``fragmentation``, ``unclear``."""
+    """``need``, ``nearly_full`` (what is left would do if it were one piece), ``larger_than_device``, ``memory_limit``,
+    ``refused_with_free_memory``, ``other_processes``, ``outside_allocator`` (of this very process), ``foreign_memory`` (one of the two), ``fragmentation``, ``unclear``."""
     reason: str
     """The arithmetic in words."""
     ruled_out: tuple[str, ...] = ()

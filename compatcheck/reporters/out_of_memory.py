@@ -21,6 +21,7 @@ _WIDTH = 80
 _INDENT = 14
 _CAUSES = {
     "need": "the run needs more than the device has",
+    "nearly_full": "the device is nearly full",
     "larger_than_device": "one tensor is larger than the whole device",
     "memory_limit": "a memory limit of the process",
     "refused_with_free_memory": "refused although enough was free",
