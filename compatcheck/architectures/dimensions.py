@@ -11,11 +11,26 @@ from compatcheck.core.units import canonical_dtype
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed"),
-    "intermediate_size": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "decoder_ffn_dim", "inner_hidden_size"),
+    "intermediate_size": (
+        "intermediate_size",
+        "n_inner",
+        "ffn_dim",
+        "d_ff",
+        "ffn_hidden_size",
+        "decoder_ffn_dim",
+        "inner_hidden_size",
+    ),
     "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "num_attention_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "vocab_size": ("vocab_size", "padded_vocab_size"),
-    "max_position_embeddings": ("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions", "seq_length", "max_sequence_length"),
+    "max_position_embeddings": (
+        "max_position_embeddings",
+        "n_positions",
+        "max_seq_len",
+        "max_target_positions",
+        "seq_length",
+        "max_sequence_length",
+    ),
     "moe_intermediate_size": ("moe_intermediate_size", "moe_ffn_hidden_size"),
     "num_experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "num_experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"),

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from compatcheck.architectures.decoders import llama
 from compatcheck.architectures.keys import ClassDefaults
-from compatcheck.architectures.parts import Heads, Layer, ParameterCounts, decoder, gated_mlp, layer_norm, linear, plain_mlp
+from compatcheck.architectures.parts import (
+    Heads,
+    Layer,
+    ParameterCounts,
+    decoder,
+    gated_mlp,
+    layer_norm,
+    linear,
+    plain_mlp,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +55,9 @@ def _chatglm(keys: Keys) -> ParameterCounts | None:
         return None
     hidden, bias = keys.size("hidden_size"), keys.flag("add_bias_linear")
     query = keys.size("num_attention_heads") * keys.size("kv_channels")
-    groups = keys.size("multi_query_group_num") if keys.flag("multi_query_attention") else keys.size("num_attention_heads")
+    groups = (
+        keys.size("multi_query_group_num") if keys.flag("multi_query_attention") else keys.size("num_attention_heads")
+    )
     fused = query + 2 * groups * keys.size("kv_channels")
     attention = linear(hidden, fused, bias or keys.flag("add_qkv_bias")) + linear(query, hidden, bias)
     norm = hidden if keys.flag("rmsnorm", default=True) else layer_norm(hidden)
@@ -88,6 +99,6 @@ FUSED_QUERY_KEY_VALUE = frozenset(
         "qwen",
     ]
 )
-"""Model types whose own code has one weight for query, key and value: ``W_pack``, ``query_key_value``, ``c_attn``, ``qkv_proj``."""
+"""Model types whose own code has one weight for query, key and value: ``W_pack``, ``query_key_value``, ``c_attn``."""
 FUSED_GATE_UP = frozenset(["chatglm", "glm", "glm4", "openelm", "phi3", "phi4_multimodal", "plamo2"])
 """Model types whose own code has one weight for gate and up projection: ``dense_h_to_4h``, ``gate_up_proj``."""

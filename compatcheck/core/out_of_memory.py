@@ -108,7 +108,8 @@ class Budget(NamedTuple):
 
     cause: str
     """``need``, ``nearly_full`` (what is left would do if it were one piece), ``larger_than_device``, ``memory_limit``,
-    ``refused_with_free_memory``, ``other_processes``, ``outside_allocator`` (of this very process), ``foreign_memory`` (one of the two), ``fragmentation``, ``unclear``."""
+    ``refused_with_free_memory``, ``other_processes``, ``outside_allocator`` (of this very process), ``foreign_memory`` (one of
+    the two), ``fragmentation``, ``unclear``."""
     reason: str
     """The arithmetic in words."""
     ruled_out: tuple[str, ...] = ()
