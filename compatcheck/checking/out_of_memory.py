@@ -169,7 +169,12 @@ def choose_primary(readings: Sequence[MessageReading]) -> int | None:
     """Choose the message that explains the failure: a named tensor before a tie, and what has a size before what has none."""
     order = ("named", "tied", "not_derivable", "no_size")
     real = [index for index, reading in enumerate(readings) if reading.message.memory != "none"]
-    return min(real, key=lambda index: (order.index(readings[index].outcome), index), default=None)
+
+    def rank(index: int) -> tuple[bool, int, int]:
+        reading = readings[index]
+        return reading.message.memory == "unknown", order.index(reading.outcome), index
+
+    return min(real, key=rank, default=None)
 
 
 def _findings(

@@ -39,7 +39,8 @@ class Message(NamedTuple):
     allocator: str
     """What was asked, in words: ``CUDA``, ``HIP``, ``NPU``, ``host memory``, ``shared memory of a kernel``, …"""
     memory: str
-    """``device``, ``host``, ``shm``, or ``none`` for a look-alike that is no shortage of memory at all."""
+    """``device``, ``host``, ``shm``, ``none`` for a look-alike that is no shortage of memory at all, ``unknown`` where memory is
+    only one of the causes it lists."""
     releases: str | None
     """Releases that print this form, in words; None when the form does not tell."""
     line: int

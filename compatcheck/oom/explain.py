@@ -68,7 +68,17 @@ _NO_SIZE = {
     "sglang-kv-cache": "weights leave nothing for the KV cache within mem_fraction_static",
     "nccl": "NCCL allocates outside PyTorch's allocator: what the cache keeps reserved is missing here",
     "cublas": "a library's handle or workspace is allocated outside PyTorch's allocator: the device was full already",
-    "bitsandbytes": "bitsandbytes allocates outside PyTorch's allocator: the device was full already",
+    "bitsandbytes": "bitsandbytes allocates outside PyTorch's allocator, which does not say how much of the device was free",
+    "bitsandbytes-managed": "managed memory of a paged optimizer could not be had: host and device share it, so it may fail with "
+    "device memory free (limits of the host: ulimit, a container, WSL)",
+    "cuda-malloc-async": "this short form says no sizes: the driver's pool could not grow",
+    "expandable-segments": "the allocator could not map another page of a segment: the device was full already, and the size is "
+    "that of the page",
+    "torch-memory-saver": "what wakes up (weights, KV cache) finds the device occupied: what trains must give its memory back "
+    "first; where no error follows, torch freed its cache and tried again",
+    "neuron": "the Neuron runtime does not say how much of the device was taken",
+    "ray-worker-died": "a worker ended without a word; Ray always lists the kernel's OOM killer first among what may have ended "
+    "it, and has no evidence for it: look at the end of the worker's own log, and into dmesg on its node",
     "cuda-error": "allocated outside the caching allocator (context, kernel, library): the device was full already",
     "nvml-assert": "memory ran out, and the driver's library (NVML) could not tell who holds it (Jetson, WSL, containers)",
     "triton-cuda": "a kernel was loaded outside the caching allocator: the device was full already",
@@ -92,7 +102,10 @@ def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
         words = _LOOK_ALIKES[message.form].format(**dict(message.details))
         return base._replace(reason=words)
     if message.asked is None:
-        words = _NO_SIZE.get(message.form, "the message does not say how much was asked for")
+        managed = message.form == "bitsandbytes" and "pythonInterface" in dict(message.details).get("file", "")
+        words = _NO_SIZE.get(
+            "bitsandbytes-managed" if managed else message.form, "the message does not say how much was asked for"
+        )
         return base._replace(reason=words)
     if message.form == "vllm-kv-cache":
         words = (

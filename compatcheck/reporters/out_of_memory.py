@@ -95,6 +95,8 @@ def title(message: Message) -> str:
     """Say in one line what a message is."""
     if message.memory == "none":
         return f"{message.allocator}: looks like a shortage of memory and is none"
+    if message.memory == "unknown":
+        return f"{message.allocator}: a worker died; memory is one of the causes it lists"
     asked = f", asked for {message.asked.text}" if message.asked is not None else ""
     memory = {"device": "device memory", "host": "host memory", "shm": "shared memory"}[message.memory]
     words = message.allocator if memory in message.allocator else f"{message.allocator}: {memory} exhausted"
