@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck import __version__
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.relief import find_relief
 from compatcheck.checking.report import place_skipped
 from compatcheck.checking.shared import read_shared
 from compatcheck.checking.subjects import build_subject
@@ -19,7 +20,7 @@ from compatcheck.core.report import severity_rank
 from compatcheck.core.source import Source
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.engine import match
-from compatcheck.oom.explain import explain
+from compatcheck.oom.explain import explain, is_of_engine
 from compatcheck.oom.mentions import read_mentions
 from compatcheck.oom.message import read_messages
 from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, segment_size
@@ -71,11 +72,12 @@ def explain_oom(
     messages = read_messages(text)
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
-    subject, skipped = _gather(as_inspection(asked), rules, environ, Log(place, text, mentions))
+    subject, skipped, lines = _gather(as_inspection(asked), rules, environ, Log(place, text, mentions))
     origin = _model_origin(subject, mentions)
     facts = _add_settings(subject, mentions, place)
     readings = tuple(explain(message, facts) for message in messages)
     primary = choose_primary(readings)
+    explained = None if primary is None else readings[primary]
     used = {name for reading in readings for match in reading.matches for name in match.facts}
     unreadable = any(entry.named for entry in skipped)
     return OutOfMemoryReport(
@@ -86,7 +88,8 @@ def explain_oom(
         model=origin,
         unknown_models=() if origin is not None else mentions.unknown_models,
         facts=tuple(facts[name] for name in sorted(used) if name in facts),
-        findings=tuple(_findings(subject, facts, rules, None if primary is None else readings[primary])),
+        findings=tuple(_findings(subject, facts, rules, explained)),
+        relief=find_relief(subject, facts, explained, lines),
         skipped=skipped,
         exit_code=EXIT_UNREADABLE_INPUT if unreadable else EXIT_CLEAN if readings else EXIT_NOTHING_TO_CHECK,
     )
@@ -94,7 +97,7 @@ def explain_oom(
 
 def _gather(
     inspection: Inspection, rules: RuleSet, environ: Mapping[str, str], log: Log
-) -> tuple[Subject, tuple[Skipped, ...]]:
+) -> tuple[Subject, tuple[Skipped, ...], LineFinder]:
     """Resolve the run: what the person named, and what the log mentions where nothing else tells."""
     request = inspection.requests[0]
     if request.paths or request.run or request.python or request.prefix:
@@ -121,7 +124,8 @@ def _gather(
     if chosen is None:
         chosen = Subject("command line", None, {"train": Facts({})})
     skipped.extend(entry for entry in chosen.skipped if entry.named)
-    return chosen, place_skipped(skipped, LineFinder(files))
+    lines = LineFinder(files)
+    return chosen, place_skipped(skipped, lines), lines
 
 
 def _environment(log: Log) -> tuple[Environment | None, tuple[Document, ...]]:
@@ -189,7 +193,7 @@ def _findings(
     related = [
         Explained(finding, _relate(finding, reading)) for finding in outcome.findings if _concerns(finding, reading)
     ]
-    order = ("size", "phase", "other")
+    order = ("size", "tensor", "phase", "other")
     related.sort(
         key=lambda entry: (
             order.index(entry.relation),
@@ -198,18 +202,38 @@ def _findings(
             entry.finding.rule_id,
         )
     )
-    yield from related[:_FINDINGS]
+    if reading.place is not None or reading.outcome in {
+        "named",
+        "tied",
+    }:  # what may be, and is of another place, is no explanation
+        related = [entry for entry in related if entry.relation != "other" or entry.finding.status == "affected"]
+    once = {entry.finding.rule_id: entry for entry in reversed(related)}
+    yield from [entry for entry in related if once[entry.finding.rule_id] is entry][:_FINDINGS]
 
 
 def _concerns(finding: Finding, reading: MessageReading) -> bool:
     impact = finding.impact
-    if impact is None or impact.effect not in {"memory", "fails_to_start", "falls_back"}:
+    if impact is None or impact.effect not in {"memory", "fails_to_start", "falls_back"} or impact.high_bytes == 0:
         return False
+    if _is_of_engine(reading) and not any(name.startswith("rollout.") for name in _names(finding)):
+        of_training = any(name.startswith("training.") for name in _names(finding))
+        if of_training or impact.phase in {"forward", "backward", "step", "save"}:
+            return False
     return impact.memory == reading.message.memory
 
 
-def _relate(finding: Finding, reading: MessageReading) -> str:
+def _is_of_engine(reading: MessageReading) -> bool:
+    """Tell whether a message came from a serving engine."""
+    return reading.message.form.startswith(("vllm-", "sglang-")) or is_of_engine(reading.message) is True
 
+
+def _names(finding: Finding) -> set[str]:
+    """Return the facts that a finding read, and those it would have read."""
+    impact = finding.impact
+    return {fact.name for fact in finding.facts} | {*finding.needs, *(() if impact is None else impact.needs)}
+
+
+def _relate(finding: Finding, reading: MessageReading) -> str:
     impact, asked = finding.impact, reading.message.asked
     size = None if impact is None or impact.scope != "rank" else impact.expected_bytes
     if (
@@ -219,5 +243,11 @@ def _relate(finding: Finding, reading: MessageReading) -> str:
         and prints_as(size, asked, reading.message.rounding)
     ):
         return "size"
+    if reading.outcome in {"named", "tied"}:
+        names = _names(finding)
+        for tensor in reading.matches:
+            dimensions = {name for name in tensor.facts if name.startswith("model.")}
+            if dimensions and dimensions <= names:
+                return "tensor"
     same = impact is not None and reading.place is not None and impact.phase == reading.place.phase
     return "phase" if same else "other"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from compatcheck.core.facts import Fact
     from compatcheck.core.report import Finding
-    from compatcheck.core.source import Skipped
+    from compatcheck.core.source import Skipped, Source
 
 
 class Printed(NamedTuple):
@@ -146,7 +146,20 @@ class Explained(NamedTuple):
 
     finding: Finding
     relation: str
-    """``size`` (its cost prints as the size asked for), ``phase`` (bites in the phase of the message), ``other``."""
+    """``size`` (its cost prints as the size asked for), ``tensor`` (reads the dimensions of the tensor that was named), ``phase``
+    (bites in the phase of the message), ``other``."""
+
+
+class Relief(NamedTuple):
+    """One thing to change."""
+
+    words: str
+    source: Source | None = None
+    """Where the setting stands."""
+    saved_bytes: int | None = None
+    """What it saves by the estimate, None where that was not estimated."""
+    outcome: str | None = None
+    """What the estimate says of the run with it, None where it says nothing of the failure either."""
 
 
 class OutOfMemoryReport(NamedTuple):
@@ -165,5 +178,7 @@ class OutOfMemoryReport(NamedTuple):
     facts: tuple[Fact, ...]
     """Facts that took part."""
     findings: tuple[Explained, ...]
+    relief: tuple[Relief, ...]
+    """What to change, the surest first."""
     skipped: tuple[Skipped, ...]
     exit_code: int

@@ -116,10 +116,10 @@ def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
         detail = dict(message.details)
         words = f"an array of the host with shape {detail['shape']} of {detail['dtype']}, as the message says itself"
         return base._replace(reason=words)
-    return _find(base, message.asked, Dimensions(facts, serving=_in_engine(message)))
+    return _find(base, message.asked, Dimensions(facts, serving=is_of_engine(message)))
 
 
-def _in_engine(message: Message) -> bool | None:
+def is_of_engine(message: Message) -> bool | None:
     """Tell from the traceback whether a serving engine asked; None where no frame is of an engine or of what trains."""
     if any(re.search(r"(?:vllm|sglang|lmdeploy)/", frame.file) for frame in message.frames):
         return True

@@ -14,7 +14,15 @@ from compatcheck.reporters.text import wrap_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from compatcheck.core.out_of_memory import Explained, Match, Message, MessageReading, OutOfMemoryReport, Printed
+    from compatcheck.core.out_of_memory import (
+        Explained,
+        Match,
+        Message,
+        MessageReading,
+        OutOfMemoryReport,
+        Printed,
+        Relief,
+    )
 
 SCHEMA_VERSION = "1"
 _WIDTH = 80
@@ -32,7 +40,12 @@ _CAUSES = {
     "unclear": "not clear from the message",
 }
 _OUTCOMES = {"named": "", "tied": "one of", "not_derivable": "not derivable", "no_size": ""}
-_RELATIONS = {"size": "costs just the size asked for", "phase": "bites in this phase", "other": ""}
+_RELATIONS = {
+    "size": "costs just the size asked for",
+    "tensor": "is about this tensor",
+    "phase": "bites in this phase",
+    "other": "",
+}
 
 
 def format_text(report: OutOfMemoryReport) -> str:
@@ -52,6 +65,8 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         yield from _entry(
             "", f"the log names {names}, whose dimensions are not known here: give its config.json with --model", ""
         )
+    for index, relief in enumerate(report.relief):
+        yield from _entry("" if index else "to change", _describe_relief(relief), indent="")
     if report.findings:
         yield ""
         yield "known problems of this stack that may explain it"
@@ -59,6 +74,16 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
             yield from _finding(explained)
     for entry in report.skipped:
         yield f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
+
+
+def _describe_relief(relief: Relief) -> str:
+    where = f" ({relief.source})" if relief.source is not None else ""
+    saved = "" if relief.saved_bytes is None else f": saves {format_bytes(relief.saved_bytes)} by the estimate"
+    outcome = "" if relief.outcome is None else _FITS.get(relief.outcome, "")
+    return f"{relief.words}{where}{saved}{outcome}"
+
+
+_FITS = {"fits": ", and then fits", "marginal": ", and then just fits", "does_not_fit": ", which alone is not enough"}
 
 
 def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) -> Iterator[str]:
@@ -148,6 +173,8 @@ def format_markdown(report: OutOfMemoryReport) -> str:
         rows.append([cell.replace("|", "\\|") for cell in cells])
     lines = [*table(("line", "message", "asked for", "where", "cause"), rows)]
     lines.append(f"Model: {report.model or 'not known'}.")
+    if report.relief:
+        lines += ["", "To change:", "", *(f"- {_describe_relief(relief)}" for relief in report.relief)]
     if report.findings:
         lines += ["", "Known problems of this stack that may explain it:", ""]
         for explained in report.findings:
@@ -193,6 +220,15 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
                 "needs": list(explained.finding.needs),
             }
             for explained in report.findings
+        ],
+        "relief": [
+            {
+                "words": relief.words,
+                "source": None if relief.source is None else str(relief.source),
+                "saved_bytes": relief.saved_bytes,
+                "outcome": relief.outcome,
+            }
+            for relief in report.relief
         ],
         "skipped": describe_skipped(report.skipped),
         "summary": {
