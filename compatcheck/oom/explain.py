@@ -356,7 +356,9 @@ def _missing(run: Dimensions, place: Place | None) -> tuple[str, ...]:
         "hardware.world_size",
         "training.tensor_parallel",
     ]
+    if place is not None and place.phase == "load":
+        wanted = ["model.load_dtype", "hardware.world_size", "training.tensor_parallel"]
     if place is not None and place.phase == "rollout":
         wanted = ["rollout.max_num_batched_tokens", "rollout.max_num_seqs", "rollout.tensor_parallel"]
     model = [f"model.{name}" for name in ("hidden_size", "vocab_size", "parameters") if run.model(name) is None]
-    return (*model, *(name for name in wanted if run.number(name) is None))
+    return (*model, *(name for name in wanted if run.number(name) is None and run.text(name) is None))
