@@ -163,7 +163,8 @@ def _take_configuration(entry: Field, report: PastedReport, source: Any) -> None
     if "not found" in entry.rest[:40].lower() or "\n" not in entry.rest:
         return
     data: dict[str, Any] = {}
-    lines = _GLUED.sub("\n", entry.rest).split("\n")
+    text, glued = _GLUED.subn("\n", entry.rest)
+    lines = text.split("\n")
     for line in lines[:-1]:  # transformers prints the first key behind the label
         bullet = _BULLET.match(line)
         key, colon, text = line[bullet.end() if bullet else 0 :].partition(": ")
@@ -174,7 +175,7 @@ def _take_configuration(entry: Field, report: PastedReport, source: Any) -> None
         data[key] = _read_value(text.strip())
     if {"compute_environment", "distributed_type"} <= data.keys():
         section = _SECTIONS.get(str(data["distributed_type"]))
-        whole = {"num_processes", _LAST} <= data.keys() and section in {None, *data}
+        whole = not (glued and _is_torn(data)) and {"num_processes", _LAST} <= data.keys() and section in {None, *data}
         report.accelerate, report.accelerate_source = (data if whole else None), source
         if not whole:
             report.notes.append(
@@ -182,7 +183,13 @@ def _take_configuration(entry: Field, report: PastedReport, source: Any) -> None
             )
 
 
-_GLUED = re.compile(r"(?<=[^\s]) (?=[-*] {0,3}[a-z_0-9]{2,60}: )")
+def _is_torn(data: dict[str, Any]) -> bool:
+    """Tell whether lines that were put together may have lost a key between them, or hold a prefix of a log."""
+    texts = (value for value in data.values() if isinstance(value, str))
+    return not {"machine_rank", "num_machines"} <= data.keys() or any(" " in text for text in texts)
+
+
+_GLUED = re.compile(r"(?<=\S)[ \t]+(?=[-*] {0,3}[a-z_0-9]{2,60}: )")
 """Between two keys in one line: its break was lost."""
 _LAST = "downcast_bf16"
 """What accelerate prints behind the sections that matter (``ClusterConfig`` in accelerate/commands/config/config_args.py)."""
