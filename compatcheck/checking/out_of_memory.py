@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
 from compatcheck.checking.gathering import gather_all
+from compatcheck.checking.input_files import InputFile, lay_blocks, read_blocks
 from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.pairing import merge_run
 from compatcheck.checking.relief import find_relief
 from compatcheck.checking.report import place_skipped
 from compatcheck.checking.shared import read_shared
-from compatcheck.checking.subjects import build_subject
+from compatcheck.checking.subjects import build_subject, merge_environments
 from compatcheck.collectors.reports.find import find_reports
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request
+    from compatcheck.checking.shared import Shared
     from compatcheck.core.document import Document
+    from compatcheck.core.files import Files
     from compatcheck.core.out_of_memory import MessageReading
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped
@@ -105,20 +109,7 @@ def _gather(
         subjects, skipped = gathered.subjects, list(gathered.skipped)
         files = gathered.files
     else:
-        shared = read_shared(request, rules, environ)
-        skipped, files = list(shared.skipped), shared.files
-        environment, pasted = _environment(log)
-        documents = (*shared.documents, *pasted)
-        subject = build_subject("command line", environment, documents, shared)
-        if (
-            "model.hidden_size" not in subject.roles["train"]
-            and log.mentions.model is not None
-            and shared.model is None
-        ):
-            from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only for a log that names one)
-
-            documents = (*documents, find_model(log.mentions.model, rules, {}))
-            subject = build_subject("command line", environment, documents, shared)
+        subject, skipped, files = _gather_log(read_shared(request, rules, environ), log)
         subjects = (subject,)
     chosen = max(subjects, key=lambda entry: len(next(iter(entry.roles.values()))), default=None)
     if chosen is None:
@@ -126,6 +117,34 @@ def _gather(
     skipped.extend(entry for entry in chosen.skipped if entry.named)
     lines = LineFinder(files)
     return chosen, place_skipped(skipped, lines), lines
+
+
+def _gather_log(shared: Shared, log: Log) -> tuple[Subject, list[Skipped], Files]:
+    """Resolve the run from what the log says itself: the report in it, its blocks of code, and what it mentions in passing."""
+    skipped: list[Skipped] = []
+    files, blocks = lay_blocks(log.text, log.place, shared.files)
+    shared = shared._replace(files=files)
+    environment, pasted = _environment(log)
+    found = list(read_blocks(blocks, files, skipped))
+    launches = [item for item in found if item.is_launch]
+    kept = [
+        item for item in found if not item.is_launch or len(launches) == 1
+    ]  # of two commands nobody tells which it was
+    run = merge_run([InputFile(log.place, pasted), *kept], "")
+
+    def resolve(added: tuple[Document, ...]) -> Subject:
+        documents = (*shared.documents, *run.documents, *added)
+        declared = environment
+        for entry in run.declared:
+            declared = merge_environments(declared, entry)
+        return build_subject("command line", declared, documents, shared)
+
+    subject = resolve(())
+    if "model.hidden_size" not in subject.roles["train"] and log.mentions.model is not None and shared.model is None:
+        from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only for a log that names one)
+
+        subject = resolve((find_model(log.mentions.model, shared.rules, {}),))
+    return subject, [*shared.skipped, *skipped], files
 
 
 def _environment(log: Log) -> tuple[Environment | None, tuple[Document, ...]]:

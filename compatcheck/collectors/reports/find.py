@@ -61,6 +61,11 @@ TELLING = re.compile(
     rb"|=  Unsloth:? (?:\d|Fast)|-(?:verl|Pip) Info-|Requirement already satisfied: \S|Successfully installed \S+-\d",
 )
 """What no other file that is checked holds; tells a report of what is read as something else."""
+KNOWN = (
+    "collect_env, ds_report, transformers env, accelerate env, hf env, nvidia-smi, Unsloth's banner, verl's diagnose.py, "
+    "pip list, name==version lines"
+)
+"""Reports in words."""
 _READERS = (collect_env, ds_report, hugging_face, unsloth, verl_diagnose, nvidia_smi, nvcc, unread, package_list)
 """In order: what one has read is not looked at by the next."""
 _MOST_REPORTS = 400
@@ -103,10 +108,7 @@ def read_found(path: str, files: Files = LOCAL) -> tuple[FoundReport, ...]:
     found = find_reports(decode(read_bytes(path, files), path), path)
     if not found:
         message = "holds no report of an environment that is known here"
-        hint = (
-            "known: collect_env, ds_report, transformers env, accelerate env, hf env, nvidia-smi, Unsloth's banner, verl's "
-            "diagnose.py, pip list, name==version lines"
-        )
+        hint = f"known: {KNOWN}"
         raise InputError(message, source=Source(path), hint=hint)
     return found
 
