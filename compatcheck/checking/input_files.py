@@ -229,7 +229,11 @@ _WRITTEN = re.compile(rb"[ \t]*(?:[-#{}\[\]\"]|[\w.-]+(?:\[[\w, -]*\])?[ \t]*(?:
 def _is_prose(content: bytes) -> bool:
     """Tell whether most lines of a text are none of a configuration or a list."""
     lines = [line for line in content.splitlines() if line.strip()]
-    return bool(lines) and 2 * sum(_WRITTEN.match(line) is not None for line in lines) <= len(lines)
+    return (
+        bool(lines)
+        and b"\0" not in content
+        and 2 * sum(_WRITTEN.match(line) is not None for line in lines) <= len(lines)
+    )
 
 
 def _explain_prose(error: InputError, path: str, kind: str | None, files: Files) -> InputError:
@@ -240,7 +244,8 @@ def _explain_prose(error: InputError, path: str, kind: str | None, files: Files)
         or not files.is_file(path)
     ):
         return error
-    if kind != "report" and not _is_prose(read_bytes(path, files)):
+    content = read_bytes(path, files)
+    if b"\0" in content or (kind != "report" and not _is_prose(content)):
         return error
     from compatcheck.collectors.reports.find import KNOWN  # noqa: PLC0415 (on the way to an error)
 

@@ -129,8 +129,8 @@ def _inside(message: Message, asked: Printed, total: Printed, free: Printed, hel
     if unused is None:
         reason = f"{free.text} is free; how much PyTorch keeps unused is not said"
         return Budget("need", reason, tuple(out), foreign)
-    short = asked.low_bytes - unused.high_bytes - free.high_bytes
-    if short > 0:
+    if unused.high_bytes + free.high_bytes < asked.low_bytes:
+        short = asked.low_bytes - _middle(unused) - _middle(free)
         reason = f"free and unused memory together are {format_bytes(short)} short of {asked.text}"
         return Budget("need", reason, (*out, "fragmentation"), foreign)
     joined = f"{unused.text} is reserved and unused, {free.text} free: together {asked.text} and more, but in pieces"

@@ -169,7 +169,8 @@ def test_prose_is_told_what_was_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_a_list_of_conda_in_a_block_below_prose_is_read(tmp_path: Path) -> None:
-    rows = "pytorch 2.5.1 py3.10_cuda12.4_cudnn9.1.0_0 pytorch\ntransformers 4.46.3 pypi_0 pypi\nnumpy 1.26.4 py310h5f9d8c6_0\n"
+    rows = "_libgcc_mutex 0.1 conda_forge conda-forge\npytorch 2.5.1 py3.10_cuda12.4_cudnn9.1.0_0 pytorch\n"
+    rows += "transformers 4.46.3 pypi_0 pypi\nnumpy 1.26.4 py310h5f9d8c6_0\n"
     text = "### Environment\n\nMine:\n\n```\n"
     text += f"# packages in environment at /opt/conda:\n#\n# Name Version Build Channel\n{rows}bzip2\n```\n"
     path = tmp_path / "issue.txt"

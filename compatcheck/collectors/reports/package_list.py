@@ -52,7 +52,7 @@ _COLUMNS = re.compile(
     r"Package {1,80}Version(?: {1,80}(?:Editable project location|Location|Build|Latest|Installer).{0,80})?"
 )
 _CONDA_COLUMNS = re.compile(r"#? {0,4}Name {1,80}Version {1,80}Build(?: {1,80}Channel)?")
-_RULE = re.compile(r"-{2,80} {1,4}-{2,80}(?: {1,4}-{2,80})?")
+_RULE = re.compile(r"-{2,80} {1,4}-{2,80}(?: {1,4}-{2,80})?|─{2,200}")
 _ROW = re.compile(
     r"([A-Za-z0-9_][\w.-]{0,80}) {1,80}([0-9][\w.+!-]{0,80})(?: {1,80}(\S{1,200})(?: {1,80}(\S{1,200}))?)?"
 )
@@ -91,7 +91,7 @@ def read(part: Part, path: str) -> Iterator[PastedReport]:
         stated = stated or _read_line(line, in_columns=in_columns or index in rows)
         statements = _read_installed(line) if stated is None else [stated]
         if not statements:
-            in_columns = False
+            in_columns = in_columns and _ROW.fullmatch(line.strip()) is not None  # conda's libraries are rows, too
             continue
         if report is None or index - last > _GAP:
             if report is not None and _counts(report):
