@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
+from compatcheck.checking.checks import checks_of, open_criteria
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.input_files import InputFile, lay_blocks, read_blocks
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.pairing import merge_run
-from compatcheck.checking.relief import find_relief
+from compatcheck.checking.relief import find_relief, suggest_changes
 from compatcheck.checking.report import place_skipped
 from compatcheck.checking.shared import read_shared
 from compatcheck.checking.subjects import build_subject, merge_environments
@@ -76,7 +77,8 @@ def explain_oom(
     messages = read_messages(text)
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
-    subject, skipped, lines = _gather(as_inspection(asked), rules, environ, Log(place, text, mentions))
+    inspection = as_inspection(asked)
+    subject, skipped, lines = _gather(inspection, rules, environ, Log(place, text, mentions))
     origin = _model_origin(subject, mentions)
     facts = _add_settings(subject, mentions, place)
     readings = tuple(explain(message, facts) for message in messages)
@@ -93,7 +95,10 @@ def explain_oom(
         unknown_models=() if origin is not None else mentions.unknown_models,
         facts=tuple(facts[name] for name in sorted(used) if name in facts),
         findings=tuple(_findings(subject, facts, rules, explained)),
-        relief=find_relief(subject, facts, explained, lines),
+        relief=find_relief(facts, explained, lines),
+        suggestions=suggest_changes(
+            subject, facts, explained, open_criteria(inspection, rules, checks_of(inspection.policy))
+        ),
         skipped=skipped,
         exit_code=EXIT_UNREADABLE_INPUT if unreadable else EXIT_CLEAN if readings else EXIT_NOTHING_TO_CHECK,
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.checking.fit import price
-from compatcheck.core.errors import UsageError
-from compatcheck.core.facts import Fact, Facts
+from compatcheck.checking.verdict import judge
+from compatcheck.core.effects import MORE_HARDWARE
 from compatcheck.core.out_of_memory import Relief
+from compatcheck.resolution.resolve import resolve_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compatcheck.core.estimate import Estimate
+    from compatcheck.checking.checks import Criteria
+    from compatcheck.core.facts import Fact
     from compatcheck.core.out_of_memory import MessageReading
     from compatcheck.core.suggestions import Suggestion
     from compatcheck.frameworks.lines import LineFinder
@@ -27,24 +28,17 @@ _FITTED = {"hardware.world_size", "training.tensor_parallel", "training.context_
 _NEEDY = {"need", "nearly_full", "fragmentation", "unclear"}
 
 
-def find_relief(
-    subject: Subject, facts: Mapping[str, Fact], reading: MessageReading | None, lines: LineFinder
-) -> tuple[Relief, ...]:
-    """Find what to change, the surest first.
+def find_relief(facts: Mapping[str, Fact], reading: MessageReading | None, lines: LineFinder) -> tuple[Relief, ...]:
+    """Find what the numbers of a message ask for, and the settings that its tensor grows with.
 
     Args:
-        subject: the run.
-        facts: its facts, with what the log says itself.
+        facts: of the run, with what the log says itself.
         reading: the message that explains the failure, None without one.
         lines: finds the lines of settings.
     """
     if reading is None or reading.message.memory != "device":
         return ()
-    return (
-        *_from_cause(facts, reading),
-        *_from_tensor(facts, reading, lines),
-        *_from_estimate(subject, facts, reading),
-    )
+    return (*_from_cause(facts, reading), *_from_tensor(facts, reading, lines))
 
 
 def _from_cause(facts: Mapping[str, Fact], reading: MessageReading) -> Iterator[Relief]:
@@ -83,41 +77,27 @@ def _from_tensor(facts: Mapping[str, Fact], reading: MessageReading, lines: Line
         yield Relief("fewer sequences in a micro batch, or shorter ones: no input states either")
 
 
-def _from_estimate(subject: Subject, facts: Mapping[str, Fact], reading: MessageReading) -> Iterator[Relief]:
-    """Yield what the estimate suggests for this run on the device that the message tells of."""
-    cause = None if reading.budget is None else reading.budget.cause
-    if (cause is not None and cause not in _NEEDY) or (reading.place is not None and reading.place.phase == "load"):
-        return
-    roles = dict(subject.roles)
-    first = next(iter(roles), None)
-    if first is None:
-        return
-    added = {name: fact for name, fact in facts.items() if not any(name in known for known in roles.values())}
+def suggest_changes(
+    subject: Subject, facts: Mapping[str, Fact], reading: MessageReading | None, criteria: Criteria
+) -> tuple[Suggestion, ...]:
+    """Return what `estimate --suggest` suggests for a run on the device that a message tells of, more hardware apart."""
+    if reading is None or reading.message.memory != "device" or (reading.place and reading.place.phase == "load"):
+        return ()
+    if reading.budget is not None and reading.budget.cause not in _NEEDY:
+        return ()
+    stated = {
+        name: fact.value for name, fact in facts.items() if not any(name in role for role in subject.roles.values())
+    }
     if "hardware.memory_bytes" not in facts and reading.message.total is not None:
         total = reading.message.total
-        size = (total.low_bytes + total.high_bytes) // 2
-        added["hardware.memory_bytes"] = Fact("hardware.memory_bytes", size, "reported", note="as the message says")
-    roles[first] = Facts({**roles[first], **added})
-    try:
-        before, suggestions = _suggest(subject._replace(roles=roles))
-    except UsageError:  # a size that makes no sense, which `estimate` would say
-        return
-    cheap = [suggestion for suggestion in suggestions if not _buys_hardware(suggestion)]
-    for suggestion in cheap[:_MOST]:
-        words = " + ".join(change.words for change in suggestion.changes)
-        outcome = suggestion.outcome if before.verdict.outcome in {"does_not_fit", "marginal"} else None
-        yield Relief(f"{words} ({suggestion.effect})", None, suggestion.saved_bytes, outcome)
+        stated["hardware.memory_bytes"] = (total.low_bytes + total.high_bytes) // 2
+    subject = resolve_with(subject, stated, criteria.rules)
+    estimate = judge(subject, criteria).estimate
+    if estimate is None or not estimate.phases:
+        return ()
+    from compatcheck.fixing.suggestions import suggest  # noqa: PLC0415 (only where a run is described)
 
-
-def _buys_hardware(suggestion: Suggestion) -> bool:
-    return any(name.startswith("hardware.") for change in suggestion.changes for name in change.facts)
-
-
-def _suggest(subject: Subject) -> tuple[Estimate, tuple[Suggestion, ...]]:
-    from compatcheck.memory.job import estimate_job  # noqa: PLC0415 (only where a run is described)
-    from compatcheck.memory.suggest import suggest  # noqa: PLC0415 (as above)
-
-    before = price(subject)
-    if not before.phases:
-        return before, ()
-    return before, suggest(subject.roles, lambda roles: estimate_job(roles, subject.environment))
+    fails = estimate.verdict.outcome in {"does_not_fit", "marginal"}
+    suggestions = suggest(subject, criteria.rules, lambda changed: judge(changed, criteria))
+    cheap = [suggestion for suggestion in suggestions if suggestion.effect != MORE_HARDWARE]
+    return tuple(one if fails else one._replace(outcome="unknown") for one in cheap[:_MOST])

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from compatcheck.core.facts import Fact
     from compatcheck.core.report import Finding
     from compatcheck.core.source import Skipped, Source
+    from compatcheck.core.suggestions import Suggestion
 
 
 class Printed(NamedTuple):
@@ -156,10 +157,6 @@ class Relief(NamedTuple):
     words: str
     source: Source | None = None
     """Where the setting stands."""
-    saved_bytes: int | None = None
-    """What it saves by the estimate, None where that was not estimated."""
-    outcome: str | None = None
-    """What the estimate says of the run with it, None where it says nothing of the failure either."""
 
 
 class OutOfMemoryReport(NamedTuple):
@@ -179,6 +176,8 @@ class OutOfMemoryReport(NamedTuple):
     """Facts that took part."""
     findings: tuple[Explained, ...]
     relief: tuple[Relief, ...]
-    """What to change, the surest first."""
+    """What the cause asks for, and settings to lower."""
+    suggestions: tuple[Suggestion, ...]
+    """What the estimate suggests; an outcome of ``unknown`` where it would have let the run pass as it is."""
     skipped: tuple[Skipped, ...]
     exit_code: int

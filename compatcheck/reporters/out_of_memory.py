@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from compatcheck.core.units import format_bytes
+from compatcheck.reporters.fix import change_text
 from compatcheck.reporters.json import describe_skipped
 from compatcheck.reporters.markdown import table
 from compatcheck.reporters.text import wrap_text
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         MessageReading,
         OutOfMemoryReport,
         Printed,
-        Relief,
     )
 
 SCHEMA_VERSION = "1"
@@ -65,8 +65,8 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         yield from _entry(
             "", f"the log names {names}, whose dimensions are not known here: give its config.json with --model", ""
         )
-    for index, relief in enumerate(report.relief):
-        yield from _entry("" if index else "to change", _describe_relief(relief), indent="")
+    for index, words in enumerate(_to_change(report)):
+        yield from _entry("" if index else "to change", words, indent="")
     if report.findings:
         yield ""
         yield "known problems of this stack that may explain it"
@@ -76,14 +76,16 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         yield f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
 
 
-def _describe_relief(relief: Relief) -> str:
-    where = f" ({relief.source})" if relief.source is not None else ""
-    saved = "" if relief.saved_bytes is None else f": saves {format_bytes(relief.saved_bytes)} by the estimate"
-    outcome = "" if relief.outcome is None else _FITS.get(relief.outcome, "")
-    return f"{relief.words}{where}{saved}{outcome}"
+def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
+    """Yield what to change, the surest first."""
+    for relief in report.relief:
+        yield relief.words + (f" ({relief.source})" if relief.source is not None else "")
+    for one in report.suggestions:
+        words = " + ".join(change_text(change) for change in one.changes if not change.follows)
+        yield f"{words} ({one.effect}): saves {format_bytes(one.saved_bytes)} by the estimate{_OUTCOME[one.outcome]}"
 
 
-_FITS = {"fits": ", and then fits", "marginal": ", and then just fits", "does_not_fit": ", which alone is not enough"}
+_OUTCOME = {"fits": ", then fits", "marginal": ", then just fits", "does_not_fit": ", not enough alone", "unknown": ""}
 
 
 def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) -> Iterator[str]:
@@ -173,8 +175,9 @@ def format_markdown(report: OutOfMemoryReport) -> str:
         rows.append([cell.replace("|", "\\|") for cell in cells])
     lines = [*table(("line", "message", "asked for", "where", "cause"), rows)]
     lines.append(f"Model: {report.model or 'not known'}.")
-    if report.relief:
-        lines += ["", "To change:", "", *(f"- {_describe_relief(relief)}" for relief in report.relief)]
+    changes = [f"- {words}" for words in _to_change(report)]
+    if changes:
+        lines += ["", "To change:", "", *changes]
     if report.findings:
         lines += ["", "Known problems of this stack that may explain it:", ""]
         for explained in report.findings:
@@ -222,13 +225,17 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
             for explained in report.findings
         ],
         "relief": [
-            {
-                "words": relief.words,
-                "source": None if relief.source is None else str(relief.source),
-                "saved_bytes": relief.saved_bytes,
-                "outcome": relief.outcome,
-            }
+            {"words": relief.words, "source": None if relief.source is None else str(relief.source)}
             for relief in report.relief
+        ],
+        "suggestions": [
+            {
+                "changes": [change_text(change) for change in one.changes],
+                "effect": one.effect,
+                "saved_bytes": one.saved_bytes,
+                "outcome": one.outcome,
+            }
+            for one in report.suggestions
         ],
         "skipped": describe_skipped(report.skipped),
         "summary": {
