@@ -151,6 +151,8 @@ def _read_widths(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Fou
     result: dict[str, Found | None] = {}
     if width is None and model_type in _FOURFOLD and hidden is not None and isinstance(hidden[0], int):
         result["intermediate_size"] = (4 * hidden[0], hidden[1])
+    if width is not None and width[1] == "inner_hidden_size":
+        result["gated_mlp"] = (False, width[1])  # only the first ChatGLM has that key
     if model_type == "qwen" and width is not None and isinstance(width[0], int):
         result["intermediate_size"] = (width[0] // 2, width[1])  # as its code halves it
     if expert is None and model_type in _EXPERT_WIDTH_IS_INTERMEDIATE:

@@ -70,6 +70,9 @@ class Dimensions:
 
     def fuses(self, *, gate_up: bool, serving: bool) -> bool:
         """Tell whether query, key and value (or gate and up) are one weight: in engines, and in the code of some models."""
+        gated = self.facts.get("model.gated_mlp")
+        if gate_up and gated is not None and gated.value is False:
+            return False
         fused = FUSED_GATE_UP if gate_up else FUSED_QUERY_KEY_VALUE
         return serving or self.text("model.model_type") in fused
 

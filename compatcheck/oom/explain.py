@@ -235,7 +235,7 @@ def _is_sure(run: Dimensions, place: Place | None, found: list[Match], pairs: li
         return False
     plain = {"fp32", "16-bit"} if not run.quantised else {match.dtype for match in found}
     of_weights = {match for tensor, match in pairs if tensor.parts in (WEIGHTS, QUANTISED)}
-    return all(match.dtype in plain and match in of_weights for match in found)
+    return any(match.dtype in plain for match in found) and all(match in of_weights for match in found)
 
 
 def _find_scores(base: MessageReading, asked: Printed, run: Dimensions) -> MessageReading | None:

@@ -89,6 +89,8 @@ def test_a_file_without_a_dimension_is_not_counted(config) -> None:
 def test_dimensions_are_what_the_code_makes_of_the_keys() -> None:
     assert dimensions(QWEN)["model.intermediate_size"] == (11008, "intermediate_size")
     assert dimensions(CHATGLM)["model.intermediate_size"] == (16384, "inner_hidden_size")
+    assert dimensions(CHATGLM)["model.gated_mlp"] == (False, "inner_hidden_size")
+    assert "model.gated_mlp" not in dimensions(CHATGLM3)
     assert dimensions(CHATGLM)["model.max_position_embeddings"] == (2048, "max_sequence_length")
     found = dimensions(CHATGLM3)
     assert found["model.num_key_value_heads"] == (2, "multi_query_group_num")

@@ -24,6 +24,23 @@ GLM4 = {
     "add_qkv_bias": True,
     "seq_length": 131072,
 }
+QWEN = {
+    "model_type": "qwen",
+    "hidden_size": 4096,
+    "intermediate_size": 22016,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "kv_channels": 128,
+    "vocab_size": 151936,
+}
+CHATGLM = {
+    "model_type": "chatglm",
+    "hidden_size": 4096,
+    "num_layers": 28,
+    "num_attention_heads": 32,
+    "vocab_size": 130528,
+    "inner_hidden_size": 16384,
+}
 QWEN2_MOE = {
     "model_type": "qwen2_moe",
     "hidden_size": 3584,
@@ -108,6 +125,21 @@ def test_small_weights_are_evidence_while_nothing_but_weights_is_loaded() -> Non
     reading = read("32.00 MiB", facts, LOADING)
     assert (reading.outcome, reading.matches[0].name) == ("named", "16-bit query or attention output projection weight")
     assert read("32.00 MiB", facts).outcome == "not_derivable"
+
+
+@pytest.mark.parametrize(
+    ("config", "asked", "name"),
+    [
+        (QWEN, "96.00 MiB", "16-bit fused query, key and value weight"),
+        (QWEN, "86.00 MiB", "16-bit gate, up or down projection weight"),
+        (CHATGLM, "128.00 MiB", "16-bit gate, up or down projection weight"),
+        (GLM4, "214.00 MiB", "16-bit fused gate and up projection weight"),
+    ],
+)
+def test_weights_have_the_widths_that_the_models_own_code_gives_them(config, asked, name) -> None:
+    reading = read(asked, describe(config, model__load_dtype="float16"), LOADING)
+    assert [match.name for match in reading.matches] == [name]
+    assert reading.outcome == "named"
 
 
 def test_packed_weights_are_not_named_unless_quantisation_is_stated() -> None:
