@@ -20,14 +20,13 @@ from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNRE
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.out_of_memory import Explained, OutOfMemoryReport
 from compatcheck.core.report import severity_rank
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.engine import match
 from compatcheck.oom.explain import explain, is_of_engine
 from compatcheck.oom.mentions import read_mentions
 from compatcheck.oom.message import read_messages
 from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, segment_size
-from compatcheck.resolution.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
     from compatcheck.core.files import Files
     from compatcheck.core.out_of_memory import MessageReading
     from compatcheck.core.report import Finding
-    from compatcheck.core.source import Skipped
     from compatcheck.oom.mentions import Mentions
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
 _FINDINGS = 12
@@ -109,32 +108,37 @@ def _gather(
 ) -> tuple[Subject, tuple[Skipped, ...], LineFinder]:
     """Resolve the run: what the person named, and what the log mentions where nothing else tells."""
     request = inspection.requests[0]
+    chosen, skipped, files = None, list[Skipped](), request.files
     if request.paths or request.run or request.python or request.prefix:
         gathered = gather_all(inspection, rules, environ)
-        subjects, skipped = gathered.subjects, list(gathered.skipped)
-        files = gathered.files
-    else:
-        subject, skipped, files = _gather_log(read_shared(request, rules, environ), log)
-        subjects = (subject,)
-    chosen = max(subjects, key=lambda entry: len(next(iter(entry.roles.values()))), default=None)
-    if chosen is None:
-        chosen = Subject("command line", None, {"train": Facts({})})
-    skipped.extend(entry for entry in chosen.skipped if entry.named)
+        skipped, files = list(gathered.skipped), gathered.files
+        chosen = max(gathered.subjects, key=lambda entry: len(next(iter(entry.roles.values()))), default=None)
+    if chosen is None or not chosen.documents:
+        shared = read_shared(request._replace(files=files), rules, environ)
+        chosen, more, files = _gather_log(shared, log, chosen)
+        skipped.extend(entry for entry in more if entry not in skipped)
+    skipped.extend(entry for entry in chosen.skipped if entry.named and entry not in skipped)
     lines = LineFinder(files)
     return chosen, place_skipped(skipped, lines), lines
 
 
-def _gather_log(shared: Shared, log: Log) -> tuple[Subject, list[Skipped], Files]:
-    """Resolve the run from what the log says itself: the report in it, its blocks of code, and what it mentions in passing."""
+def _gather_log(shared: Shared, log: Log, known: Subject | None) -> tuple[Subject, list[Skipped], Files]:
+    """Resolve the run from what the log says itself: the report in it, its blocks of code, and what it mentions in passing.
+
+    Args:
+        shared: what holds for every subject.
+        log: the log.
+        known: what is known otherwise, of which no configuration says how it ran.
+    """
     skipped: list[Skipped] = []
     files, blocks = lay_blocks(log.text, log.place, shared.files)
     shared = shared._replace(files=files)
     environment, pasted = _environment(log)
+    if known is not None:
+        environment, shared = known.environment, shared._replace(hardware=tuple(known.hardware))
     found = list(read_blocks(blocks, files, skipped))
     launches = [item for item in found if item.is_launch]
-    kept = [
-        item for item in found if not item.is_launch or len(launches) == 1
-    ]  # of two commands nobody tells which it was
+    kept = [item for item in found if not item.is_launch or len(launches) == 1]  # of two nobody tells which it was
     run = merge_run([InputFile(log.place, pasted), *kept], "")
 
     def resolve(added: tuple[Document, ...]) -> Subject:
@@ -142,10 +146,11 @@ def _gather_log(shared: Shared, log: Log) -> tuple[Subject, list[Skipped], Files
         declared = environment
         for entry in run.declared:
             declared = merge_environments(declared, entry)
-        return build_subject("command line", declared, documents, shared)
+        return build_subject("command line" if known is None else known.id, declared, documents, shared)
 
     subject = resolve(())
-    if "model.hidden_size" not in subject.roles["train"] and log.mentions.model is not None and shared.model is None:
+    first = next(iter(subject.roles.values()))
+    if "model.hidden_size" not in first and log.mentions.model is not None and shared.model is None:
         from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only for a log that names one)
 
         subject = resolve((find_model(log.mentions.model, shared.rules, {}),))

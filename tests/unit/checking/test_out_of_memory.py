@@ -92,3 +92,34 @@ def test_the_estimate_suggests_for_the_device_of_the_message(tmp_path) -> None:
     assert all(one.saved_bytes > 0 and one.effect != "more hardware" for one in report.suggestions)
     (first, *_) = [relief for relief in report.relief if "micro_batch_size" in relief.words]
     assert first.source.path.endswith("train.sh")
+
+
+FENCE = "```"
+
+
+def test_blocks_of_the_log_say_how_it_ran_where_only_packages_are_named(tmp_path) -> None:
+    (tmp_path / "requirements.txt").write_text("transformers==4.49.0\ntorch==2.6.0\ntrl==0.15.0\n")
+    options = "--per_device_train_batch_size 4 --max_seq_length 8192"
+    command = f"accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-7B {options}"
+    log = f"{FENCE}bash\n{command}\n{FENCE}\n{print_log(LOSS, '18.56 GiB', '')}"
+    for paths in ((), (str(tmp_path / "requirements.txt"),)):
+        report = read(log, paths=paths)
+        assert report.readings[0].matches[0].shape == (4, 8192, 152064)
+        assert {fact.name for fact in report.facts} >= {"training.micro_batch_size", "training.sequence_length"}
+    assert report.findings[0].relation == "tensor"
+
+
+def test_of_two_commands_nobody_tells_which_one_died() -> None:
+    block = f"{FENCE}bash\ntorchrun sft.py --per_device_train_batch_size {{}} --max_seq_length 8192\n{FENCE}\n"
+    report = read(block.format(4) + block.format(2) + print_log(LOSS, "18.56 GiB", ""), model="qwen2.5-7b")
+    assert "training.micro_batch_size" not in {fact.name for fact in report.facts}
+
+
+def test_a_command_of_reinforcement_learning_in_a_block_is_read() -> None:
+    command = (
+        "python3 -m verl.trainer.main_ppo data.max_prompt_length=4096 data.max_response_length=500 "
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 "
+        "actor_rollout_ref.rollout.name=vllm trainer.n_gpus_per_node=8 trainer.nnodes=1"
+    )
+    report = read(f"{FENCE}bash\n{command}\n{FENCE}\n{print_log(LOSS, '20.83 GiB', '')}")
+    assert report.readings[0].matches[0].shape == (8, 4596, 152064)
