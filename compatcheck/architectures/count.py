@@ -16,6 +16,8 @@ CLASS_DEFAULTS_RELEASE = "5.23.0"
 """Release of transformers that the class defaults and the formulas were read from and checked with."""
 _FAMILIES = ("decoders", "experts", "hybrids", "multimodal", "encoders")
 """Modules with formulas, the likely ones first; a module is imported when the ones before it do not know the type."""
+_REMOTE = "remote_code"
+"""Module with the types that transformers does not have."""
 
 
 def read_keys(config: Mapping[str, object], path: str = "config.json") -> Keys | None:
@@ -32,12 +34,16 @@ def read_keys(config: Mapping[str, object], path: str = "config.json") -> Keys |
     if not isinstance(model_type, str):
         raise InputError("model_type is not a string", source=Source(path, "model_type"), hint="correct model_type")
     defaults = class_defaults(model_type)
+    if defaults is None:
+        from compatcheck.architectures.remote_code import CONFIGURATIONS  # noqa: PLC0415 (only for a type transformers lacks)
+
+        defaults = CONFIGURATIONS.get(model_type)
     return None if defaults is None else Keys(config, defaults, path=path)
 
 
 def count_keys(keys: Keys) -> ParameterCounts | None:
     """Count the model, or the part of one, whose keys are given."""
-    for family in _FAMILIES:
+    for family in (*_FAMILIES, _REMOTE):
         formula = import_module(f"compatcheck.architectures.{family}").FORMULAS.get(keys.model_type)
         if formula is not None:
             counts: ParameterCounts | None = formula(keys)
@@ -62,7 +68,11 @@ def count_parameters(config: Mapping[str, object], path: str = "config.json") ->
     return count_keys(keys)
 
 
-_FORMER_CLASSES = {"internlm3": "internlm3forcausallm", "t5": "t5withlmheadmodel"}
+_FORMER_CLASSES = {
+    "chatglm": "chatglmforconditionalgeneration",
+    "internlm3": "internlm3forcausallm",
+    "t5": "t5withlmheadmodel",
+}
 """Other names of the class that is counted, in files of before."""
 
 

@@ -11,11 +11,26 @@ from compatcheck.core.units import canonical_dtype
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed"),
-    "intermediate_size": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "decoder_ffn_dim"),
+    "intermediate_size": (
+        "intermediate_size",
+        "n_inner",
+        "ffn_dim",
+        "d_ff",
+        "ffn_hidden_size",
+        "decoder_ffn_dim",
+        "inner_hidden_size",
+    ),
     "num_hidden_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "num_attention_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "vocab_size": ("vocab_size", "padded_vocab_size"),
-    "max_position_embeddings": ("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions"),
+    "max_position_embeddings": (
+        "max_position_embeddings",
+        "n_positions",
+        "max_seq_len",
+        "max_target_positions",
+        "seq_length",
+        "max_sequence_length",
+    ),
     "moe_intermediate_size": ("moe_intermediate_size", "moe_ffn_hidden_size"),
     "num_experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     "num_experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"),
@@ -115,6 +130,8 @@ def _read_heads(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Foun
         key_value = (1, keys.find("multi_query")[1] or CLASS_DEFAULT) if keys.flag("multi_query") else heads
     elif model_type == "dbrx":
         key_value = _integer(keys.mapping("attn_config"), ("kv_n_heads",))
+    elif model_type == "chatglm" and keys.flag("multi_query_attention"):
+        key_value = _integer(keys, ("multi_query_group_num",))
     width: Found | None = None
     if model_type not in _LATENT_ATTENTION:
         width = _integer(keys, ("head_dim", "d_kv"))
@@ -134,6 +151,10 @@ def _read_widths(keys: Keys, found: Mapping[str, Found | None]) -> dict[str, Fou
     result: dict[str, Found | None] = {}
     if width is None and model_type in _FOURFOLD and hidden is not None and isinstance(hidden[0], int):
         result["intermediate_size"] = (4 * hidden[0], hidden[1])
+    if width is not None and width[1] == "inner_hidden_size":
+        result["gated_mlp"] = (False, width[1])  # only the first ChatGLM has that key
+    if model_type == "qwen" and width is not None and isinstance(width[0], int):
+        result["intermediate_size"] = (width[0] // 2, width[1])  # as its code halves it
     if expert is None and model_type in _EXPERT_WIDTH_IS_INTERMEDIATE:
         result["moe_intermediate_size"] = width
     if model_type == "dbrx":

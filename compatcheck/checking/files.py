@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from compatcheck.checking.input_files import (
     DASH,
     DOCKERFILE,
+    open_blocks,
     read_named_file,
     read_standard_input_file,
     walk_files,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.request import Request
     from compatcheck.checking.shared import Shared
     from compatcheck.core.environment import Environment
+    from compatcheck.core.files import Files
     from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
 
@@ -55,7 +57,8 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
     skipped = list(shared.skipped)
     if DASH in request.paths:
         shared = shared._replace(files=with_standard_input(shared.files, skipped))
-    files = shared.files
+    files, blocks = _open_all_blocks(request.paths, shared.files)
+    shared = shared._replace(files=files)
     explicit: list[InputFile] = []
     walked: list[InputFile] = []
     seen: set[str] = set()
@@ -71,9 +74,9 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             roots = [root for root in leave_out_included(roots) if root.path not in locked]
             subjects.extend(pair_subjects(group_runs(found), roots, shared))
         elif path == DASH:
-            explicit.extend(read_standard_input_file(files, skipped, request.selection))
+            explicit.extend(read_standard_input_file(files, skipped, request.selection, blocks[path]))
         else:
-            explicit.extend(read_named_file(path, files, skipped, request.selection))
+            explicit.extend(read_named_file(path, files, skipped, request.selection, blocks[path]))
     _require_fitting(request, [*explicit, *walked], skipped)
     if explicit:
         launches = [item for item in explicit if item.is_launch]
@@ -112,6 +115,14 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         )
         raise NothingToCheckError(f"{named}: no environment and no training configuration found", hint=hint)
     return Gathered(tuple(subjects), tuple(skipped), files=files)
+
+
+def _open_all_blocks(paths: Iterable[str], files: Files) -> tuple[Files, dict[str, tuple[str, ...] | None]]:
+    """Lay the blocks of code of all pasted texts over the tree; return it with their names by text."""
+    blocks: dict[str, tuple[str, ...] | None] = {}
+    for path in paths:
+        files, blocks[path] = open_blocks(STANDARD_INPUT if path == DASH else path, files)
+    return files, blocks
 
 
 def _require_fitting(request: Request, found: Sequence[InputFile], skipped: Iterable[Skipped]) -> None:

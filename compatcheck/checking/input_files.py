@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.shared import as_skipped, mark_named
 from compatcheck.checking.subjects import environment_of
 from compatcheck.collectors.read import read_environments
-from compatcheck.collectors.recognise import recognise_content, recognise_named, walk
+from compatcheck.collectors.recognise import REPORT_SUFFIXES, recognise, recognise_content, recognise_named, walk
 from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
@@ -112,7 +113,46 @@ def with_standard_input(files: Files, skipped: list[Skipped]) -> Files:
         return files
 
 
-def read_standard_input_file(files: Files, skipped: list[Skipped], selection: Selection) -> Iterator[InputFile]:
+def open_blocks(path: str, files: Files) -> tuple[Files, tuple[str, ...] | None]:
+    """Lay the blocks of code of a pasted text over a tree, as files of their own.
+
+    Returns:
+        The tree, and the names that the blocks have in it; None for what is no text with fences.
+    """
+    if path != STANDARD_INPUT and not path.endswith(REPORT_SUFFIXES):
+        return files, None
+    try:
+        content = read_bytes(path, files)
+    except InputError:
+        return files, None  # its reader says why
+    if b"```" not in content and b"~~~" not in content:
+        return files, None
+    return lay_blocks(content.decode("utf-8", "replace"), path, files)
+
+
+def lay_blocks(text: str, path: str, files: Files) -> tuple[Files, tuple[str, ...]]:
+    """Lay the blocks of code of a text over a tree; return it with the names they have there."""
+    from compatcheck.collectors.reports.blocks import find_blocks  # noqa: PLC0415 (only for pasted texts)
+
+    blocks = find_blocks(text, path)
+    return Overlay(files, {block.path: block.content for block in blocks}), tuple(block.path for block in blocks)
+
+
+def read_blocks(blocks: Sequence[str], files: Files, skipped: list[Skipped]) -> Iterator[InputFile]:
+    """Read the blocks of code of a pasted text; what is none of a training, or cannot be parsed, is passed over.
+
+    Nothing in them counts as named: the files they name lie on another machine.
+    """
+    for block in blocks:
+        try:
+            yield from _read_configurations(block, files, named=False, mark=False)
+        except InputError as error:
+            skipped.append(as_skipped(error, block)._replace(named=False))
+
+
+def read_standard_input_file(
+    files: Files, skipped: list[Skipped], selection: Selection, blocks: Sequence[str] | None
+) -> Iterator[InputFile]:
     """Read standard input as what its content says it is; what cannot be read is added to ``skipped``."""
     if not files.is_file(STANDARD_INPUT):
         return
@@ -121,17 +161,29 @@ def read_standard_input_file(files: Files, skipped: list[Skipped], selection: Se
         hint = "send requirements, a lock or a configuration: pip freeze | compatcheck check -"
         skipped.append(Skipped(Source(STANDARD_INPUT), "standard input is empty", hint))
         return
-    yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped, selection)
+    yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped, selection, blocks)
 
 
-def read_named_file(path: str, files: Files, skipped: list[Skipped], selection: Selection) -> Iterator[InputFile]:
-    """Read a file that the person named; what cannot be read is added to ``skipped``."""
+def read_named_file(
+    path: str, files: Files, skipped: list[Skipped], selection: Selection, blocks: Sequence[str] | None
+) -> Iterator[InputFile]:
+    """Read a file that the person named; what cannot be read is added to ``skipped``.
+
+    Args:
+        path: the file.
+        files: the tree it lies in.
+        skipped: takes what could not be read.
+        selection: what is chosen of what it offers.
+        blocks: of code in it, where it is a text with fences.
+    """
     kind = recognise_named(path, files)
     if kind is None and os.path.basename(path) == "setup.py":
         kind = "setup_py"
-    yield from _read_as(path, kind, files, skipped, selection)
+    if kind == "requirements" and recognise(path, files) is None and _is_prose(read_bytes(path, files)):
+        kind = "report"  # a text of that name is taken for requirements where nothing tells
+    yield from _read_as(path, kind, files, skipped, selection, blocks)
     if kind == "script" and _says_training(path, files):
-        yield from _read_as(path, None, files, skipped, selection)
+        yield from _read_as(path, None, files, skipped, selection, None)
 
 
 def _says_training(path: str, files: Files) -> bool:
@@ -145,10 +197,17 @@ def _says_training(path: str, files: Files) -> bool:
 
 
 def _read_as(
-    path: str, kind: str | None, files: Files, skipped: list[Skipped], selection: Selection
+    path: str,
+    kind: str | None,
+    files: Files,
+    skipped: list[Skipped],
+    selection: Selection,
+    blocks: Sequence[str] | None,
 ) -> Iterator[InputFile]:
+    found = list(read_blocks(blocks or (), files, skipped))
+    yield from found
     try:
-        if kind == "report":
+        if kind == "report" or blocks is not None:
             yield from _read_report(path, files)
             return
         if kind is not None:
@@ -157,7 +216,42 @@ def _read_as(
             return
         yield from _read_configurations(path, files, named=True, mark=True, arguments=selection.script_arguments)
     except InputError as error:
-        skipped.append(as_skipped(error, path))
+        if not found:
+            skipped.append(as_skipped(_explain_prose(error, path, kind, files), path))
+
+
+_GUESSES = {None, "requirements", "report"}
+"""Kinds that a text is taken for where nothing tells."""
+_WRITTEN = re.compile(rb"[ \t]*(?:[-#{}\[\]\"]|[\w.-]+(?:\[[\w, -]*\])?[ \t]*(?:[<>!~]=?[ \t]*\d|=|:(?:\s|$)|@|;|$))")
+"""Lines as configurations and lists of packages have them."""
+
+
+def _is_prose(content: bytes) -> bool:
+    """Tell whether most lines of a text are none of a configuration or a list."""
+    lines = [line for line in content.splitlines() if line.strip()]
+    return (
+        bool(lines)
+        and b"\0" not in content
+        and 2 * sum(_WRITTEN.match(line) is not None for line in lines) <= len(lines)
+    )
+
+
+def _explain_prose(error: InputError, path: str, kind: str | None, files: Files) -> InputError:
+    """Say what was looked for in a text that is none of it: that it is no YAML or no requirement helps nobody."""
+    if (
+        kind not in _GUESSES
+        or not (path == STANDARD_INPUT or path.endswith(REPORT_SUFFIXES))
+        or not files.is_file(path)
+    ):
+        return error
+    content = read_bytes(path, files)
+    if b"\0" in content or (kind != "report" and not _is_prose(content)):
+        return error
+    from compatcheck.collectors.reports.find import KNOWN  # noqa: PLC0415 (on the way to an error)
+
+    message = "holds no report of an environment, no list of packages and no configuration that is known here"
+    hint = f"looked for: {KNOWN}; between lines of ``` also YAML, JSON and commands; of a message about memory, `compatcheck oom`"
+    return InputError(message, source=Source(path), hint=hint)
 
 
 def _read_report(path: str, files: Files) -> Iterator[InputFile]:

@@ -5,36 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
+from compatcheck.checking.checks import checks_of, open_criteria
 from compatcheck.checking.gathering import gather_all
+from compatcheck.checking.input_files import InputFile, lay_blocks, read_blocks
 from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.pairing import merge_run
+from compatcheck.checking.relief import find_relief, suggest_changes
 from compatcheck.checking.report import place_skipped
 from compatcheck.checking.shared import read_shared
-from compatcheck.checking.subjects import build_subject
+from compatcheck.checking.subjects import build_subject, merge_environments
 from compatcheck.collectors.reports.find import find_reports
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.out_of_memory import Explained, OutOfMemoryReport
 from compatcheck.core.report import severity_rank
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.matching.engine import match
-from compatcheck.oom.explain import explain
+from compatcheck.oom.explain import explain, is_of_engine
 from compatcheck.oom.mentions import read_mentions
 from compatcheck.oom.message import read_messages
 from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, segment_size
-from compatcheck.resolution.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from compatcheck.checking.inspection import Inspection
     from compatcheck.checking.request import Request
+    from compatcheck.checking.shared import Shared
     from compatcheck.core.document import Document
+    from compatcheck.core.files import Files
     from compatcheck.core.out_of_memory import MessageReading
     from compatcheck.core.report import Finding
-    from compatcheck.core.source import Skipped
     from compatcheck.oom.mentions import Mentions
+    from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
 _FINDINGS = 12
@@ -71,11 +76,13 @@ def explain_oom(
     messages = read_messages(text)
     models = {short: tuple(entry["aliases"]) for short, entry in (rules.section("models") or {}).items()}
     mentions = read_mentions(text, models)
-    subject, skipped = _gather(as_inspection(asked), rules, environ, Log(place, text, mentions))
+    inspection = as_inspection(asked)
+    subject, skipped, lines = _gather(inspection, rules, environ, Log(place, text, mentions))
     origin = _model_origin(subject, mentions)
     facts = _add_settings(subject, mentions, place)
     readings = tuple(explain(message, facts) for message in messages)
     primary = choose_primary(readings)
+    explained = None if primary is None else readings[primary]
     used = {name for reading in readings for match in reading.matches for name in match.facts}
     unreadable = any(entry.named for entry in skipped)
     return OutOfMemoryReport(
@@ -86,7 +93,11 @@ def explain_oom(
         model=origin,
         unknown_models=() if origin is not None else mentions.unknown_models,
         facts=tuple(facts[name] for name in sorted(used) if name in facts),
-        findings=tuple(_findings(subject, facts, rules, None if primary is None else readings[primary])),
+        findings=tuple(_findings(subject, facts, rules, explained)),
+        relief=find_relief(facts, explained, lines),
+        suggestions=suggest_changes(
+            subject, facts, explained, open_criteria(inspection, rules, checks_of(inspection.policy))
+        ),
         skipped=skipped,
         exit_code=EXIT_UNREADABLE_INPUT if unreadable else EXIT_CLEAN if readings else EXIT_NOTHING_TO_CHECK,
     )
@@ -94,34 +105,56 @@ def explain_oom(
 
 def _gather(
     inspection: Inspection, rules: RuleSet, environ: Mapping[str, str], log: Log
-) -> tuple[Subject, tuple[Skipped, ...]]:
+) -> tuple[Subject, tuple[Skipped, ...], LineFinder]:
     """Resolve the run: what the person named, and what the log mentions where nothing else tells."""
     request = inspection.requests[0]
+    chosen, skipped, files = None, list[Skipped](), request.files
     if request.paths or request.run or request.python or request.prefix:
         gathered = gather_all(inspection, rules, environ)
-        subjects, skipped = gathered.subjects, list(gathered.skipped)
-        files = gathered.files
-    else:
-        shared = read_shared(request, rules, environ)
-        skipped, files = list(shared.skipped), shared.files
-        environment, pasted = _environment(log)
-        documents = (*shared.documents, *pasted)
-        subject = build_subject("command line", environment, documents, shared)
-        if (
-            "model.hidden_size" not in subject.roles["train"]
-            and log.mentions.model is not None
-            and shared.model is None
-        ):
-            from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only for a log that names one)
+        skipped, files = list(gathered.skipped), gathered.files
+        chosen = max(gathered.subjects, key=lambda entry: len(next(iter(entry.roles.values()))), default=None)
+    if chosen is None or not chosen.documents:
+        shared = read_shared(request._replace(files=files), rules, environ)
+        chosen, more, files = _gather_log(shared, log, chosen)
+        skipped.extend(entry for entry in more if entry not in skipped)
+    skipped.extend(entry for entry in chosen.skipped if entry.named and entry not in skipped)
+    lines = LineFinder(files)
+    return chosen, place_skipped(skipped, lines), lines
 
-            documents = (*documents, find_model(log.mentions.model, rules, {}))
-            subject = build_subject("command line", environment, documents, shared)
-        subjects = (subject,)
-    chosen = max(subjects, key=lambda entry: len(next(iter(entry.roles.values()))), default=None)
-    if chosen is None:
-        chosen = Subject("command line", None, {"train": Facts({})})
-    skipped.extend(entry for entry in chosen.skipped if entry.named)
-    return chosen, place_skipped(skipped, LineFinder(files))
+
+def _gather_log(shared: Shared, log: Log, known: Subject | None) -> tuple[Subject, list[Skipped], Files]:
+    """Resolve the run from what the log says itself: the report in it, its blocks of code, and what it mentions in passing.
+
+    Args:
+        shared: what holds for every subject.
+        log: the log.
+        known: what is known otherwise, of which no configuration says how it ran.
+    """
+    skipped: list[Skipped] = []
+    files, blocks = lay_blocks(log.text, log.place, shared.files)
+    shared = shared._replace(files=files)
+    environment, pasted = _environment(log)
+    if known is not None:
+        environment, shared = known.environment, shared._replace(hardware=tuple(known.hardware))
+    found = list(read_blocks(blocks, files, skipped))
+    launches = [item for item in found if item.is_launch]
+    kept = [item for item in found if not item.is_launch or len(launches) == 1]  # of two nobody tells which it was
+    run = merge_run([InputFile(log.place, pasted), *kept], "")
+
+    def resolve(added: tuple[Document, ...]) -> Subject:
+        documents = (*shared.documents, *run.documents, *added)
+        declared = environment
+        for entry in run.declared:
+            declared = merge_environments(declared, entry)
+        return build_subject("command line" if known is None else known.id, declared, documents, shared)
+
+    subject = resolve(())
+    first = next(iter(subject.roles.values()))
+    if "model.hidden_size" not in first and log.mentions.model is not None and shared.model is None:
+        from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only for a log that names one)
+
+        subject = resolve((find_model(log.mentions.model, shared.rules, {}),))
+    return subject, [*shared.skipped, *skipped], files
 
 
 def _environment(log: Log) -> tuple[Environment | None, tuple[Document, ...]]:
@@ -169,7 +202,12 @@ def choose_primary(readings: Sequence[MessageReading]) -> int | None:
     """Choose the message that explains the failure: a named tensor before a tie, and what has a size before what has none."""
     order = ("named", "tied", "not_derivable", "no_size")
     real = [index for index, reading in enumerate(readings) if reading.message.memory != "none"]
-    return min(real, key=lambda index: (order.index(readings[index].outcome), index), default=None)
+
+    def rank(index: int) -> tuple[bool, int, int]:
+        reading = readings[index]
+        return reading.message.memory == "unknown", order.index(reading.outcome), index
+
+    return min(real, key=rank, default=None)
 
 
 def _findings(
@@ -184,7 +222,7 @@ def _findings(
     related = [
         Explained(finding, _relate(finding, reading)) for finding in outcome.findings if _concerns(finding, reading)
     ]
-    order = ("size", "phase", "other")
+    order = ("size", "tensor", "phase", "other")
     related.sort(
         key=lambda entry: (
             order.index(entry.relation),
@@ -193,18 +231,38 @@ def _findings(
             entry.finding.rule_id,
         )
     )
-    yield from related[:_FINDINGS]
+    if reading.place is not None or reading.outcome in {
+        "named",
+        "tied",
+    }:  # what may be, and is of another place, is no explanation
+        related = [entry for entry in related if entry.relation != "other" or entry.finding.status == "affected"]
+    once = {entry.finding.rule_id: entry for entry in reversed(related)}
+    yield from [entry for entry in related if once[entry.finding.rule_id] is entry][:_FINDINGS]
 
 
 def _concerns(finding: Finding, reading: MessageReading) -> bool:
     impact = finding.impact
-    if impact is None or impact.effect not in {"memory", "fails_to_start", "falls_back"}:
+    if impact is None or impact.effect not in {"memory", "fails_to_start", "falls_back"} or impact.high_bytes == 0:
         return False
+    if _is_of_engine(reading) and not any(name.startswith("rollout.") for name in _names(finding)):
+        of_training = any(name.startswith("training.") for name in _names(finding))
+        if of_training or impact.phase in {"forward", "backward", "step", "save"}:
+            return False
     return impact.memory == reading.message.memory
 
 
-def _relate(finding: Finding, reading: MessageReading) -> str:
+def _is_of_engine(reading: MessageReading) -> bool:
+    """Tell whether a message came from a serving engine."""
+    return reading.message.form.startswith(("vllm-", "sglang-")) or is_of_engine(reading.message) is True
 
+
+def _names(finding: Finding) -> set[str]:
+    """Return the facts that a finding read, and those it would have read."""
+    impact = finding.impact
+    return {fact.name for fact in finding.facts} | {*finding.needs, *(() if impact is None else impact.needs)}
+
+
+def _relate(finding: Finding, reading: MessageReading) -> str:
     impact, asked = finding.impact, reading.message.asked
     size = None if impact is None or impact.scope != "rank" else impact.expected_bytes
     if (
@@ -214,5 +272,11 @@ def _relate(finding: Finding, reading: MessageReading) -> str:
         and prints_as(size, asked, reading.message.rounding)
     ):
         return "size"
+    if reading.outcome in {"named", "tied"}:
+        names = _names(finding)
+        for tensor in reading.matches:
+            dimensions = {name for name in tensor.facts if name.startswith("model.")}
+            if dimensions and dimensions <= names:
+                return "tensor"
     same = impact is not None and reading.place is not None and impact.phase == reading.place.phase
     return "phase" if same else "other"

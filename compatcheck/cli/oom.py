@@ -34,6 +34,7 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
     """
     from compatcheck.checking.out_of_memory import explain_oom  # noqa: PLC0415 (beside its use)
     from compatcheck.oom.log import decode_log  # noqa: PLC0415 (beside its use)
+    from compatcheck.oom.message import find_words  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.out_of_memory import FORMATTERS  # noqa: PLC0415 (beside its use)
 
     rules = open_rules(rule_directories)
@@ -44,5 +45,15 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
     click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
     if not report.readings:
         name = "standard input" if log == "-" else log
-        click.echo(f"error: {name}: no message about memory found", err=True)
+        words = find_words(text)
+        if words is None:
+            click.echo(f"error: {name}: no message about memory found", err=True)
+        else:
+            line, said = words
+            click.echo(
+                f"error: {name}:{line}: speaks of memory in a form that is not known here: {said[:120]}", err=True
+            )
+            click.echo(
+                "hint: give the error itself with its traceback; docs/oom.md lists the forms that are read", err=True
+            )
     return report.exit_code

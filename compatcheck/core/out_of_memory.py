@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from compatcheck.core.facts import Fact
     from compatcheck.core.report import Finding
-    from compatcheck.core.source import Skipped
+    from compatcheck.core.source import Skipped, Source
+    from compatcheck.core.suggestions import Suggestion
 
 
 class Printed(NamedTuple):
@@ -39,7 +40,8 @@ class Message(NamedTuple):
     allocator: str
     """What was asked, in words: ``CUDA``, ``HIP``, ``NPU``, ``host memory``, ``shared memory of a kernel``, …"""
     memory: str
-    """``device``, ``host``, ``shm``, or ``none`` for a look-alike that is no shortage of memory at all."""
+    """``device``, ``host``, ``shm``, ``none`` for a look-alike that is no shortage of memory at all, ``unknown`` where memory is
+    only one of the causes it lists."""
     releases: str | None
     """Releases that print this form, in words; None when the form does not tell."""
     line: int
@@ -107,8 +109,9 @@ class Budget(NamedTuple):
     """What the numbers of a message say about the device, besides the tensor."""
 
     cause: str
-    """``need``, ``larger_than_device``, ``memory_limit``, ``refused_with_free_memory``, ``other_processes``,
-    ``outside_allocator`` (of this very process), ``foreign_memory`` (one of the two), ``fragmentation``, ``unclear``."""
+    """``need``, ``nearly_full`` (what is left would do if it were one piece), ``larger_than_device``, ``memory_limit``,
+    ``refused_with_free_memory``, ``other_processes``, ``outside_allocator`` (of this very process), ``foreign_memory`` (one of
+    the two), ``fragmentation``, ``unclear``."""
     reason: str
     """The arithmetic in words."""
     ruled_out: tuple[str, ...] = ()
@@ -144,7 +147,16 @@ class Explained(NamedTuple):
 
     finding: Finding
     relation: str
-    """``size`` (its cost prints as the size asked for), ``phase`` (bites in the phase of the message), ``other``."""
+    """``size`` (its cost prints as the size asked for), ``tensor`` (reads the dimensions of the tensor that was named), ``phase``
+    (bites in the phase of the message), ``other``."""
+
+
+class Relief(NamedTuple):
+    """One thing to change."""
+
+    words: str
+    source: Source | None = None
+    """Where the setting stands."""
 
 
 class OutOfMemoryReport(NamedTuple):
@@ -163,5 +175,9 @@ class OutOfMemoryReport(NamedTuple):
     facts: tuple[Fact, ...]
     """Facts that took part."""
     findings: tuple[Explained, ...]
+    relief: tuple[Relief, ...]
+    """What the cause asks for, and settings to lower."""
+    suggestions: tuple[Suggestion, ...]
+    """What the estimate suggests; an outcome of ``unknown`` where it would have let the run pass as it is."""
     skipped: tuple[Skipped, ...]
     exit_code: int

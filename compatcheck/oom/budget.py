@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from compatcheck.core.out_of_memory import Message
 
+_CONTEXT_AT_LEAST = GIB // 5
+"""Less than this no context of CUDA takes."""
 CONTEXT_BYTES = 3 * GIB // 2
 """Most that the CUDA context and libraries (NCCL, cuBLAS) of one process take beside its allocator: in the messages of
 fixtures/oom/cases.yaml from devices that one process has for itself it is 0.3 to 1.4 GiB."""
@@ -45,6 +47,8 @@ def weigh(message: Message) -> Budget | None:
     if message.form != "torch":
         reason = "the message does not say what the driver's pool keeps reserved"
         return Budget("unclear", reason, ("larger than the device",))
+    if message.allowed is not None and message.allowed.high_bytes >= total.low_bytes:
+        message = message._replace(allowed=None)  # the whole device is no limit
     return _outside(message, asked, total, free, held) or _inside(message, asked, total, free, held)
 
 
@@ -63,8 +67,11 @@ def _outside(message: Message, asked: Printed, total: Printed, free: Printed, he
             "refused_with_free_memory", f"{free.text} was free and {asked.text} refused: {blame}", out, foreign
         )
     out = (*out, "refused although free")
+    contexts = _contexts(message, held)
     for cause, count, holder in _holders(message, total, free, held):
-        if count >= SHARE * _middle(total) and _middle(free) + count >= asked.low_bytes:
+        worth = count >= SHARE * _middle(total) or (cause == "other_processes" and contexts)
+        if worth and _middle(free) + count >= asked.low_bytes:
+            holder = f"{holder}: {contexts}" if cause == "other_processes" and contexts else holder  # noqa: PLW2901 (the same, with its sign)
             reason = f"{format_bytes(count)} of the device is held by {holder}; with it, {asked.text} would have fitted"
             return Budget(cause, reason, out, foreign)
     return None
@@ -84,6 +91,19 @@ def _holders(message: Message, total: Printed, free: Printed, held: int | None) 
     yield "outside_allocator", _middle(own) - held - CONTEXT_BYTES, libraries
 
 
+def _contexts(message: Message, held: int | None) -> str | None:
+    """Tell in words that other processes hold about as much as one context each, as ranks do that began on the wrong device."""
+    own = None if held is None else _own(message, held)
+    sizes = [size for _, size in message.others if size is not own]
+    if len(sizes) < 2 or not all(_CONTEXT_AT_LEAST <= _middle(size) <= CONTEXT_BYTES for size in sizes):
+        return None
+    each = " to ".join(dict.fromkeys(size.text for size in (min(sizes, key=_middle), max(sizes, key=_middle))))
+    return (
+        f"{len(sizes)} processes of {each} each, a CUDA context and little more: other ranks of the run that touch this "
+        "device before they choose their own (torch.cuda.set_device or CUDA_VISIBLE_DEVICES first)"
+    )
+
+
 def _own(message: Message, held: int) -> Printed | None:
     """Return what this process holds on the device, context and libraries included.
 
@@ -98,26 +118,26 @@ def _own(message: Message, held: int) -> Printed | None:
 
 def _inside(message: Message, asked: Printed, total: Printed, free: Printed, held: int | None) -> Budget:
     """Tell fragmentation from need."""
-    out = ["larger than the device", "refused although free", "memory of others"]
+    out = ["larger than the device", "refused although free"]
     if message.allowed is not None:
-        out.insert(1, "a memory limit of this process")
+        out.append("a memory limit of this process")
+    if all(_middle(free) + count < asked.low_bytes for _, count, _ in _holders(message, total, free, held)):
+        out.append("memory of others")
     foreign, unused = _foreign(total, free, held), _unused(message)
-    worth = unused is not None and unused.low_bytes >= FRAGMENTED * _middle(total)
-    if unused is not None and worth and unused.low_bytes + free.low_bytes >= asked.high_bytes:
-        reason = (
-            f"{unused.text} is reserved and unused, {free.text} free: together {asked.text} and more, but in pieces"
-        )
-        return Budget("fragmentation", reason, tuple(out), foreign)
     if held is None:
         return Budget("unclear", "the message does not say what PyTorch holds", tuple(out))
-    short = asked.low_bytes - _middle(free) - (_middle(unused) if unused is not None else 0)
-    if short > 0:
+    if unused is None:
+        reason = f"{free.text} is free; how much PyTorch keeps unused is not said"
+        return Budget("need", reason, tuple(out), foreign)
+    if unused.high_bytes + free.high_bytes < asked.low_bytes:
+        short = asked.low_bytes - _middle(unused) - _middle(free)
         reason = f"free and unused memory together are {format_bytes(short)} short of {asked.text}"
-    else:
-        allocated = "a part" if message.allocated is None else message.allocated.text
-        left = "nothing" if unused is None else unused.text
-        reason = f"PyTorch has allocated {allocated} of {total.text}; the {left} it keeps unused is under {FRAGMENTED:.0%} of it"
-    return Budget("need", reason, (*out, "fragmentation"), foreign)
+        return Budget("need", reason, (*out, "fragmentation"), foreign)
+    joined = f"{unused.text} is reserved and unused, {free.text} free: together {asked.text} and more, but in pieces"
+    if unused.low_bytes >= FRAGMENTED * _middle(total) and unused.low_bytes + free.low_bytes >= asked.high_bytes:
+        return Budget("fragmentation", joined, tuple(out), foreign)
+    reason = f"{joined}; joined they would do, so that expandable_segments may carry it once"
+    return Budget("nearly_full", reason, tuple(out), foreign)
 
 
 def _foreign(total: Printed, free: Printed, held: int | None) -> int | None:

@@ -22,10 +22,11 @@ WIDTHS = {"fp32": 4.0, "16-bit": 2.0, "8-bit": 1.0, "4-bit": 0.5}
 FLOATS = ("fp32", "16-bit")
 
 LOGITS = frozenset({"loss", "logits", "log_probabilities", "gathered_logits", "forward", "backward"})
-HIDDEN = frozenset({"attention", "mlp", "norm", "embedding", "forward", "backward", "kv_cache", "dequantise"})
+HIDDEN = frozenset({"attention", "mlp", "norm", "embedding", "forward", "backward", "dequantise"})
 INNER = frozenset({"mlp", "forward", "backward"})
 SCORES = frozenset({"attention", "mask", "forward", "backward"})
-HEADS = frozenset({"attention", "forward", "backward", "kv_cache"})
+HEADS = frozenset({"attention", "forward", "backward"})
+CACHED = HEADS | {"kv_cache"}
 _LOADING = ("weights", "cast", "checkpoint")
 _STATE = (
     "optimizer_state",
@@ -45,6 +46,8 @@ QUANTISED = frozenset((*_LOADING, "quantise"))
 BUFFERS = frozenset((*_LOADING, *_STATE, "warm_up"))
 RANKS = (1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 """Numbers of ranks tried for a partition when nobody states one."""
+_GATHERS = 3
+"""Stage of ZeRO in which parameters are gathered."""
 DEFAULT_BUCKET = 500_000_000
 DEFAULT_SUB_GROUP = 1_000_000_000
 """DeepSpeed's reduce_bucket_size, allgather_bucket_size and sub_group_size: deepspeed/runtime/zero/config.py."""
@@ -75,7 +78,8 @@ def weights(run: Dimensions, *, serving: bool) -> Iterator[Tensor]:
 
     Args:
         run: dimensions of the run.
-        serving: whether a serving engine holds the model, which fuses query, key and value, and gate and up.
+        serving: whether a serving engine holds the model, which fuses query, key and value, and gate and up; some models do so
+            themselves.
     """
     hidden, inner, vocab = run.model("hidden_size"), run.model("intermediate_size"), run.model("vocab_size")
     heads, key_value, width = run.model("num_attention_heads"), run.model("num_key_value_heads"), run.head_dim
@@ -96,7 +100,7 @@ def weights(run: Dimensions, *, serving: bool) -> Iterator[Tensor]:
         if hidden and inner and not (inner % ranks):
             formula, names = f"[intermediate_size{split}, hidden_size]", (*facts, "model.intermediate_size")
             yield from _linear("gate, up or down projection weight", (inner // ranks, hidden), floats, formula, names)
-            if serving:
+            if run.fuses(gate_up=True, serving=serving):
                 formula = f"[2 × intermediate_size{split}, hidden_size]"
                 yield from _linear(
                     "fused gate and up projection weight", (2 * inner // ranks, hidden), floats, formula, names
@@ -109,7 +113,7 @@ def weights(run: Dimensions, *, serving: bool) -> Iterator[Tensor]:
             if key_value != heads:
                 formula = f"[key-value heads × head_dim{split}, hidden_size]"
                 yield from _linear("key or value projection weight", (shared, hidden), floats, formula, names)
-            if serving:
+            if run.fuses(gate_up=False, serving=serving):
                 formula = f"[(heads + 2 × key-value heads) × head_dim{split}, hidden_size]"
                 yield from _linear(
                     "fused query, key and value weight", (query + 2 * shared, hidden), floats, formula, names
@@ -129,6 +133,10 @@ def _experts(run: Dimensions, ranks: int, split: str, facts: tuple[str, ...]) ->
     if not (hidden and experts and inner) or inner % ranks:
         return
     facts = (*facts, "model.num_experts", "model.moe_intermediate_size")
+    if inner != run.model("intermediate_size"):
+        formula = f"[moe_intermediate_size{split}, hidden_size]"
+        name = "gate, up or down weight of one expert"
+        yield from _linear(name, (inner // ranks, hidden), (*FLOATS, "8-bit"), formula, facts)
     parallel = run.number("training.expert_parallel") or 1
     for part in dict.fromkeys((experts, experts // parallel)):
         name, formula = "gate and up weight of all experts", f"[experts, 2 × moe_intermediate_size{split}, hidden_size]"
@@ -151,7 +159,7 @@ def buffers(run: Dimensions, *, deepspeed: bool, solve_ranks: bool) -> Iterator[
         if count is None:
             continue
         what = "all parameters" if name == "parameters" else "all trainable parameters"
-        yield Tensor(f"flat buffer of {what}", (count,), (*FLOATS, "8-bit"), BUFFERS, f"[{name}]", (f"model.{name}",))
+        yield Tensor(f"flat buffer of {what}", (count,), FLOATS, BUFFERS, f"[{name}]", (f"model.{name}",))
         double = "loader's warm-up buffer, 8 bytes per parameter"
         yield Tensor(
             double, (2 * count,), ("fp32",), frozenset({"warm_up", "weights"}), f"[2 × {name}]", (f"model.{name}",)
@@ -160,18 +168,47 @@ def buffers(run: Dimensions, *, deepspeed: bool, solve_ranks: bool) -> Iterator[
             if ranks == 1:
                 continue
             part = -(-count // ranks)
-            facts = (f"model.{name}",) + (("hardware.world_size",) if world else ())
+            of = (f"model.{name}", *(("hardware.world_size",) if world else ()))
             inferred = () if world else (f"{ranks} data-parallel ranks",)
             label = f"partition of {what} over {ranks} ranks"
-            yield Tensor(label, (part,), FLOATS, BUFFERS, f"[{name} / {ranks}]", facts, inferred)
+            yield Tensor(label, (part,), FLOATS, BUFFERS, f"[{name} / {ranks}]", of, inferred)
     blocks, layers = run.model("parameters_in_blocks"), run.model("num_hidden_layers")
     if blocks and layers:
         facts = ("model.parameters_in_blocks", "model.num_hidden_layers")
         parts = frozenset({"parameters", "flat_parameters", "reduce", "backward", "optimizer", "state"})
-        yield Tensor(
-            "parameters of one block", (blocks // layers,), FLOATS, parts, "[parameters_in_blocks / layers]", facts
-        )
+        formula = "[parameters_in_blocks / layers]"
+        yield Tensor("parameters of one block", (blocks // layers,), FLOATS, parts, formula, facts)
+        if world and world > 1:
+            name, formula = f"shard of one block over {world} ranks", "[parameters_in_blocks / layers / world_size]"
+            shape = (-(-blocks // layers // world),)
+            yield Tensor(name, shape, FLOATS, BUFFERS, formula, (*facts, "hardware.world_size"))
+    if run.number("training.zero_stage") == _GATHERS:
+        yield from _gathers(run)
     yield from _buckets(run, deepspeed=deepspeed)
+
+
+def _gathers(run: Dimensions) -> Iterator[Tensor]:
+    """Yield what ZeRO-3 gathers into one buffer: the weights of several modules that run one after the other."""
+    hidden, inner = run.model("hidden_size"), run.model("intermediate_size")
+    heads, key_value, width = run.model("num_attention_heads"), run.model("num_key_value_heads"), run.head_dim
+    parts = frozenset({"parameters"})
+    if hidden and heads and key_value and width:
+        names: tuple[str, ...] = (
+            "model.hidden_size",
+            "model.num_attention_heads",
+            "model.num_key_value_heads",
+            "training.zero_stage",
+        )
+        fused, formula = (heads + 2 * key_value) * width, "(heads + 2 × key-value heads) × head_dim"
+        name = "gathered query, key and value weights"
+        yield Tensor(name, (fused, hidden), FLOATS, parts, f"[{formula}, hidden_size]", names)
+        name, formula = "gathered weights of the attention", "(2 × heads + 2 × key-value heads) × head_dim"
+        yield Tensor(name, (fused + heads * width, hidden), FLOATS, parts, f"[{formula}, hidden_size]", names)
+    if hidden and inner:
+        names = ("model.hidden_size", "model.intermediate_size", "training.zero_stage")
+        for count, name in ((2, "gathered gate and up weights"), (3, "gathered weights of the MLP")):
+            formula = f"[{count} × intermediate_size, hidden_size]"
+            yield Tensor(name, (count * inner, hidden), FLOATS, parts, formula, names)
 
 
 def _buckets(run: Dimensions, *, deepspeed: bool) -> Iterator[Tensor]:
@@ -218,7 +255,7 @@ def per_token(run: Dimensions, *, serving: bool) -> Iterator[PerToken]:
         if inner and not (inner % ranks):
             facts = ("model.intermediate_size", *ranked)
             yield PerToken("MLP activation", (inner // ranks,), FLOATS, INNER, f"intermediate_size{split}", facts)
-            if serving:
+            if run.fuses(gate_up=True, serving=serving):
                 yield PerToken(
                     "fused gate and up activation",
                     (2 * inner // ranks,),
@@ -233,7 +270,7 @@ def per_token(run: Dimensions, *, serving: bool) -> Iterator[PerToken]:
         if key_value and width and key_value != heads:
             facts = ("model.num_key_value_heads", "model.head_dim", *ranked)
             size = max(1, key_value // ranks) * width
-            yield PerToken("keys or values", (size,), FLOATS, HEADS, f"key-value heads × head_dim{split}", facts)
+            yield PerToken("keys or values", (size,), FLOATS, CACHED, f"key-value heads × head_dim{split}", facts)
     experts = run.model("num_experts_per_token")
     if experts and hidden:
         facts = ("model.num_experts_per_token", "model.hidden_size")
@@ -272,6 +309,28 @@ def activations(run: Dimensions, *, serving: bool) -> Iterator[Tensor]:
             formula = f"[eval_samples, {length.words}, vocab_size]"
             yield Tensor("logits of the evaluation set", (samples, length.value, vocab), FLOATS, parts, formula, facts)
     yield from _squares(run, batches, lengths)
+    yield from _caches(run, batches, lengths)
+
+
+def _caches(run: Dimensions, batches: Iterable[Amount], lengths: Iterable[Amount]) -> Iterator[Tensor]:
+    """Yield caches of a full length, and keys or values repeated for every head (torchtune keeps its cache so)."""
+    heads, key_value, width = run.model("num_attention_heads"), run.model("num_key_value_heads"), run.head_dim
+    longest = run.model("max_position_embeddings")
+    if not (heads and key_value and width):
+        return
+    whole = [Amount(longest, "max_position_embeddings", ("model.max_position_embeddings",))] if longest else []
+    for batch in batches:
+        for length in (*lengths, *whole):
+            facts = (*batch.facts, *length.facts, "model.head_dim")
+            for count, words, name in ((key_value, "key-value heads", "keys or values"), (heads, "heads", _REPEATED)):
+                if count == heads and name != _REPEATED:
+                    continue
+                parts = CACHED if length not in whole else frozenset({"kv_cache"})
+                formula = f"[{batch.words}, {words}, {length.words}, head_dim]"
+                yield Tensor(name, (batch.value, count, length.value, width), FLOATS, parts, formula, facts)
+
+
+_REPEATED = "keys or values of all heads"
 
 
 def _lengths(lengths: Iterable[Amount], kind: PerToken) -> Iterator[Amount]:
@@ -301,7 +360,8 @@ def _squares(run: Dimensions, batches: Iterable[Amount], lengths: Iterable[Amoun
             yield Tensor("attention mask", (batch.value, 1, size, size), (*FLOATS, "8-bit"), parts, formula, facts)
     longest = run.model("max_position_embeddings")
     if longest:
-        parts = frozenset({"mask", "weights", "cast", "forward"})
         formula = "[max_position_embeddings, max_position_embeddings]"
-        name = "causal mask of the longest sequence"
-        yield Tensor(name, (longest, longest), (*FLOATS, "8-bit"), parts, formula, ("model.max_position_embeddings",))
+        name, facts = "causal mask of the longest sequence", ("model.max_position_embeddings",)
+        masking, buffer = frozenset({"mask", "forward"}), frozenset({"weights", "cast", "mask", "forward"})
+        yield Tensor(name, (longest, longest), FLOATS, masking, formula, facts)
+        yield Tensor(name, (longest, longest), ("8-bit",), buffer, formula, facts)  # what a model keeps is of booleans

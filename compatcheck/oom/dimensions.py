@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.architectures.remote_code import FUSED_GATE_UP, FUSED_QUERY_KEY_VALUE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -11,6 +13,11 @@ if TYPE_CHECKING:
 
 _PAIRED = {"dpo", "orpo", "cpo", "reward"}
 """Trainers that put the chosen and the rejected answer of a pair into one batch."""
+
+
+_WIDTHS = {"float32": "fp32", "bfloat16": "16-bit", "float16": "16-bit"}
+_QUANTISED = {"int8": "8-bit", "fp8": "8-bit"}
+"""Other quantisations pack weights into 4 bits."""
 
 
 class Amount(NamedTuple):
@@ -61,6 +68,49 @@ class Dimensions:
         hidden, heads = self.model("hidden_size"), self.model("num_attention_heads")
         return self.model("head_dim") or (hidden // heads if hidden and heads else None)
 
+    def fuses(self, *, gate_up: bool, serving: bool) -> bool:
+        """Tell whether query, key and value (or gate and up) are one weight: in engines, and in the code of some models."""
+        gated = self.facts.get("model.gated_mlp")
+        if gate_up and gated is not None and gated.value is False:
+            return False
+        fused = FUSED_GATE_UP if gate_up else FUSED_QUERY_KEY_VALUE
+        return serving or self.text("model.model_type") in fused
+
+    def weight_dtypes(self, *, loading: bool, state: bool) -> frozenset[str]:
+        """Return the dtypes that a single weight may have, as far as they are stated.
+
+        Args:
+            loading: whether it is asked for while the model is loaded.
+            state: whether its gradient or a state of the optimizer may be meant, which masters have in float32.
+        """
+        names = ["model.load_dtype"] if loading else ["training.param_dtype", "model.load_dtype"]
+        stated = {
+            _WIDTHS[dtype]
+            for name in names
+            if (dtype := self.text(name)) in _WIDTHS and not self.facts[name].origin.endswith("default")
+        }
+        casts = ("training.compute_dtype", "training.mixed_precision", "training.master_dtype")
+        if stated and not loading:
+            mixed = {"bf16": "bfloat16", "fp16": "float16"}
+            found = [self.text(name) for name in (casts if state else casts[:2])]
+            stated |= {
+                _WIDTHS[mixed.get(dtype, dtype)] for dtype in found if dtype and mixed.get(dtype, dtype) in _WIDTHS
+            }
+            if state and "training.master_dtype" not in self.facts:
+                stated.add("fp32")
+        quantization = self.facts.get("model.quantization")
+        if quantization is not None and isinstance(quantization.value, str):
+            packed = {_QUANTISED.get(quantization.value, "4-bit")}
+        else:  # a file of a model that states none says nothing of what a program makes of it
+            said = quantization is not None and quantization.origin in {"set", "script", "configuration"}
+            packed = set() if said else {"8-bit", "4-bit"}
+        return frozenset((stated or {"fp32", "16-bit"}) | packed)
+
+    @property
+    def quantised(self) -> bool:
+        """Whether it is stated that the weights are quantised."""
+        return self.text("model.quantization") is not None
+
     def batches(self) -> list[Amount]:
         """Return the sequences a forward pass may hold."""
         found: dict[int, Amount] = {}
@@ -84,8 +134,15 @@ class Dimensions:
                 continue
             words = name.partition(".")[2]
             found.setdefault(value, Amount(value, words, (name,)))
-            if ranks > 1 and value % ranks == 0:
-                part = Amount(value // ranks, f"{words} / context_parallel", (name, "training.context_parallel"))
+        pair = ("training.max_prompt_length", "training.max_response_length")
+        prompt, response = map(self.number, pair)
+        if prompt and response:
+            words = "(max_prompt_length + max_response_length)"
+            found.setdefault(prompt + response, Amount(prompt + response, words, pair))
+        for amount in list(found.values()) if ranks > 1 else ():
+            if amount.value % ranks == 0:
+                facts = (*amount.facts, "training.context_parallel")
+                part = Amount(amount.value // ranks, f"{amount.words} / context_parallel", facts)
                 found.setdefault(part.value, part)
         return list(found.values())
 

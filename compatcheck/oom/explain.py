@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.out_of_memory import Match, Message, MessageReading, Place, Printed
 from compatcheck.oom.budget import count_halves, remark, weigh
-from compatcheck.oom.candidates import activations, buffers, weights
+from compatcheck.oom.candidates import QUANTISED, WEIGHTS, activations, buffers, weights
 from compatcheck.oom.dimensions import Dimensions
-from compatcheck.oom.frames import find_place
+from compatcheck.oom.frames import find_model_type, find_place
+from compatcheck.oom.shapes import read_shapes
 from compatcheck.oom.sizes import UNINFORMATIVE, prints_as, request_range, segment_size, step
-from compatcheck.oom.solve import Solution, as_match, by_roundness, solve
+from compatcheck.oom.solve import Solution, as_match, by_roundness, solve, solve_scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +42,19 @@ _SAYS_FLOAT = re.compile(r"\.float\(\)|float32")
 _CASTS_TO_FLOAT = (r"transformers/loss/loss_utils\.py", "ForCausalLMLoss")
 """A frame whose function casts the logits to float32 before anything else: transformers 4.46 and later, src/transformers/loss."""
 _BUFFER_PARTS = {"optimizer_state", "flat_parameters", "optimizer", "gradients", "buckets", "warm_up"}
+_TRAINS = re.compile(
+    r"transformers/(?:models|trainer|loss|integrations)|torch/(?:autograd|optim|distributed/fsdp)|torch/_tensor\.py|(?:deepspeed|accelerate|trl|peft"
+    r"|verl/workers|openrlhf|megatron|lightning|axolotl|llamafactory|swift|torchtune|unsloth)/"
+)
+"""Paths of what trains, or of modelling code that engines do not run."""
+_SURE_OF_WEIGHTS = {"weights", "cast", "checkpoint"}
+"""Parts of loading in which nothing but weights is asked for, so that small sizes are evidence too."""
+_KEEPS_SCORES = re.compile(
+    r"attn_weights|attention_scores|attention_probs|baddbmm|matmul\(quer|query_states.*key_states|\bscores\b"
+)
+"""Source lines of attention that keeps its scores; a fused kernel does not."""
+_SHARDS_LOGITS = re.compile(r"megatron|vocab_parallel")
+"""Frames of programs that divide the vocabulary over tensor-parallel ranks."""
 _LOOK_ALIKES = {
     "triton-shared-memory": "a kernel wants more {resource} than a multiprocessor has; no device memory is short",
     "one-exabyte": "the size computed for a tensor overflowed; the shape is wrong, no memory is short",
@@ -54,7 +68,17 @@ _NO_SIZE = {
     "sglang-kv-cache": "weights leave nothing for the KV cache within mem_fraction_static",
     "nccl": "NCCL allocates outside PyTorch's allocator: what the cache keeps reserved is missing here",
     "cublas": "a library's handle or workspace is allocated outside PyTorch's allocator: the device was full already",
-    "bitsandbytes": "bitsandbytes allocates outside PyTorch's allocator: the device was full already",
+    "bitsandbytes": "bitsandbytes allocates outside PyTorch's allocator, which does not say how much of the device was free",
+    "bitsandbytes-managed": "managed memory of a paged optimizer could not be had: host and device share it, so it may fail with "
+    "device memory free (limits of the host: ulimit, a container, WSL)",
+    "cuda-malloc-async": "this short form says no sizes: the driver's pool could not grow",
+    "expandable-segments": "the allocator could not map another page of a segment: the device was full already, and the size is "
+    "that of the page",
+    "torch-memory-saver": "what wakes up (weights, KV cache) finds the device occupied: what trains must give its memory back "
+    "first; where no error follows, torch freed its cache and tried again",
+    "neuron": "the Neuron runtime does not say how much of the device was taken",
+    "ray-worker-died": "a worker ended without a word; Ray always lists the kernel's OOM killer first among what may have ended "
+    "it, and has no evidence for it: look at the end of the worker's own log, and into dmesg on its node",
     "cuda-error": "allocated outside the caching allocator (context, kernel, library): the device was full already",
     "nvml-assert": "memory ran out, and the driver's library (NVML) could not tell who holds it (Jetson, WSL, containers)",
     "triton-cuda": "a kernel was loaded outside the caching allocator: the device was full already",
@@ -78,7 +102,10 @@ def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
         words = _LOOK_ALIKES[message.form].format(**dict(message.details))
         return base._replace(reason=words)
     if message.asked is None:
-        words = _NO_SIZE.get(message.form, "the message does not say how much was asked for")
+        managed = message.form == "bitsandbytes" and "pythonInterface" in dict(message.details).get("file", "")
+        words = _NO_SIZE.get(
+            "bitsandbytes-managed" if managed else message.form, "the message does not say how much was asked for"
+        )
         return base._replace(reason=words)
     if message.form == "vllm-kv-cache":
         words = (
@@ -89,14 +116,14 @@ def explain(message: Message, facts: Mapping[str, Fact]) -> MessageReading:
         detail = dict(message.details)
         words = f"an array of the host with shape {detail['shape']} of {detail['dtype']}, as the message says itself"
         return base._replace(reason=words)
-    return _find(base, message.asked, Dimensions(facts, serving=_in_engine(message)))
+    return _find(base, message.asked, Dimensions(facts, serving=is_of_engine(message)))
 
 
-def _in_engine(message: Message) -> bool | None:
-    """Tell from the traceback whether a serving engine asked; None without one."""
-    if not message.frames:
-        return None
-    return any(re.search(r"(?:vllm|sglang|lmdeploy)/", frame.file) for frame in message.frames)
+def is_of_engine(message: Message) -> bool | None:
+    """Tell from the traceback whether a serving engine asked; None where no frame is of an engine or of what trains."""
+    if any(re.search(r"(?:vllm|sglang|lmdeploy)/", frame.file) for frame in message.frames):
+        return True
+    return False if any(_TRAINS.search(frame.file) for frame in message.frames) else None
 
 
 def _find(base: MessageReading, asked: Printed, run: Dimensions) -> MessageReading:
@@ -108,8 +135,15 @@ def _find(base: MessageReading, asked: Printed, run: Dimensions) -> MessageReadi
             f"{asked.text} is the segment the allocator takes for every request {span}: the device was full already"
         )
         return base._replace(outcome="not_derivable", reason=reason)
+    printed = tuple(read_shapes(message.frames, asked, message.rounding))[:1]
+    if printed:
+        reason = f"the traceback prints its shape, which comes to {asked.text}"
+        return base._replace(outcome="named", matches=printed, reason=reason)
     if not run.known:
+        model_type = find_model_type(message.frames)
         reason = "nothing is known about the model"
+        if model_type is not None:
+            reason += f" but its type: the traceback runs the code of {model_type}; name the model, or its config.json"
         return base._replace(outcome="not_derivable", reason=reason, needs=("--model",))
     stated, inferred = _enumerate(run, message, place)
     allowed = _hinted([match for match in stated if _allowed(match[0], place)], message, place)
@@ -118,8 +152,9 @@ def _find(base: MessageReading, asked: Printed, run: Dimensions) -> MessageReadi
     tried = len(stated) + len(inferred)
     base = base._replace(tried=tried, chance=chance)
     if found:
-        return _judge(base, found, chance)
+        return _judge(base, found, chance, sure=_is_sure(run, place, found, allowed))
     reading = _infer(base, asked, run, [match for match in inferred if _allowed(match[0], place)])
+    reading = reading or _find_scores(base, asked, run)
     if reading is not None:
         return reading
     elsewhere = tuple(
@@ -150,6 +185,10 @@ def _enumerate(
         *activations(run, serving=serving),
     ]
     pairs = [(tensor, match) for tensor in tensors for match in tensor.matches()]
+    loading = place is not None and place.phase == "load"
+    state = place is not None and (place.part in _BUFFER_PARTS or place.phase in {"setup", "step"})
+    dtypes = run.weight_dtypes(loading=loading, state=state)
+    pairs = [pair for pair in pairs if pair[0].parts not in (WEIGHTS, QUANTISED) or pair[1].dtype in dtypes]
     return [pair for pair in pairs if not pair[0].inferred], [pair for pair in pairs if pair[0].inferred]
 
 
@@ -190,11 +229,37 @@ def _chance(matches: Sequence[Match], asked: Printed, rounding: str) -> float:
     return min(1.0, len(near) * cell / (1.5 * middle))
 
 
-def _judge(base: MessageReading, found: list[Match], chance: float) -> MessageReading:
+def _is_sure(run: Dimensions, place: Place | None, found: list[Match], pairs: list[tuple[Tensor, Match]]) -> bool:
+    """Tell whether a match needs no other evidence: nothing but weights is asked for there, and these are all the model has."""
+    if place is None or place.phase != "load" or place.part not in _SURE_OF_WEIGHTS or run.model("vision_parameters"):
+        return False
+    plain = {"fp32", "16-bit"} if not run.quantised else {match.dtype for match in found}
+    of_weights = {match for tensor, match in pairs if tensor.parts in (WEIGHTS, QUANTISED)}
+    return any(match.dtype in plain for match in found) and all(match in of_weights for match in found)
+
+
+def _find_scores(base: MessageReading, asked: Printed, run: Dimensions) -> MessageReading | None:
+    """Solve for the length of attention scores where the traceback points into the attention; a tie at best."""
+    place = base.place
+    if place is None or place.part not in {"attention", "mask"}:
+        return None
+    matches = tuple(solve_scores(run, asked, base.message.rounding))
+    if not matches:
+        return None
+    needs = _missing(run, place)
+    keeps = place.frame.function == "eager_attention_forward" or _KEEPS_SCORES.search(place.frame.code) is not None
+    if keeps and not run.model("vision_parameters"):
+        reason = f"the traceback is in attention that keeps its scores; {asked.text} of them then tells the length"
+        return base._replace(outcome="tied", matches=matches, chance=None, reason=reason, needs=needs)
+    reason = "no stated tensor prints so; if these are attention scores, the size tells the length"
+    return base._replace(outcome="not_derivable", matches=matches, chance=None, reason=reason, needs=needs)
+
+
+def _judge(base: MessageReading, found: list[Match], chance: float, *, sure: bool = False) -> MessageReading:
     asked = base.message.asked
     text = "" if asked is None else asked.text
     limit = CHANCE if base.place is None else CHANCE_IN_PLACE
-    if chance > limit:
+    if chance > limit and not sure:
         reason = f"{text} matches, but so would {chance:.0%} of all sizes near it"
         return base._replace(outcome="not_derivable", matches=tuple(found), reason=reason)
     float_only = _fold(_narrow(found, base.message, base.place))
@@ -272,6 +337,12 @@ def _from_place(
     matches = tuple(as_match(solution, run, from_place=True) for solution in logits)
     base = base._replace(matches=matches, chance=None)
     reason = f"the traceback says logits; {asked.text} then tells the tokens"
+    frames = base.message.frames
+    if run.number("training.tensor_parallel") is None and any(
+        _SHARDS_LOGITS.search(f"{frame.file} {frame.function} {frame.code}") for frame in frames
+    ):
+        reason += ", times the tensor-parallel ranks, which nobody states"
+        return base._replace(outcome="tied", reason=reason, needs=("training.tensor_parallel",))
     if len(matches) == 1:
         return base._replace(outcome="named", reason=reason)
     return base._replace(outcome="tied", reason=f"{reason}, but not which of {len(matches)}")
@@ -285,7 +356,9 @@ def _missing(run: Dimensions, place: Place | None) -> tuple[str, ...]:
         "hardware.world_size",
         "training.tensor_parallel",
     ]
+    if place is not None and place.phase == "load":
+        wanted = ["model.load_dtype", "hardware.world_size", "training.tensor_parallel"]
     if place is not None and place.phase == "rollout":
         wanted = ["rollout.max_num_batched_tokens", "rollout.max_num_seqs", "rollout.tensor_parallel"]
     model = [f"model.{name}" for name in ("hidden_size", "vocab_size", "parameters") if run.model(name) is None]
-    return (*model, *(name for name in wanted if run.number(name) is None))
+    return (*model, *(name for name in wanted if run.number(name) is None and run.text(name) is None))

@@ -16,7 +16,7 @@ class Form(NamedTuple):
     name: str
     allocator: str
     memory: str
-    """``device``, ``host``, ``shm`` or ``none`` for what only looks like a shortage of device memory."""
+    """``device``, ``host``, ``shm``, ``none`` for what only looks like a shortage of device memory, ``unknown`` for what may be one."""
     needle: str
     """Lower-case text without which the pattern cannot match."""
     pattern: str
@@ -31,6 +31,26 @@ FORMS = (
         "cuda-malloc-async", "CUDA (cudaMallocAsync)", "device", "would exceed allowed memory",
         rf"Allocation on device (?P<device>\d*) ?would exceed allowed memory\. \(out of memory\)(?: Currently allocated ?: (?P<allocated>{SIZE}))?"
         rf"(?: Requested ?: (?P<asked>{SIZE}))?(?: Device limit ?: (?P<total>{SIZE}))?(?: Free \(according to CUDA\) ?: (?P<free>{SIZE}))?",
+    ),
+    Form(
+        "cuda-malloc-async", "CUDA (cudaMallocAsync)", "device", "allocation on device",
+        r"OutOfMemoryError: Allocation on device(?! ?\d* ?would exceed)(?: (?P<device>\d+))?",
+    ),
+    Form(
+        # c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment::map
+        "expandable-segments", "CUDA, expandable segments", "device", "memory mapping failed",
+        r"memory mapping failed with OOM(?: on device (?P<device>\d+))?(?: while trying to map (?P<d_mapped_bytes>\d+) bytes)?",
+    ),
+    Form(
+        # csrc/utils.h of torch_memory_saver, cu_mem_create; before 0.0.9 "CUresult error"
+        "torch-memory-saver", "torch_memory_saver (SGLang in reinforcement learning)", "device", "torch_memory_saver",
+        r"\[torch_memory_saver\.cpp\] (?:cuMemCreate CUDA_ERROR_OUT_OF_MEMORY|CUresult error:? (?:result=)?2 [^\[]{0,80}cu_mem_create"
+        r"|cudaError error: 2 \(out of memory\))",
+    ),
+    Form(
+        # libnrt of AWS Neuron
+        "neuron", "AWS Neuron", "device", "allocation fail",
+        r"(?:NRT allocation failed for size:? ?(?P<asked>\d+)|nrt_\w+ status=4 message=\W{0,3}Allocation Failure)",
     ),
     Form(
         # aten/src/ATen/mps/MPSAllocator.mm, MPSHeapAllocatorImpl::malloc
@@ -125,7 +145,13 @@ FORMS = (
     Form(
         # ggml/src/ggml-cuda/ggml-cuda.cu, ggml_backend_cuda_buffer_type_alloc_buffer
         "ggml", "CUDA, through ggml (llama.cpp, ollama)", "device", "cudamalloc failed",
-        rf"allocating (?P<asked>{SIZE}) on device (?P<device>\d+): cudaMalloc failed: out of memory",
+        rf"allocating (?P<asked>{SIZE}) on device (?P<device>\d+): cudaMalloc failed: out of memory"
+        r"(?: \w+: failed to allocate \w+ buffer of size (?P<d_bytes>\d+))?",
+    ),
+    Form(
+        # ggml/src/ggml-alloc.c, ggml_gallocr_reserve_n and alloc_tensor_range
+        "ggml", "a device, through ggml (llama.cpp, ollama)", "device", "failed to allocate",
+        r"failed to allocate (?:CUDA|ROCm|Vulkan|SYCL|Metal|CANN|MUSA)(?P<device>\d*) buffer of size (?P<asked>\d+)",
     ),
     Form("triton-cuda", "CUDA, through Triton", "device", "triton error", r"Triton Error \[CUDA\]: out of memory"),
     Form(
@@ -133,6 +159,7 @@ FORMS = (
         "cuda-error", "CUDA, outside the caching allocator", "device", "out of memory",
         r"(?P<d_kind>(?:torch\.)?AcceleratorError|CUDA driver error|CUDA error|CUDA runtime error|cuda runtime error \(2\)|HIP error)\s?:(?: CUDA error:)? out of memory",
     ),
+    Form("cuda-error", "the driver, outside the caching allocator", "device", "_error_out_of_memory", r"(?P<d_kind>(?:CUDA|HIP)_ERROR_OUT_OF_MEMORY)"),
     Form(
         # tensorflow/compiler/xla, BFCAllocator
         "xla", "XLA", "device", "resource_exhausted",
@@ -148,6 +175,11 @@ FORMS = (
         r"(?P<d_workers>\d+) Workers \(tasks / actors\) killed due to memory pressure \(OOM\)",
     ),
     Form(
+        # src/ray/raylet/node_manager.cc: what it always writes of a worker that went without a word
+        "ray-worker-died", "Ray", "unknown", "oom killer due to high memory usage",
+        r"\(1\) [Tt]he process (?:is killed by SIGKILL|was killed) by (?:the )?OOM killer due to high memory usage",
+    ),
+    Form(
         # torch/multiprocessing/reductions.py, c10 MapAllocator
         "shm-mmap", "shared memory of the host", "shm", "unable to mmap", r"unable to mmap (?P<asked>\d+ bytes) from file",
     ),
@@ -159,7 +191,7 @@ FORMS = (
     Form(
         # torch/distributed/elastic, deepspeed/launcher/launch.py, kubernetes, the shell
         "killed", "host memory, by the kernel", "host", "9",
-        r"(?:exitcode ?: -9\b|exits with return code = -9\b|died with <Signals\.SIGKILL: 9>|Signal 9 \(SIGKILL\)|exit(?:ed with)?(?: code| status)?:? 137\b|return code:? -9\b)",
+        r"(?:exit ?code ?:? ?-9\b|exits with return code = -9\b|died with <Signals\.SIGKILL: 9>|Signal 9 \(SIGKILL\)|exit(?:ed with)?(?: code| status)?:? 137\b|return code:? -9\b)",
     ),
     Form("oom-killed", "host memory, by the kernel", "host", "oomkilled", r"\bOOMKilled\b"),
     Form(

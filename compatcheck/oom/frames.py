@@ -47,6 +47,7 @@ SIGNS = (
     Sign(r"torch/(?:serialization|storage|_utils|_tensor)\.py", r"load|_load|restore_location|_rebuild\w*|default_restore_location|_cuda|persistent_load", "load", "checkpoint"),
     Sign(r"safetensors/", r"", "load", "checkpoint"),
     # engines that set up their state
+    Sign(r"", r"_?setup_caches", "setup", "kv_cache"),
     Sign(r"deepspeed/runtime/zero/|deepspeed/pt/deepspeed_zero|deepspeed/runtime/(?:bf16|fp16)", r"initialize_optimizer_states|_setup_for_real_optimizer|_create_fp(?:16|32)\w*|__init__|_?initialize_gradient\w*", "setup", "optimizer_state"),
     Sign(r"deepspeed/runtime/engine\.py", r"_configure_\w+|__init__", "setup", "optimizer_state"),
     Sign(r"torch/nn/parallel/distributed\.py", r"__init__|_ddp_init_helper", "setup", "buckets"),
@@ -68,7 +69,11 @@ SIGNS = (
     Sign(r"vllm/|sglang/", r"capture\w*|_capture\w*|capture_model", "rollout", "cuda_graphs"),
     Sign(r"vllm/|sglang/", r"", "rollout", "forward"),
     # the loss and log-probabilities
-    Sign(r"", r"logprobs_from_logits\w*|log_probs_from_logits\w*|selective_log_softmax|entropy_from_logits\w*|compute_log_probs?|gather_log_probabilities|_?get_batch_logps|_?get_per_token_logps\w*|compute_entropy\w*|calculate_entropy\w*|get_batch_log_probs", "forward", "log_probabilities"),
+    Sign(r"", r"logprobs_from_logits\w*|log_probs_from_logits\w*|selective_log_softmax|entropy_from_logits\w*|compute_log_probs?|gather_log_probabilities|_?get_batch_logps|_?get_per_token_logps\w*|compute_entropy\w*|calculate_entropy\w*|get_batch_log_probs"
+         r"|\w*log_?probs?_and_entropy\w*|_?vocab_parallel_\w+|from_parallel_logits_to_logprobs\w*", "forward", "log_probabilities"),
+    Sign(r"", r"", "forward", "log_probabilities", r"vocab_parallel_(?:logits|softmax|entropy|log_?probs?)|parallel_logits_to_logprobs|exp_logits"),
+    # megatron/core/transformer/module.py: Float16Module casts what the last stage of the pipeline gives, which is logits
+    Sign(r"transformer/module\.py", r"float_conversion|conversion_helper|float16_to_fp32", "forward", "logits"),
     Sign(r"torch/nn/functional\.py|loss/loss_utils\.py|torch/nn/modules/loss\.py|cross_entropy|/losses?[./]", r"cross_entropy|fixed_cross_entropy|ForCausalLMLoss|log_softmax|nll_loss|forward|\w*cross_entropy\w*", "forward", "loss", r"cross_entropy|log_softmax|nll_loss|logits"),
     Sign(r"", r"", "forward", "loss", r"(?:lm_|shift_)?logits\w*(?:\[.*\])?\s*=\s*(?:\w+\.)*\w*logits[^=]*\.(?:float|contiguous|to)\(|= *(?:F\.|torch\.nn\.functional\.|nn\.functional\.)?cross_entropy|loss_fct\(|\.log_softmax\(|logsumexp"),
     Sign(r"", r"", "forward", "logits", r"logits\s*=\s*(?:self\.)?(?:lm_head|embed_out|output|head)\(|lm_head\("),
@@ -156,6 +161,12 @@ def _last_backward(frames: Sequence[Frame]) -> int | None:
         if re.search(file, frame.file) and re.fullmatch(function, frame.function)
     ]
     return indices[-1] if indices else None
+
+
+def find_model_type(frames: Sequence[Frame]) -> str | None:
+    """Return the model type whose code of transformers a traceback runs through, the innermost; None without such a frame."""
+    found = (re.search(r"/models/(\w+)/modeling_\w+\.py$", frame.file) for frame in reversed(frames))
+    return next((match.group(1) for match in found if match is not None), None)
 
 
 def describe(frame: Frame) -> str:

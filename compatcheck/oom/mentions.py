@@ -46,6 +46,15 @@ class Mentions(NamedTuple):
     """Facts by vocabulary name; one that the log gives two values is left out."""
 
 
+_COMMENT = re.compile(r"(?m)(?<=\S)[ \t]{1,80}#[ \t!].*$|^[ \t]*#(?:[^\n=]*=|[ \t]*[\"']).*$|^[ \t]{2,}#.*$")
+"""Comments of code: behind it, indented, or with an assignment or a quoted string; a heading of Markdown is none."""
+
+
+def _without_comments(log: str) -> str:
+    """Remove the comments of code, which name models that are not used."""
+    return _COMMENT.sub("", log) if "#" in log else log
+
+
 _EDGE = 2 * 2**20
 
 
@@ -53,11 +62,12 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
     """Read what a log mentions."""
     if len(log) > 2 * _EDGE:  # configurations are printed at the start, errors at the end
         log = log[:_EDGE] + "\n" + log[-_EDGE:]
+    said = _without_comments(log)
     names = {alias.lower(): short for short, aliases in models.items() for alias in (short, *aliases)}
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
     cached = (f"{owner}/{name}" for owner, name in _CACHED.findall(log))
-    for found in (*(match.group(1) for match in _HUB_ID.finditer(log)), *cached):
+    for found in (*(match.group(1) for match in _HUB_ID.finditer(said)), *cached):
         name = found.rstrip(".")
         short = names.get(name.lower())
         if short is not None:
@@ -66,7 +76,7 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
             unknown[name] = None
     for name, short in names.items():
         if "/" not in name and re.search(
-            rf"(?i)(?<![\w.-]){re.escape(name)}(?:-instruct|-hf|-chat|-base)?(?![\w.-])", log
+            rf"(?i)(?<![\w.-]){re.escape(name)}(?:-instruct|-hf|-chat|-base)?(?![\w.-])", said
         ):
             known[short] = None
     packages: dict[str, set[str]] = {}

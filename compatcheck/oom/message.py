@@ -42,6 +42,11 @@ _CLAUSES = {
     "private_pools": re.compile(rf"with ({SIZE}) allocated in private pools", re.IGNORECASE),
     "unallocated": re.compile(rf"({SIZE}) is reserved by PyTorch but unallocated", re.IGNORECASE),
 }
+_SPEAKS = re.compile(
+    r"out[ _-]?of[ _-]?(?:\w+[ _-])?memory|\bOOM|memory (?:exhausted|allocation fail)"
+    r"|(?:cannot|can't|failed to|unable to) (?:re)?alloc|not enough (?:\w+ )?memory|insufficient (?:\w+ )?memory|alloc\w* fail",
+    re.IGNORECASE,
+)
 _COMPILED: dict[str, re.Pattern[str]] = {}
 
 
@@ -61,6 +66,14 @@ def read_messages(log: str) -> tuple[Message, ...]:
             kept = first if first.total is not None else message._replace(frames=first.frames or message.frames)
         merged[key] = kept._replace(times=first.times + message.times, line=first.line)
     return tuple(merged.values())
+
+
+def find_words(log: str) -> tuple[int, str] | None:
+    """Return the first line of a log that speaks of exhausted memory, in whatever form, with its number."""
+    for number, line in enumerate(log.splitlines(), start=1):
+        if _SPEAKS.search(line) is not None:
+            return number, " ".join(line.split())
+    return None
 
 
 def _read_stream(stream: Stream) -> Iterator[Message]:
@@ -103,9 +116,9 @@ class _Found(NamedTuple):
 
 
 def _pattern(form: Form) -> re.Pattern[str]:
-    if form.name not in _COMPILED:
-        _COMPILED[form.name] = re.compile(form.pattern, re.IGNORECASE)
-    return _COMPILED[form.name]
+    if form.pattern not in _COMPILED:
+        _COMPILED[form.pattern] = re.compile(form.pattern, re.IGNORECASE)
+    return _COMPILED[form.pattern]
 
 
 def _torch_message(match: re.Match[str], tail: str, found: _Found) -> Message:
@@ -150,7 +163,8 @@ def _torch_message(match: re.Match[str], tail: str, found: _Found) -> Message:
 
 
 def _size(match: re.Match[str], name: str) -> Printed | None:
-    return parse_size(match.groupdict().get(name) or "")
+    text = match.groupdict().get(name) or ""
+    return parse_size(f"{text} bytes" if text.isdigit() else text)
 
 
 def _releases(old: re.Match[str] | None, new: re.Match[str] | None, device: str, tail: str) -> str | None:

@@ -8,11 +8,13 @@ little, so that only logits are named for their round length: vocabularies have 
 
 from __future__ import annotations
 
-from math import prod
+from itertools import product
+from math import isqrt, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.out_of_memory import Match
-from compatcheck.oom.candidates import WIDTHS, PerToken, per_token
+from compatcheck.oom.candidates import FLOATS, WIDTHS, PerToken, per_token
+from compatcheck.oom.dimensions import Amount
 from compatcheck.oom.sizes import request_range
 
 if TYPE_CHECKING:
@@ -115,6 +117,28 @@ def by_roundness(solutions: Iterable[Solution], limit: float) -> tuple[list[Solu
     rank = max((solution.rank for solution in found), default=0)
     chance = sum(rank * solution.width / solution.last for solution in found)
     return (found, chance) if found and chance <= limit else ([], 1.0)
+
+
+def solve_scores(run: Dimensions, asked: Printed, rounding: str) -> Iterator[Match]:
+    """Yield attention scores ``[batch, heads, length, length]`` of the size asked for, with the length solved for."""
+    heads, longest = run.model("num_attention_heads"), max(run.longest, run.model("max_position_embeddings") or 0)
+    low, high = request_range(asked, rounding)
+    if heads is None:
+        return
+    batches = run.batches() or [Amount(1, "1", ())]
+    for batch, ranks, dtype in product(batches, run.tensor_parallel(), FLOATS):
+        width = batch.value * (heads // ranks) * WIDTHS[dtype]
+        first, last = isqrt(max(0, -int(-low // width) - 1)) + 1, isqrt(int(high // width))
+        if heads % ranks or not STEP <= first <= last <= longest:
+            continue
+        shape = (batch.value, heads // ranks, first, first)
+        split = "" if ranks == 1 else f" / {ranks}"
+        facts = (*batch.facts, "model.num_attention_heads", *(("training.tensor_parallel",) if ranks > 1 else ()))
+        words = f"a length of {first:,}" if first == last else f"a length between {first:,} and {last:,}"
+        formula = f"[{batch.words}, heads{split}, length, length]"
+        yield Match(
+            f"{dtype} attention scores", shape, dtype, int(prod(shape) * WIDTHS[dtype]), formula, facts, (words,)
+        )
 
 
 def as_match(solution: Solution, run: Dimensions, *, from_place: bool) -> Match:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _BOX = re.compile(r"[│┃╭╮╰╯─━┏┓┗┛┌┐└┘├┤]+")
 _WORDS = re.compile(
-    r"memory|MEMORY|alloc|ALLOC|OOM|KILL|[Ee]xit|return code|died|1EB|resource|worker|Worker|mmap|CUDA|Kill|buffer|ASSERT"
+    r"[Mm]emory|MEMORY|[Aa]lloc|ALLOC|OOM|KILL|[Ee]xit|return code|died|1EB|resource|worker|Worker|mmap|CUDA|Kill|buffer|ASSERT"
 )
 """One of these stands on some line of every message, wherever it was broken."""
 _BEFORE, _AFTER = 800, 60

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from compatcheck.core.units import format_bytes
+from compatcheck.reporters.fix import change_text
 from compatcheck.reporters.json import describe_skipped
 from compatcheck.reporters.markdown import table
 from compatcheck.reporters.text import wrap_text
@@ -14,13 +15,21 @@ from compatcheck.reporters.text import wrap_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from compatcheck.core.out_of_memory import Explained, Match, Message, MessageReading, OutOfMemoryReport, Printed
+    from compatcheck.core.out_of_memory import (
+        Explained,
+        Match,
+        Message,
+        MessageReading,
+        OutOfMemoryReport,
+        Printed,
+    )
 
 SCHEMA_VERSION = "1"
 _WIDTH = 80
 _INDENT = 14
 _CAUSES = {
     "need": "the run needs more than the device has",
+    "nearly_full": "the device is nearly full",
     "larger_than_device": "one tensor is larger than the whole device",
     "memory_limit": "a memory limit of the process",
     "refused_with_free_memory": "refused although enough was free",
@@ -31,7 +40,12 @@ _CAUSES = {
     "unclear": "not clear from the message",
 }
 _OUTCOMES = {"named": "", "tied": "one of", "not_derivable": "not derivable", "no_size": ""}
-_RELATIONS = {"size": "costs just the size asked for", "phase": "bites in this phase", "other": ""}
+_RELATIONS = {
+    "size": "costs just the size asked for",
+    "tensor": "is about this tensor",
+    "phase": "bites in this phase",
+    "other": "",
+}
 
 
 def format_text(report: OutOfMemoryReport) -> str:
@@ -51,6 +65,8 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
         yield from _entry(
             "", f"the log names {names}, whose dimensions are not known here: give its config.json with --model", ""
         )
+    for index, words in enumerate(_to_change(report)):
+        yield from _entry("" if index else "to change", words, indent="")
     if report.findings:
         yield ""
         yield "known problems of this stack that may explain it"
@@ -58,6 +74,18 @@ def _text(report: OutOfMemoryReport) -> Iterator[str]:
             yield from _finding(explained)
     for entry in report.skipped:
         yield f"not read: {entry.source}: {entry.reason}" + (f" ({entry.hint})" if entry.hint else "")
+
+
+def _to_change(report: OutOfMemoryReport) -> Iterator[str]:
+    """Yield what to change, the surest first."""
+    for relief in report.relief:
+        yield relief.words + (f" ({relief.source})" if relief.source is not None else "")
+    for one in report.suggestions:
+        words = " + ".join(change_text(change) for change in one.changes if not change.follows)
+        yield f"{words} ({one.effect}): saves {format_bytes(one.saved_bytes)} by the estimate{_OUTCOME[one.outcome]}"
+
+
+_OUTCOME = {"fits": ", then fits", "marginal": ", then just fits", "does_not_fit": ", not enough alone", "unknown": ""}
 
 
 def _reading(reading: MessageReading, report: OutOfMemoryReport, *, main: bool) -> Iterator[str]:
@@ -94,6 +122,8 @@ def title(message: Message) -> str:
     """Say in one line what a message is."""
     if message.memory == "none":
         return f"{message.allocator}: looks like a shortage of memory and is none"
+    if message.memory == "unknown":
+        return f"{message.allocator}: a worker died; memory is one of the causes it lists"
     asked = f", asked for {message.asked.text}" if message.asked is not None else ""
     memory = {"device": "device memory", "host": "host memory", "shm": "shared memory"}[message.memory]
     words = message.allocator if memory in message.allocator else f"{message.allocator}: {memory} exhausted"
@@ -145,6 +175,9 @@ def format_markdown(report: OutOfMemoryReport) -> str:
         rows.append([cell.replace("|", "\\|") for cell in cells])
     lines = [*table(("line", "message", "asked for", "where", "cause"), rows)]
     lines.append(f"Model: {report.model or 'not known'}.")
+    changes = [f"- {words}" for words in _to_change(report)]
+    if changes:
+        lines += ["", "To change:", "", *changes]
     if report.findings:
         lines += ["", "Known problems of this stack that may explain it:", ""]
         for explained in report.findings:
@@ -190,6 +223,19 @@ def describe_report(report: OutOfMemoryReport) -> dict[str, object]:
                 "needs": list(explained.finding.needs),
             }
             for explained in report.findings
+        ],
+        "relief": [
+            {"words": relief.words, "source": None if relief.source is None else str(relief.source)}
+            for relief in report.relief
+        ],
+        "suggestions": [
+            {
+                "changes": [change_text(change) for change in one.changes],
+                "effect": one.effect,
+                "saved_bytes": one.saved_bytes,
+                "outcome": one.outcome,
+            }
+            for one in report.suggestions
         ],
         "skipped": describe_skipped(report.skipped),
         "summary": {

@@ -116,6 +116,9 @@ def test_standard_input_is_read(monkeypatch) -> None:
 def test_exit_codes(log, tmp_path) -> None:
     assert run("oom", log("all is well\n")).code == 3
     assert "no message" in run("oom", log("all is well\n")).err
+    unknown = run("oom", log("epoch 3\nEngineError: out of device memory in kernel 7\n"))
+    assert (unknown.code, "no message" in unknown.err) == (3, False)
+    assert ":2: speaks of memory in a form that is not known here: EngineError" in unknown.err
     assert run("oom", tmp_path / "missing.txt").code == 4
     assert run("oom", tmp_path).code == 4
     assert run("oom", log(MESSAGE.format(asked="9.28 GiB")), "--model", "no/such-model").code == 4

@@ -103,3 +103,79 @@ def test_oom_uses_the_report_beside_the_message(tmp_path: Path) -> None:
     ran = run("oom", path)
     assert ran.code == 0
     assert "deepspeed/" in ran.out
+
+
+ISSUE = """\
+It dies since the upgrade. My file:
+
+```yaml
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+do_train: true
+finetuning_type: full
+per_device_train_batch_size: 4
+cutoff_len: 8192
+bf16: true
+```
+
+```bash
+$ llamafactory-cli train sft.yaml
+```
+
+```
+torch==2.6.0
+transformers==4.49.0
+```
+
+```
+Traceback (most recent call last):
+  File "/env/transformers/loss/loss_utils.py", line 36, in ForCausalLMLoss
+    logits = logits.float()
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 18.56 GiB. GPU 0 has a total
+capacity of 79.15 GiB of which 6.02 GiB is free.
+```
+"""
+
+
+def test_the_blocks_of_an_issue_are_its_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "issue.md"
+    path.write_text(ISSUE, encoding="utf-8")
+    facts = run("facts", path)
+    assert facts.code == 0
+    assert "training.micro_batch_size = 4" in facts.out
+    assert "(block at line 4).yaml:8 (per_device_train_batch_size)" in " ".join(facts.out.split())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(ISSUE.encode())))
+    assert "transformers/causal-lm-loss-in-float32" in run("check", "-").out
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(ISSUE.encode())))
+    explained = run("oom", "-")
+    assert "fp32 logits [4, 8192, 152064]" in explained.out
+    assert "lower training.micro_batch_size, 4 now" in " ".join(explained.out.split())
+
+
+@pytest.mark.parametrize("name", ["issue.md", "notes.txt", "-"])
+def test_prose_is_told_what_was_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    text = "Hello: my run dies since yesterday.\nI use import pynvml and nothing else: what can I do?\nThanks <details> a lot\n"
+    path = tmp_path / name
+    if name == "-":
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    else:
+        path.write_text(text, encoding="utf-8")
+    ran = run("check", "-" if name == "-" else path)
+    said = ran.out + ran.err
+    assert ran.code in {3, 4}
+    assert "looked for: collect_env" in " ".join(said.split())
+    assert "YAML:" not in said
+    assert "is not a requirement" not in said
+
+
+def test_a_list_of_conda_in_a_block_below_prose_is_read(tmp_path: Path) -> None:
+    rows = "_libgcc_mutex 0.1 conda_forge conda-forge\npytorch 2.5.1 py3.10_cuda12.4_cudnn9.1.0_0 pytorch\n"
+    rows += "transformers 4.46.3 pypi_0 pypi\nnumpy 1.26.4 py310h5f9d8c6_0\n"
+    text = "### Environment\n\nMine:\n\n```\n"
+    text += f"# packages in environment at /opt/conda:\n#\n# Name Version Build Channel\n{rows}bzip2\n```\n"
+    path = tmp_path / "issue.txt"
+    path.write_text(text, encoding="utf-8")
+    ran = run("facts", path)
+    assert ran.code == 0
+    assert "torch" in ran.out
+    assert "packages     2" in ran.out

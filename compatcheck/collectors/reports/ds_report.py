@@ -37,6 +37,7 @@ _LABEL = re.compile(
 _SIZE = re.compile(r"(\d{1,6}\.\d\d) (B|KB|MB|GB|TB)(?= |$)")
 _UNITS = {"B": 1, "KB": KIB, "MB": MIB, "GB": GIB, "TB": 1024 * GIB}
 """It divides by 1024 (``human_readable_size`` in deepspeed/env_report.py)."""
+_PYTHON = re.compile(r"/python(3\.\d{1,2})/(?:site|dist)-packages/")
 _GAP = 3_000
 
 
@@ -59,6 +60,10 @@ def _report(fields: list[Field], part: Part, path: str) -> PastedReport:  # noqa
         source = place(part, entry.start, path, entry.label)
         value = entry.value
         match entry.label:
+            case "torch install path" | "deepspeed install path":
+                found = _PYTHON.search(value)
+                if found is not None:
+                    report.values.setdefault("python", (found[1], source))
             case "torch version":
                 report.add_package("torch", value, source)
             case "deepspeed info":

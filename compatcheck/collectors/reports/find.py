@@ -11,7 +11,17 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.collectors.python.components import TorchBuild, find_components, read_torch_build
-from compatcheck.collectors.reports import collect_env, ds_report, hugging_face, nvcc, nvidia_smi, package_list, unread
+from compatcheck.collectors.reports import (
+    collect_env,
+    ds_report,
+    hugging_face,
+    nvcc,
+    nvidia_smi,
+    package_list,
+    unread,
+    unsloth,
+    verl_diagnose,
+)
 from compatcheck.collectors.reports.devices import describe_devices, list_differs
 from compatcheck.collectors.reports.report import is_prefix, is_same
 from compatcheck.collectors.reports.text import Part, split_parts
@@ -38,7 +48,8 @@ MARK = re.compile(
     r"|bitsandbytes|xformers|liger|openrlhf|axolotl|unsloth|ms.swift|sglang|megatron|triton|ray|datasets|nvidia|driver)\b"
     r".{0,40}\d\.\d"
     r"|Package +Version|Name +Version +Build|compilation tools|^Version: \d|^\s*[\w.-]+ {2,}\d+\.\d|Marketing Name:"
-    r"|ROCm version|rocm-smi|gfx\d|vLLM Version",
+    r"|ROCm version|rocm-smi|gfx\d|vLLM Version|Unsloth:? (?:\d|Fast)|(?:Python|Pip|verl|System) Info-"
+    r"|Requirement already satisfied: |Successfully installed |^\W{0,4}\|[^|]{2,40}\|\W{0,4}v?\d+\.\d",
     re.IGNORECASE,
 )
 """One of these stands on some line of every report."""
@@ -46,10 +57,16 @@ TELLING = re.compile(
     rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
     rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
     rb"|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version, |, driver_version|ROCk module"
-    rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:",
+    rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:|huggingface_hub version:"
+    rb"|=  Unsloth:? (?:\d|Fast)|-(?:verl|Pip) Info-|Requirement already satisfied: \S|Successfully installed \S+-\d",
 )
 """What no other file that is checked holds; tells a report of what is read as something else."""
-_READERS = (collect_env, ds_report, hugging_face, nvidia_smi, nvcc, unread, package_list)
+KNOWN = (
+    "collect_env, ds_report, transformers env, accelerate env, hf env, nvidia-smi, Unsloth's banner, verl's diagnose.py, "
+    "pip list, name==version lines"
+)
+"""Reports in words."""
+_READERS = (collect_env, ds_report, hugging_face, unsloth, verl_diagnose, nvidia_smi, nvcc, unread, package_list)
 """In order: what one has read is not looked at by the next."""
 _MOST_REPORTS = 400
 """Different reports of one text at most."""
@@ -91,9 +108,7 @@ def read_found(path: str, files: Files = LOCAL) -> tuple[FoundReport, ...]:
     found = find_reports(decode(read_bytes(path, files), path), path)
     if not found:
         message = "holds no report of an environment that is known here"
-        hint = (
-            "known: collect_env, ds_report, transformers env, accelerate env, nvidia-smi, pip list, name==version lines"
-        )
+        hint = f"known: {KNOWN}"
         raise InputError(message, source=Source(path), hint=hint)
     return found
 

@@ -36,11 +36,13 @@ _UNSURE = frozenset({"torch", "accelerate", "safetensors", "vllm", "liger-kernel
 """What "not installed" may mean too old of, or unusable."""
 _OTHERS: list[str] = _TABLE["others"]
 """Labels of other lines."""
+_HUB: dict[str, str] = _TABLE["hub"]
+"""How ``huggingface-cli env`` writes a distribution, lower case → its name; it writes no "version" behind it."""
 _LABEL = re.compile(
     r"(?<![A-Za-z0-9_.-])((?:"
     + "|".join(re.escape(name) for name in _PACKAGES)
     + r") version(?: \((?:gpu|accelerator)\?\))?"
-    r"|" + "|".join(re.escape(name) for name in _OTHERS) + r") {0,3}: {0,8}",
+    r"|" + "|".join(re.escape(name) for name in _OTHERS) + r"|(?<=- )(?:" + "|".join(_HUB) + r")) {0,3}: {0,8}",
     re.IGNORECASE,
 )
 _OWN = re.compile(
@@ -75,9 +77,17 @@ def read(part: Part, path: str) -> Iterator[PastedReport]:
 def _report(fields: list[Field], part: Part, path: str) -> Iterator[PastedReport]:
     if len(fields) < 2 or not any(_OWN.match(entry.label) for entry in fields):
         return
+    of_hub = any(entry.label == "huggingface_hub version" for entry in fields)
     report = open_report("environment list", part, path, fields[0].start, fields[-1].end)
     for entry in fields:
-        _take(entry, report, part, path)
+        if entry.label not in _HUB:
+            _take(entry, report, part, path)
+            continue
+        value, source = _without_next_bullet(entry.value), place(part, entry.start, path, entry.label)
+        if value != "N/A":
+            _take_package(_HUB[entry.label], value, report, source)
+        elif of_hub:
+            _take_package(_HUB[entry.label], "not installed", report, source)
     count = report.values.pop("gpu number", None)
     if count is not None and len(report.devices) == 1:
         report.devices *= count[0]
@@ -136,6 +146,9 @@ def _take_package(name: str, value: str, report: PastedReport, source: Any) -> N
         elif value.lower() == "not installed":
             report.add_absent(name, source)
         return
+    first, _, rest = value.partition(" ")
+    if rest.startswith("(") and ")" not in rest and is_version(first):  # a remark that goes on in the next line
+        value = first
     if name == "torch":
         found = _TORCH.fullmatch(value)
         value = found[1] if found is not None else ""
@@ -150,8 +163,8 @@ def _take_configuration(entry: Field, report: PastedReport, source: Any) -> None
     if "not found" in entry.rest[:40].lower() or "\n" not in entry.rest:
         return
     data: dict[str, Any] = {}
-    lines = entry.rest.split("\n")
-    glued = False
+    text, glued = _GLUED.subn("\n", entry.rest)
+    lines = text.split("\n")
     for line in lines[:-1]:  # transformers prints the first key behind the label
         bullet = _BULLET.match(line)
         key, colon, text = line[bullet.end() if bullet else 0 :].partition(": ")
@@ -159,11 +172,10 @@ def _take_configuration(entry: Field, report: PastedReport, source: Any) -> None
             continue
         if not colon or re.fullmatch(r"[a-z_0-9]{2,60}", key) is None:
             break
-        glued = glued or _GLUED.search(text) is not None
         data[key] = _read_value(text.strip())
     if {"compute_environment", "distributed_type"} <= data.keys():
         section = _SECTIONS.get(str(data["distributed_type"]))
-        whole = not glued and {"num_processes", _LAST} <= data.keys() and section in {None, *data}
+        whole = not (glued and _is_torn(data)) and {"num_processes", _LAST} <= data.keys() and section in {None, *data}
         report.accelerate, report.accelerate_source = (data if whole else None), source
         if not whole:
             report.notes.append(
@@ -171,8 +183,14 @@ def _take_configuration(entry: Field, report: PastedReport, source: Any) -> None
             )
 
 
-_GLUED = re.compile(r" [-*] {0,3}[a-z_0-9]{2,60}:")
-"""Two keys in one line: its break was lost."""
+def _is_torn(data: dict[str, Any]) -> bool:
+    """Tell whether lines that were put together may have lost a key between them, or hold a prefix of a log."""
+    texts = (value for value in data.values() if isinstance(value, str))
+    return not {"machine_rank", "num_machines"} <= data.keys() or any(" " in text for text in texts)
+
+
+_GLUED = re.compile(r"(?<=\S)[ \t]+(?=[-*] {0,3}[a-z_0-9]{2,60}: )")
+"""Between two keys in one line: its break was lost."""
 _LAST = "downcast_bf16"
 """What accelerate prints behind the sections that matter (``ClusterConfig`` in accelerate/commands/config/config_args.py)."""
 _SECTIONS = {"DEEPSPEED": "deepspeed_config", "FSDP": "fsdp_config", "MEGATRON_LM": "megatron_lm_config"}

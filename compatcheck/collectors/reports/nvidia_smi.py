@@ -1,4 +1,4 @@
-"""``nvidia-smi``: its table in the layouts of every driver, and ``-L``.
+"""``nvidia-smi``: its table in the layouts of every driver, ``-L``, and names alone.
 
 The CUDA version of the table is the newest one that the driver supports (from driver 610 on it is called "CUDA UMD Version",
 and the driver's "KMD Version"); it says nothing of an installed toolkit. Long names are cut off in the table. Where a device is
@@ -40,6 +40,7 @@ _END = re.compile(r"Processes:|MIG devices:|No running processes|No MIG devices 
 _LISTED = re.compile(
     r"(?:(?<=\n)|(?<=\A)|(?<= )) {0,4}GPU {1,3}(\d{1,2}): ([^\n(:]{3,60}?) \(UUID: GPU-[0-9a-fA-FxX*.…-]{1,40}\)?"
 )
+_NAMED = re.compile(r"(?:(?<=\n)|(?<=\A)) {0,4}GPU {1,3}(\d{1,2}): ([A-Za-z][^\n(:|]{3,60}?) {0,4}(?=\n)")
 _LISTED_INSTANCE = re.compile(
     r"MIG {1,3}(\d{1,2}(?:c\.\d{1,2})?g\.(\d{1,3})gb(?:\+\w{1,8})?) {1,8}Device {1,3}\d{1,2}: \(UUID"
 )
@@ -64,7 +65,8 @@ def read(part: Part, path: str) -> Iterator[PastedReport]:
             report = open_report(_KIND, part, path, rows[0].start(), rows[0].start())
             _take_rows(part, path, report, rows[0].start(), len(text))
             yield report
-    yield from _read_listing(part, path)
+    listed = list(_read_listing(part, path))
+    yield from listed or _read_names(part, path)
 
 
 def _read_table(part: Part, path: str, head: re.Match[str], end: int) -> PastedReport:
@@ -182,5 +184,29 @@ def _read_listing(part: Part, path: str) -> Iterator[PastedReport]:
         report.end = entry.end() + (instances[-1].end() if instances else 0)
         behind = [line for line in part.text[report.end : report.end + 400].split("\n")[1:] if line.strip()]
         report.whole = index + 1 == len(found) and bool(behind)
+    if report is not None:
+        yield report
+
+
+def _read_names(part: Part, path: str) -> Iterator[PastedReport]:
+    """Read lines such as ``GPU 0: NVIDIA A100-SXM4-80GB`` without an identifier, one below the other from 0 on."""
+    report: PastedReport | None = None
+    for entry in _NAMED.finditer(part.text):
+        number, name = int(entry[1]), entry[2].strip()
+        goes_on = (
+            report is not None and number == len(report.devices) and not part.text[report.end : entry.start()].strip()
+        )
+        if report is not None and not goes_on:
+            yield report
+            report = None
+        if not is_device_name(name) or (report is None and number != 0):
+            continue
+        if report is None:
+            report = open_report(_KIND, part, path, entry.start(), entry.start())
+            report.devices_source = report.source
+        report.devices.append(Device(name))
+        report.end = entry.end()
+        behind = part.text[report.end : report.end + 400].lstrip()
+        report.whole = "\n" in behind and not behind.startswith("GPU ")
     if report is not None:
         yield report

@@ -40,18 +40,26 @@ _DRIVER_LINE = re.compile(
 _NAME_LINE = re.compile(r" {0,8}Name: ([A-Za-z0-9][\w.-]{0,80}) {0,8}")
 _VERSION_LINE = re.compile(r" {0,8}Version: ([0-9][\w.+!-]{0,80}) {0,8}")
 """``pip show``."""
+_SATISFIED = re.compile(
+    r" {0,8}Requirement already satisfied: ([A-Za-z0-9][\w.-]{0,80})(?:[\[<>=!~; ].{0,160})? in .{1,200}"
+    r" \(([0-9][\w.+!-]{0,80})\)"
+)
+_INSTALLED = "Successfully installed "
+"""What ``pip install`` says of what was there, and before what it has put there."""
+_TABLE_ROW = re.compile(r" {0,8}\|?(?P<name>[^|]{2,60})\|(?P<version>[^|]{3,80})\|.{0,200}")
+"""A row of a Markdown table."""
 _COLUMNS = re.compile(
     r"Package {1,80}Version(?: {1,80}(?:Editable project location|Location|Build|Latest|Installer).{0,80})?"
 )
 _CONDA_COLUMNS = re.compile(r"#? {0,4}Name {1,80}Version {1,80}Build(?: {1,80}Channel)?")
-_RULE = re.compile(r"-{2,80} {1,4}-{2,80}(?: {1,4}-{2,80})?")
+_RULE = re.compile(r"-{2,80} {1,4}-{2,80}(?: {1,4}-{2,80})?|─{2,200}")
 _ROW = re.compile(
     r"([A-Za-z0-9_][\w.-]{0,80}) {1,80}([0-9][\w.+!-]{0,80})(?: {1,80}(\S{1,200})(?: {1,80}(\S{1,200}))?)?"
 )
 _WIDE_ROW = re.compile(r"[A-Za-z0-9_][\w.-]{0,80} {2,80}[0-9][\w.+!-]{0,80}(?: {2,80}\S{1,200}(?: {2,80}\S{1,200})?)?")
 _RUN = 5
 """Rows one below the other that are pip's or conda's columns without their heading, when they are in order."""
-_LONGEST = 300
+_LONGEST, _LONGEST_INSTALLED = 300, 20_000
 _GAP = 12
 """Lines between two of one list at most; more begin another."""
 
@@ -81,8 +89,9 @@ def read(part: Part, path: str) -> Iterator[PastedReport]:
         shown = _NAME_LINE.fullmatch(line) if stated is None else None
         named = shown[1] if shown is not None else ""
         stated = stated or _read_line(line, in_columns=in_columns or index in rows)
-        if stated is None:
-            in_columns = False
+        statements = _read_installed(line) if stated is None else [stated]
+        if not statements:
+            in_columns = in_columns and _ROW.fullmatch(line.strip()) is not None  # conda's libraries are rows, too
             continue
         if report is None or index - last > _GAP:
             if report is not None and _counts(report):
@@ -90,7 +99,8 @@ def read(part: Part, path: str) -> Iterator[PastedReport]:
             report = open_report("list", part, path, start, end)
         last = index
         report.end = end
-        _take(report, stated, part, path, start)
+        for statement in statements:
+            _take(report, statement, part, path, start)
     if report is not None and _counts(report):
         yield report
 
@@ -102,6 +112,14 @@ def _counts(report: PastedReport) -> bool:
         or bool(report.values)
         or not _KNOWN_NAMES.isdisjoint(report.packages)
     )
+
+
+def _read_installed(line: str) -> list[tuple[str, str]]:
+    """Return what a line of pip says it has installed: ``Successfully installed accelerate-1.2.0 torch-2.6.0``."""
+    if not line.startswith(_INSTALLED):
+        return []
+    words = (word.rpartition("-") for word in line.removeprefix(_INSTALLED).split())
+    return [(canonical_name(name), version) for name, _, version in words if name and is_version(version)]
 
 
 def states_release(line: str) -> bool:
@@ -120,6 +138,12 @@ def _read_line(line: str, *, in_columns: bool) -> tuple[str, str] | None:
         of_conda = not build.startswith("pypi") and (row[4] is not None or _BUILD.search(build) is not None)
         name = canonical_name(row[1])
         return None if of_conda and name not in _CONDA else (_CONDA.get(name, name), row[2])
+    satisfied = _SATISFIED.fullmatch(line) if "satisfied" in line else None
+    if satisfied is not None:
+        return (canonical_name(satisfied[1]), satisfied[2]) if is_version(satisfied[2]) else None
+    row = _TABLE_ROW.fullmatch(line) if "|" in line else None
+    if row is not None:
+        return _read_line(f"{row['name'].strip(' *')}: {row['version'].strip(' *v')}", in_columns=False)
     pin = _PIN.fullmatch(line)
     if pin is not None:
         name = canonical_name(pin[1])
@@ -147,7 +171,8 @@ def _lines(part: Part) -> list[str | None]:
     lines: list[str | None] = []
     for index, start in enumerate(part.starts):
         end = part.starts[index + 1] if index + 1 < len(part.starts) else len(part.text)
-        whole = end - start <= _LONGEST and part.text.endswith("\n", start, end)
+        longest = _LONGEST_INSTALLED if part.text.startswith(_INSTALLED, start) else _LONGEST
+        whole = end - start <= longest and part.text.endswith("\n", start, end)
         lines.append(part.text[start : end - 1].rstrip() if whole else None)
     return lines
 

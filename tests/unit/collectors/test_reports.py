@@ -609,7 +609,6 @@ def test_reads_lists_written_by_hand(text: str, expected: dict[str, str]) -> Non
     [
         "It works with torch==2.4.0 but not with 2.5.1.\n",
         "pip install torch==2.4.0\n",
-        "Requirement already satisfied: torch in /venv (2.9.0)\n",
         "I upgraded torch from 2.4.0 to 2.5.1 and it died.\n",
         "torch>=2.4.0\n",
         "CUDA 12.4\n",
@@ -677,7 +676,170 @@ def test_a_text_that_ends_in_a_value_does_not_state_it() -> None:
     assert hardware.driver is None
 
 
-REPORTS = (COLLECT_ENV, VLLM, DS_REPORT, TRANSFORMERS, NVIDIA_SMI, OLD_NVIDIA_SMI, MIG_TABLE)
+UNSLOTH = """\
+==((====))==  Unsloth 2025.3.19: Fast Llama patching. Transformers: 4.50.3. vLLM: 0.8.2.
+   \\\\   /|    NVIDIA A100-SXM4-40GB. Num GPUs = 1. Max memory: 39.557 GB. Platform: Linux.
+O^O/ \\_/ \\    Torch: 2.6.0+cu124. CUDA: 8.0. CUDA Toolkit: 12.4. Triton: 3.2.0
+\\        /    Bfloat16 = TRUE. FA [Xformers = 0.0.29.post3. FA2 = False]
+ "-____-"     Free license: http://github.com/unslothai/unsloth
+Unsloth: Fast downloading is enabled - ignore downloading bars which are red colored!
+"""
+OLD_UNSLOTH = """\
+==((====))==  Unsloth: Fast Llama patching release 2024.3
+   \\\\   /|    GPU: Tesla T4. Max memory: 14.748 GB. Platform = Linux.
+O^O/ \\_/ \\    Pytorch: 2.1.2+cu121. CUDA = 7.5. CUDA Toolkit = 12.1.
+\\        /    Bfloat16 = FALSE. Xformers = 0.0.23.post1. FA = False.
+ "-____-"     Free Apache license: http://github.com/unslothai/unsloth
+"""
+HUB = """\
+- huggingface_hub version: 0.30.1
+- Platform: Linux-5.15.0-122-generic-x86_64-with-glibc2.35
+- Python version: 3.10.12
+- Running in iPython ?: No
+- Running in Google Colab ?: No
+- Token path ?: /root/.cache/huggingface/token
+- Has saved token ?: False
+- Configured git credential helpers: store
+- FastAI: N/A
+- Tensorflow: N/A
+- Torch: 2.6.0+cu124
+- Jinja2: 3.1.6
+- Pillow: 11.1.0
+- hf_transfer: 0.1.9
+- hf_xet: N/A
+- numpy: 1.26.4
+- pydantic: 2.11.3
+- ENDPOINT: https://huggingface.co
+- HF_HUB_ETAG_TIMEOUT: 10
+"""
+VERL = """\
+----------Python Info----------
+Version      : 3.10.12
+Compiler     : GCC 11.4.0
+Build        : ('main', 'Feb  4 2025 14:57:36')
+Arch         : ('64bit', 'ELF')
+------------Pip Info-----------
+Version      : 25.0.1
+Directory    : /usr/local/lib/python3.10/dist-packages/pip
+vllm\t     : 0.8.4
+sglang\t     : not found.
+ray\t     : 2.44.1
+torch\t     : 2.6.0
+----------verl Info-----------
+Version      : 0.3.1.dev
+Directory    : /workspace/verl/verl
+Commit Hash  : 5fbe0f38287aa09b9acfa6f85046bc31a3060ce3
+----------Platform Info----------
+Platform     : Linux-5.15.0-122-generic-x86_64-with-glibc2.35
+system       : Linux
+version      : #132-Ubuntu SMP
+----------Environment----------
+CUDA Runtime : 12.4
+CUDA Compiler : Cuda compilation tools, release 12.4, V12.4.131
+----------System Info----------
+CPU Memory\t: 1007.66 GB
+GPU Count\t: 2
+GPU 1\tType    : NVIDIA A100-SXM4-80GB
+GPU 1\tMemory  : 80.00 GB
+GPU 2\tType    : NVIDIA A100-SXM4-80GB
+GPU 2\tMemory  : 80.00 GB
+"""
+
+
+def test_reads_the_banner_of_unsloth() -> None:
+    environment = one(UNSLOTH)
+    assert versions(environment) == {
+        "unsloth": "2025.3.19",
+        "transformers": "4.50.3",
+        "vllm": "0.8.2",
+        "torch": "2.6.0+cu124",
+        "triton": "3.2.0",
+        "xformers": "0.0.29.post3",
+    }
+    assert environment.facts["runtime.torch_cuda"][0] == "12.4"
+    assert environment.hardware is not None
+    assert (environment.hardware.gpu, environment.hardware.gpus_per_node) == ("A100-40GB", 1)
+
+
+def test_reads_the_old_banner_of_unsloth() -> None:
+    environment = one(OLD_UNSLOTH)
+    assert versions(environment) == {"unsloth": "2024.3", "torch": "2.1.2+cu121", "xformers": "0.0.23.post1"}
+    assert environment.facts["runtime.torch_cuda"][0] == "12.1"
+    assert environment.hardware is not None
+    assert (environment.hardware.gpu, environment.hardware.gpus_per_node) == ("T4", None)
+
+
+def test_reads_the_list_of_the_hub() -> None:
+    environment = one(HUB)
+    stated = {name: package.version for name, package in environment.packages.items()}
+    assert stated["torch"] == "2.6.0+cu124"
+    assert (stated["huggingface-hub"], stated["jinja2"], stated["hf-transfer"]) == ("0.30.1", "3.1.6", "0.1.9")
+    assert (stated["hf-xet"], stated["fastai"]) == (None, None)
+    assert environment.python == "3.10.12"
+
+
+def test_reads_what_the_diagnose_script_of_verl_prints() -> None:
+    environment = one(VERL)
+    stated = {"vllm": "0.8.4", "ray": "2.44.1", "torch": "2.6.0", "verl": "0.3.1.dev", "sglang": None}
+    assert versions(environment) == stated
+    assert environment.python == "3.10.12"
+    assert environment.facts["runtime.torch_cuda"][0] == "12.4"
+    assert environment.hardware is not None
+    assert (environment.hardware.gpu, environment.hardware.gpus_per_node) == ("A100-80GB", 2)
+
+
+def test_reads_what_pip_install_says() -> None:
+    text = (
+        "Requirement already satisfied: torch>=1.13 in /usr/lib/python3/dist-packages (from accelerate) (2.6.0)\n"
+        "Requirement already satisfied: numpy<3,>=1.17 in ./venv/lib (from torch==2.6.0->-r r.txt (line 3)) (1.26.4)\n"
+        "Requirement already satisfied: transformers[torch] in /usr/lib (4.50.3)\n"
+        "Requirement already satisfied: pip in /usr/lib\n"
+        "Successfully installed accelerate-1.2.0 flash-attn-2.7.4.post1\n"
+    )
+    assert versions(one(text)) == {
+        "torch": "2.6.0",
+        "numpy": "1.26.4",
+        "transformers": "4.50.3",
+        "accelerate": "1.2.0",
+        "flash-attn": "2.7.4.post1",
+    }
+
+
+def test_reads_a_markdown_table() -> None:
+    text = "| Package | Version |\n|---|---|\n| **PyTorch** | 2.5.1+cu124 |\n| transformers | `4.46.3` | pinned |\n"
+    text += "| Python | 3.11.4 |\n"
+    environment = one(text)
+    assert versions(environment) == {"torch": "2.5.1+cu124", "transformers": "4.46.3"}
+    assert environment.python == "3.11.4"
+
+
+def test_a_remark_that_goes_on_in_the_next_line_ends_a_value() -> None:
+    text = "- `transformers` version: 5.14.1 (see the matrix of\n  versions below)\n"
+    text += "- Python version: 3.11.4\n- PyTorch version: 2.9.0\n"
+    assert versions(one(text))["transformers"] == "5.14.1"
+
+
+def test_two_keys_of_accelerate_in_one_line_are_two_keys() -> None:
+    joined = TRANSFORMERS.replace("\n\t- num_machines:", " - num_machines:")
+    assert joined != TRANSFORMERS
+    (found,) = find_reports(joined, "issue.txt")
+    (whole,) = find_reports(TRANSFORMERS, "issue.txt")
+    assert found.accelerate == whole.accelerate
+
+
+def test_the_paths_of_ds_report_tell_the_minor_of_python() -> None:
+    text = "torch install path ............... ['/opt/conda/lib/python3.10/site-packages/torch']\n" + DS_REPORT
+    assert one(text).python == "3.10"
+
+
+def test_devices_without_their_identifiers_are_listed() -> None:
+    text = "My node:\n\nGPU 0: NVIDIA A100-SXM4-80GB\nGPU 1: NVIDIA A100-SXM4-80GB\n\ntorch==2.5.1\ndeepspeed==0.16.4\n"
+    environment = one(text)
+    assert environment.hardware is not None
+    assert (environment.hardware.gpu, environment.hardware.gpus_per_node) == ("A100-80GB", 2)
+
+
+REPORTS = (COLLECT_ENV, VLLM, DS_REPORT, TRANSFORMERS, NVIDIA_SMI, OLD_NVIDIA_SMI, MIG_TABLE, UNSLOTH, HUB, VERL)
 
 
 def claims(text: str) -> list[tuple[str, object]]:

@@ -22,7 +22,7 @@ def cause(asked: str, era: str = "2.2", **sizes):
         ("10.00 GiB", {}, "fragmentation"),
         ("20.00 GiB", {}, "need"),
         ("10.00 GiB", {"allocated": "77.00 GiB", "unallocated": "1.00 GiB"}, "need"),
-        ("2.00 GiB", {"allocated": "76.00 GiB", "unallocated": "2.10 GiB"}, "need"),
+        ("2.00 GiB", {"allocated": "76.00 GiB", "unallocated": "2.10 GiB"}, "nearly_full"),
         ("10.00 GiB", {"allocated": "30.00 GiB", "unallocated": "20.00 GiB"}, "foreign_memory"),
         (
             "10.00 GiB",
@@ -54,7 +54,7 @@ def cause(asked: str, era: str = "2.2", **sizes):
         ),
         ("90.00 GiB", {}, "larger_than_device"),
         ("0.50 GiB", {"free": "3.00 GiB", "allocated": "58.00 GiB"}, "refused_with_free_memory"),
-        ("0.50 GiB", {"allocated": "78.00 GiB", "unallocated": "0.10 GiB"}, "need"),
+        ("0.50 GiB", {"allocated": "78.00 GiB", "unallocated": "0.10 GiB"}, "nearly_full"),
         ("10.00 GiB", {"allocated": "90.00 GiB"}, "unclear"),
         ("10.00 GiB", {"allowed": "70.00 GiB"}, "memory_limit"),
         (
@@ -88,3 +88,31 @@ def test_old_messages_print_the_sum() -> None:
 def test_a_message_without_numbers_of_the_card_has_no_budget() -> None:
     (message,) = read_messages("CUDA out of memory. Tried to allocate 9.28 GiB")
     assert weigh(message) is None
+
+
+def test_what_would_do_joined_is_not_called_need() -> None:
+    budget = cause("2.00 GiB", allocated="76.00 GiB", unallocated="2.10 GiB")
+    assert "fragmentation" not in budget.ruled_out
+    assert "expandable_segments may carry it once" in budget.reason
+
+
+def test_a_limit_as_large_as_the_device_is_none() -> None:
+    sizes = {"total": "79.10 GiB", "allowed": "79.10 GiB", "free": "0.50 GiB", "allocated": "77.50 GiB"}
+    budget = cause("3.00 GiB", unallocated="0.10 GiB", **sizes)
+    assert budget.cause == "need"
+    assert "a memory limit of this process" not in budget.ruled_out
+
+
+def test_contexts_of_other_ranks_are_told() -> None:
+    others = [(11, "72.85 GiB"), *((number, "540.00 MiB") for number in range(20, 27))]
+    sizes = {"total": "79.11 GiB", "free": "1.50 MiB", "allocated": "71.90 GiB", "unallocated": "10.00 MiB"}
+    budget = cause("2.00 MiB", others=others, **sizes)
+    assert budget.cause == "other_processes"
+    assert "7 processes of 540.00 MiB each" in budget.reason
+    assert "other ranks" in budget.reason
+
+
+def test_memory_of_others_is_not_ruled_out_where_it_would_have_done() -> None:
+    sizes = {"total": "79.11 GiB", "free": "1.50 MiB", "allocated": "75.00 GiB", "unallocated": "0.50 MiB"}
+    budget = cause("2.00 MiB", others=[(11, "77.00 GiB"), (20, "2.10 GiB")], **sizes)
+    assert "memory of others" not in budget.ruled_out

@@ -41,3 +41,10 @@ def test_settings_with_one_value_are_taken() -> None:
         "training.sequence_length": 4096,
     }
     assert read_mentions("--per_device_train_batch_size 2 … --per_device_train_batch_size 1", MODELS).settings == {}
+
+
+def test_a_model_in_a_comment_of_code_is_not_the_one_that_ran() -> None:
+    log = 'model_name = args.model\n    # or "Qwen/Qwen2.5-7B"\nname = find(args) # e.g. Qwen/Qwen2.5-7B\n# "Qwen/Qwen2.5-7B",\n'
+    assert read_mentions(log, MODELS).model is None
+    assert read_mentions("# OOM with Qwen/Qwen2.5-7B (two cards)\n", MODELS).model == "qwen2.5-7b"
+    assert read_mentions("see #123 about Qwen/Qwen2.5-7B\n", MODELS).model == "qwen2.5-7b"

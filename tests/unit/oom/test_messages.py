@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatcheck.oom.message import read_messages
+from compatcheck.oom.message import find_words, read_messages
 from compatcheck.oom.sizes import format_size
 from tests.unit.oom.printed_messages import ERAS, FORMATS, print_message, print_other
 
@@ -146,17 +146,63 @@ def test_a_message_that_is_cut_off_keeps_what_it_has() -> None:
         ("nvml-handle", {"line": 15}, None),
         ("mps-buffer", {"asked": "372.53 GiB"}, "372.53 GiB"),
         ("ggml", {"asked": "204800.00 MiB", "device": 0}, "204800.00 MiB"),
+        ("ggml-reserve", {"asked": "10345253120", "device": 1}, "10345253120 bytes"),
+        ("cuda-malloc-async-short", {}, None),
+        ("expandable-segments", {"device": 0, "mapped": 20971520, "free": 12345678, "total": 85017493504}, None),
+        ("torch-memory-saver", {}, None),
+        ("torch-memory-saver-old", {}, None),
+        ("neuron", {"asked": "1073741824"}, "1073741824 bytes"),
+        ("neuron-status", {}, None),
+        ("cuda-driver", {}, None),
+        ("ray-worker-died", {}, None),
+        ("ray-worker-died-new", {}, None),
+        ("killed-alone", {}, None),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("prefix", ["", "> ", "(Worker pid=3) "])
 def test_forms_of_other_programs_are_read(form, values, read, prefix) -> None:
     message = only("\n".join(prefix + line for line in print_other(form, values).split("\n")))
-    assert message.form == {"nccl-calloc": "nccl", "nvml-handle": "nvml-assert"}.get(form, form)
+    assert message.form == _NAMES.get(form, form)
     assert (message.asked and message.asked.text) == read
 
 
+_NAMES = {
+    "nccl-calloc": "nccl",
+    "nvml-handle": "nvml-assert",
+    "cuda-malloc-async-short": "cuda-malloc-async",
+    "torch-memory-saver-old": "torch-memory-saver",
+    "neuron-status": "neuron",
+    "ggml-reserve": "ggml",
+    "cuda-driver": "cuda-error",
+    "ray-worker-died-new": "ray-worker-died",
+    "killed-alone": "killed",
+}
+
+
 def test_every_printed_form_is_tested() -> None:
-    assert len(FORMATS) == 22
+    assert len(FORMATS) == 33
+
+
+def test_both_lines_of_ggml_are_one_message() -> None:
+    text = f"{print_other('ggml', {'asked': '9866.00 MiB', 'device': 1})}\n{print_other('ggml-reserve', {'asked': '10345253120', 'device': 1})}"
+    assert only(text).asked.text == "9866.00 MiB"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("all well\nRuntimeError: Engine out of device memory in kernel 7", 2),
+        ("OOM at step 128 in cross_entropy", 1),
+        ("MUSA: failed to allocate 3 GB", 1),
+    ],
+)
+def test_words_about_memory_are_found_where_no_form_is_known(text, line) -> None:
+    assert read_messages(text) == ()
+    assert find_words(text)[0] == line
+
+
+def test_a_log_without_such_words_has_none() -> None:
+    assert find_words("everything is fine\nmemory: 9.28 GiB") is None
 
 
 @pytest.mark.parametrize(

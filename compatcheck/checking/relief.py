@@ -1,0 +1,103 @@
+"""What to change after a message: what its numbers ask for, settings its tensor grows with, suggestions of the estimate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compatcheck.checking.verdict import judge
+from compatcheck.core.effects import MORE_HARDWARE
+from compatcheck.core.out_of_memory import Relief
+from compatcheck.resolution.resolve import resolve_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compatcheck.checking.checks import Criteria
+    from compatcheck.core.facts import Fact
+    from compatcheck.core.out_of_memory import MessageReading
+    from compatcheck.core.suggestions import Suggestion
+    from compatcheck.frameworks.lines import LineFinder
+    from compatcheck.resolution.subject import Subject
+
+_MOST = 3
+"""Suggestions of the estimate that are shown."""
+_VARIABLES = {"CUDA": "PYTORCH_CUDA_ALLOC_CONF", "HIP": "PYTORCH_HIP_ALLOC_CONF", "NPU": "PYTORCH_NPU_ALLOC_CONF"}
+_SETTINGS = ("training.", "rollout.")
+_FITTED = {"hardware.world_size", "training.tensor_parallel", "training.context_parallel", "training.expert_parallel"}
+"""Settings that divide a tensor, which grows when they are lowered."""
+_NEEDY = {"need", "nearly_full", "fragmentation", "unclear"}
+
+
+def find_relief(facts: Mapping[str, Fact], reading: MessageReading | None, lines: LineFinder) -> tuple[Relief, ...]:
+    """Find what the numbers of a message ask for, and the settings that its tensor grows with.
+
+    Args:
+        facts: of the run, with what the log says itself.
+        reading: the message that explains the failure, None without one.
+        lines: finds the lines of settings.
+    """
+    if reading is None or reading.message.memory != "device":
+        return ()
+    return (*_from_cause(facts, reading), *_from_tensor(facts, reading, lines))
+
+
+def _from_cause(facts: Mapping[str, Fact], reading: MessageReading) -> Iterator[Relief]:
+    cause = None if reading.budget is None else reading.budget.cause
+    variable = _VARIABLES.get(reading.message.allocator.partition(" or ")[0])
+    expandable = facts.get("allocator.expandable_segments")
+    if cause in {"fragmentation", "nearly_full"} and variable and (expandable is None or not expandable.value):
+        engine, sleeps = facts.get("rollout.engine"), facts.get("rollout.sleep_mode")
+        shared = engine is not None and engine.value == "vllm" and (sleeps is None or sleeps.value)
+        but = "; not in a process that holds vLLM with its sleep mode, which refuses it" if shared else ""
+        yield Relief(f"{variable}=expandable_segments:True, which joins what is free and unused{but}")
+    if cause in {"other_processes", "foreign_memory"}:
+        yield Relief("free the device: nvidia-smi lists what holds it")
+    if cause == "memory_limit":
+        yield Relief("raise torch.cuda.set_per_process_memory_fraction, which sets the limit")
+
+
+def _from_tensor(facts: Mapping[str, Fact], reading: MessageReading, lines: LineFinder) -> Iterator[Relief]:
+    """Yield the settings that the tensor grows with, as the person wrote them."""
+    if reading.outcome not in {"named", "tied"}:
+        return
+    names = dict.fromkeys(
+        name
+        for match in reading.matches
+        for name in match.facts
+        if name.startswith(_SETTINGS) and name not in _FITTED and not name.endswith(("trainer", "zero_stage"))
+    )
+    for name in names:
+        fact = facts.get(name)
+        if fact is None or not isinstance(fact.value, int) or fact.value <= 1:
+            continue
+        source = fact.sources[0] if fact.sources else None
+        yield Relief(f"lower {name}, {fact.value:,} now", None if source is None else lines.with_line(source))
+    solved = any("token" in words or "length" in words for match in reading.matches for words in match.inferred)
+    if solved and not names:
+        yield Relief("fewer sequences in a micro batch, or shorter ones: no input states either")
+
+
+def suggest_changes(
+    subject: Subject, facts: Mapping[str, Fact], reading: MessageReading | None, criteria: Criteria
+) -> tuple[Suggestion, ...]:
+    """Return what `estimate --suggest` suggests for a run on the device that a message tells of, more hardware apart."""
+    if reading is None or reading.message.memory != "device" or (reading.place and reading.place.phase == "load"):
+        return ()
+    if reading.budget is not None and reading.budget.cause not in _NEEDY:
+        return ()
+    stated = {
+        name: fact.value for name, fact in facts.items() if not any(name in role for role in subject.roles.values())
+    }
+    if "hardware.memory_bytes" not in facts and reading.message.total is not None:
+        total = reading.message.total
+        stated["hardware.memory_bytes"] = (total.low_bytes + total.high_bytes) // 2
+    subject = resolve_with(subject, stated, criteria.rules)
+    estimate = judge(subject, criteria).estimate
+    if estimate is None or not estimate.phases:
+        return ()
+    from compatcheck.fixing.suggestions import suggest  # noqa: PLC0415 (only where a run is described)
+
+    fails = estimate.verdict.outcome in {"does_not_fit", "marginal"}
+    suggestions = suggest(subject, criteria.rules, lambda changed: judge(changed, criteria))
+    cheap = [suggestion for suggestion in suggestions if suggestion.effect != MORE_HARDWARE]
+    return tuple(one if fails else one._replace(outcome="unknown") for one in cheap[:_MOST])

@@ -1,0 +1,115 @@
+"""Blocks of code in a pasted text, as files of their own: an issue holds its configuration and its commands between fences.
+
+Each keeps the numbers of its lines: as many line breaks stand in front of it as lines before it in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from compatcheck.collectors.reports.find import looks_like_list, looks_like_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FENCE = re.compile(
+    r"(?P<before>[ \t]{0,16}(?:>[ \t]?){0,8}[ \t]{0,8})(?:[-*][ \t]+)?(?P<fence>`{3,12}|~{3,12})[ \t]*"
+    r"(?P<language>[\w+.-]{0,20})[^`]{0,80}"
+)
+_SUFFIXES = {
+    "bash": ".sh", "console": ".sh", "hjson": ".hjson", "json": ".json", "json5": ".hjson", "jsonc": ".json", "sh": ".sh",
+    "shell": ".sh", "shell-session": ".sh", "terminal": ".sh", "toml": ".toml", "yaml": ".yaml", "yml": ".yaml", "zsh": ".sh",
+}  # fmt: skip
+_PLAIN = {"", "text", "txt", "plaintext", "plain"}
+_COMMAND = re.compile(
+    r"[ \t]*(?:\$[ \t]+)?(?:#!|(?:export|set)[ \t]|(?:[A-Z][A-Z0-9_]+=\S*[ \t]+)*"
+    r"(?:accelerate|torchrun|deepspeed|python3?|vllm|swift|llamafactory-cli|axolotl|tune|nohup|srun|ray|uv|bash)[ \t])"
+)
+_KEY = re.compile(r"[ \t]*(?:-[ \t]+)?[\w.\"'/-]+[ \t]*:(?:[ \t]|$)|[ \t]*(?:#|-[ \t]|$)")
+_PROMPT = re.compile(r"[ \t]{0,8}\$[ \t]+")
+_MOST = 32
+"""Blocks of one text at most."""
+
+
+class Block(NamedTuple):
+    """One block."""
+
+    path: str
+    """The text's own path, the line where the block begins, and a suffix by what it holds."""
+    content: bytes
+
+
+def find_blocks(text: str, path: str) -> tuple[Block, ...]:
+    """Find the blocks of a text that may be configurations or commands; one that is not closed may be cut off and is none."""
+    found: list[Block] = []
+    for line, language, lines in _split(text):
+        if len(found) == _MOST:
+            break
+        body = "\n".join(lines) + "\n"
+        suffix = _SUFFIXES.get(language.lower()) or (_tell(body) if language.lower() in _PLAIN else None)
+        if suffix is None or not body.strip():
+            continue
+        if suffix == ".sh":
+            body = _without_prompts(lines)
+        content = ("\n" * line + body).encode("utf-8", "replace")
+        found.append(Block(f"{path} (block at line {line + 1}){suffix}", content))
+    return tuple(found)
+
+
+def _split(text: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield the number of the fence's line, the language behind it and the lines of every closed block."""
+    opened: re.Match[str] | None = None
+    begin, lines = 0, list[str]()
+    for number, raw in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        fence = _FENCE.fullmatch(raw) if "```" in raw or "~~~" in raw else None
+        if opened is None:
+            if fence is not None:
+                opened, begin, lines = fence, number, []
+        elif fence is not None and fence["fence"].startswith(opened["fence"]) and not fence["language"]:
+            yield begin, opened["language"], lines
+            opened = None
+        else:
+            lines.append(_without_margin(raw, opened["before"]))
+
+
+def _without_margin(line: str, before: str) -> str:
+    """Remove from a line what stands in front of the fence: quotation marks and indentation."""
+    if ">" in before:
+        line = re.sub(rf"^[ \t]*(?:>[ \t]?){{0,{before.count('>')}}}", "", line)
+        before = before.rpartition(">")[2].removeprefix(" ")
+    margin = len(before.expandtabs())
+    return line[min(margin, len(line) - len(line.lstrip())) :] if margin else line
+
+
+def _tell(body: str) -> str | None:
+    """Tell by its content what a block without a language is."""
+    lines = [line for line in body.splitlines() if line.strip()]
+    if not lines or "Traceback (most recent call last)" in body or _is_report(body):
+        return None
+    if lines[0].lstrip().startswith("{") and lines[-1].rstrip().endswith("}"):
+        return ".json"
+    if any(_COMMAND.match(line) for line in lines[:3]):
+        return ".sh"
+    keys = sum(_KEY.match(line) is not None for line in lines)
+    return ".yaml" if keys >= _MOSTLY * len(lines) else None
+
+
+_MOSTLY = 0.9
+
+
+def _is_report(body: str) -> bool:
+    content = body.encode("utf-8", "replace")
+    return looks_like_report(content) or looks_like_list(content)
+
+
+def _without_prompts(lines: list[str]) -> str:
+    """Return the commands of a terminal's session: lines behind a prompt with what continues them, or all where there is none."""
+    if not any(_PROMPT.match(line) for line in lines):
+        return "\n".join(lines) + "\n"
+    kept, goes_on = [], False
+    for line in lines:
+        prompt = _PROMPT.match(line)
+        kept.append(line[prompt.end() :] if prompt is not None else line if goes_on else "")
+        goes_on = (prompt is not None or goes_on) and line.rstrip().endswith("\\")
+    return "\n".join(kept) + "\n"

@@ -1,0 +1,99 @@
+"""Models whose classes lie in their own repositories have the parameters that those print."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatcheck.architectures.count import count_parameters
+from compatcheck.architectures.dimensions import dimensions
+
+QWEN = {
+    "model_type": "qwen",
+    "architectures": ["QWenLMHeadModel"],
+    "hidden_size": 4096,
+    "intermediate_size": 22016,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "kv_channels": 128,
+    "vocab_size": 151936,
+    "no_bias": True,
+    "tie_word_embeddings": False,
+}
+CHATGLM = {
+    "model_type": "chatglm",
+    "architectures": ["ChatGLMModel"],
+    "hidden_size": 4096,
+    "num_layers": 28,
+    "num_attention_heads": 32,
+    "vocab_size": 130528,
+    "inner_hidden_size": 16384,
+    "max_sequence_length": 2048,
+}
+CHATGLM3 = {
+    "model_type": "chatglm",
+    "architectures": ["ChatGLMModel"],
+    "hidden_size": 4096,
+    "num_layers": 28,
+    "num_attention_heads": 32,
+    "padded_vocab_size": 65024,
+    "ffn_hidden_size": 13696,
+    "kv_channels": 128,
+    "multi_query_attention": True,
+    "multi_query_group_num": 2,
+    "add_qkv_bias": True,
+    "add_bias_linear": False,
+    "rmsnorm": True,
+    "post_layer_norm": True,
+    "seq_length": 8192,
+}
+GLM4 = {
+    **CHATGLM3,
+    "architectures": ["ChatGLMForConditionalGeneration"],
+    "num_layers": 40,
+    "padded_vocab_size": 151552,
+}
+BAICHUAN = {
+    "model_type": "baichuan",
+    "architectures": ["BaiChuanForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 64000,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "total"),
+    [
+        (QWEN, 7_721_324_544),
+        (CHATGLM, 6_173_286_400),
+        (CHATGLM3, 6_243_584_000),
+        (GLM4, 9_399_951_360),
+        (BAICHUAN, 7_000_559_616),
+    ],
+    ids=["Qwen-7B", "ChatGLM-6B", "ChatGLM3-6B", "GLM-4-9B", "Baichuan-7B"],
+)
+def test_parameters_are_those_the_model_prints(config, total) -> None:
+    counts = count_parameters(config)
+    assert counts is not None
+    assert counts.total == total
+
+
+@pytest.mark.parametrize("config", [QWEN, CHATGLM, CHATGLM3, BAICHUAN])
+def test_a_file_without_a_dimension_is_not_counted(config) -> None:
+    without = {key: value for key, value in config.items() if key != "hidden_size"}
+    assert count_parameters(without) is None
+
+
+def test_dimensions_are_what_the_code_makes_of_the_keys() -> None:
+    assert dimensions(QWEN)["model.intermediate_size"] == (11008, "intermediate_size")
+    assert dimensions(CHATGLM)["model.intermediate_size"] == (16384, "inner_hidden_size")
+    assert dimensions(CHATGLM)["model.gated_mlp"] == (False, "inner_hidden_size")
+    assert "model.gated_mlp" not in dimensions(CHATGLM3)
+    assert dimensions(CHATGLM)["model.max_position_embeddings"] == (2048, "max_sequence_length")
+    found = dimensions(CHATGLM3)
+    assert found["model.num_key_value_heads"] == (2, "multi_query_group_num")
+    assert found["model.head_dim"] == (128, "kv_channels")
+    assert found["model.vocab_size"] == (65024, "padded_vocab_size")
+    assert found["model.num_hidden_layers"] == (28, "num_layers")

@@ -1,0 +1,125 @@
+"""What a message and the rules of the stack say together: the rule about the tensor first, and what to change."""
+
+from __future__ import annotations
+
+from compatcheck.checking.out_of_memory import explain_oom
+from compatcheck.checking.request import Request
+from compatcheck.core.out_of_memory import OutOfMemoryReport
+from compatcheck.rules.locate import open_rules
+
+RULES = open_rules(())
+SIZES = (
+    "GPU 0 has a total capacity of 79.15 GiB of which 0.50 GiB is free. Process 7 has 78.60 GiB memory in use. "
+    "Of the allocated memory 71.00 GiB is allocated by PyTorch, and 6.50 GiB is reserved by PyTorch but unallocated."
+)
+LOSS = (
+    '  File "/env/transformers/models/qwen2/modeling_qwen2.py", line 8, in forward\n    loss = self.loss_function(logits)\n'
+    '  File "/env/transformers/loss/loss_utils.py", line 36, in ForCausalLMLoss\n    logits = logits.float()\n'
+)
+WARM_UP = (
+    '  File "/env/transformers/modeling_utils.py", line 6000, in caching_allocator_warmup\n'
+    "    _ = torch.empty(byte_count // factor, dtype=torch.float16, device=device)\n"
+)
+
+
+def read(text: str, *settings: str, **request) -> OutOfMemoryReport:
+    return explain_oom(text, "log", Request(settings=settings, **request), RULES, {})
+
+
+def print_log(frames: str, asked: str, packages: str) -> str:
+    return (
+        f"{packages}\nTraceback (most recent call last):\n{frames}"
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {asked}. {SIZES}"
+    )
+
+
+def test_the_rule_about_the_tensor_comes_first() -> None:
+    log = print_log(LOSS, "9.28 GiB", "transformers==4.49.0\ntorch==2.6.0")
+    report = read(log, model="qwen2.5-7b")
+    assert report.readings[0].outcome == "named"
+    first = report.findings[0]
+    assert (first.finding.rule_id, first.relation) == ("transformers/causal-lm-loss-in-float32", "tensor")
+    assert len({entry.finding.rule_id for entry in report.findings}) == len(report.findings)
+
+
+def test_the_rule_about_the_loader_comes_first() -> None:
+    log = print_log(WARM_UP, "56.74 GiB", "transformers==4.50.0\ntorch==2.6.0")
+    report = read(log, "model.device_map=auto", model="qwen2.5-7b")
+    assert report.readings[0].matches[0].name.endswith("loader's warm-up buffer, 8 bytes per parameter")
+    assert report.findings[0].finding.rule_id == "transformers/warmup-takes-95-percent"
+
+
+def test_rules_about_training_do_not_explain_the_start_of_an_engine() -> None:
+    log = (
+        "vllm==0.8.5\ntransformers==4.49.0\ntorch==2.6.0\n"
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering"
+    )
+    report = read(log)
+    assert report.readings[0].message.form == "vllm-sampler"
+    for entry in report.findings:
+        assert entry.finding.impact.phase not in {"forward", "backward", "step"}
+
+
+def test_what_costs_nothing_explains_nothing() -> None:
+    log = print_log(LOSS, "9.28 GiB", "transformers==4.49.0\ntorch==2.6.0")
+    report = read(log, "training.micro_batch_size=1", "training.sequence_length=16384", model="qwen2.5-7b")
+    assert all(entry.finding.impact.high_bytes != 0 for entry in report.findings)
+
+
+def test_settings_the_tensor_grows_with_are_named() -> None:
+    log = print_log(LOSS, "9.28 GiB", "transformers==4.49.0\ntorch==2.6.0")
+    report = read(log, "training.micro_batch_size=2", "training.sequence_length=8192", model="qwen2.5-7b")
+    words = [relief.words for relief in report.relief]
+    assert "lower training.micro_batch_size, 2 now" in words
+    assert "lower training.sequence_length, 8,192 now" in words
+
+
+def test_expandable_segments_are_named_where_pieces_would_do() -> None:
+    log = print_log(LOSS, "6.90 GiB", "torch==2.6.0")
+    (relief, *_) = read(log).relief
+    assert relief.words.startswith("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+    assert not any("expandable" in entry.words for entry in read(log, "allocator.expandable_segments=true").relief)
+
+
+def test_the_estimate_suggests_for_the_device_of_the_message(tmp_path) -> None:
+    (tmp_path / "train.sh").write_text(
+        "accelerate launch --num_processes 1 sft.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 8 "
+        "--max_seq_length 8192 --bf16 True\n"
+    )
+    log = print_log(LOSS, "37.12 GiB", "transformers==4.49.0\ntorch==2.6.0\ntrl==0.15.0")
+    report = read(log, paths=(str(tmp_path / "train.sh"),))
+    assert report.suggestions
+    assert all(one.saved_bytes > 0 and one.effect != "more hardware" for one in report.suggestions)
+    (first, *_) = [relief for relief in report.relief if "micro_batch_size" in relief.words]
+    assert first.source.path.endswith("train.sh")
+
+
+FENCE = "```"
+
+
+def test_blocks_of_the_log_say_how_it_ran_where_only_packages_are_named(tmp_path) -> None:
+    (tmp_path / "requirements.txt").write_text("transformers==4.49.0\ntorch==2.6.0\ntrl==0.15.0\n")
+    options = "--per_device_train_batch_size 4 --max_seq_length 8192"
+    command = f"accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-7B {options}"
+    log = f"{FENCE}bash\n{command}\n{FENCE}\n{print_log(LOSS, '18.56 GiB', '')}"
+    for paths in ((), (str(tmp_path / "requirements.txt"),)):
+        report = read(log, paths=paths)
+        assert report.readings[0].matches[0].shape == (4, 8192, 152064)
+        assert {fact.name for fact in report.facts} >= {"training.micro_batch_size", "training.sequence_length"}
+    assert report.findings[0].relation == "tensor"
+
+
+def test_of_two_commands_nobody_tells_which_one_died() -> None:
+    block = f"{FENCE}bash\ntorchrun sft.py --per_device_train_batch_size {{}} --max_seq_length 8192\n{FENCE}\n"
+    report = read(block.format(4) + block.format(2) + print_log(LOSS, "18.56 GiB", ""), model="qwen2.5-7b")
+    assert "training.micro_batch_size" not in {fact.name for fact in report.facts}
+
+
+def test_a_command_of_reinforcement_learning_in_a_block_is_read() -> None:
+    command = (
+        "python3 -m verl.trainer.main_ppo data.max_prompt_length=4096 data.max_response_length=500 "
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 "
+        "actor_rollout_ref.rollout.name=vllm trainer.n_gpus_per_node=8 trainer.nnodes=1"
+    )
+    report = read(f"{FENCE}bash\n{command}\n{FENCE}\n{print_log(LOSS, '20.83 GiB', '')}")
+    assert report.readings[0].matches[0].shape == (8, 4596, 152064)
