@@ -146,10 +146,14 @@ def agree_with(plan: Plan, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         if target_of(finding) not in cleared or all(map(agrees, finding.remedies)):
             return finding
         kept = tuple(remedy for remedy in finding.remedies if agrees(remedy))
-        words = ", ".join(f"{name} {release}" for name, release in moves.items())
-        command = "pip install " + " ".join(f"'{name}=={release}'" for name, release in moves.items())
+        settings = tuple(fact for change in plan.changes for fact in change.facts)
+        words = ", ".join(change.words or f"{change.name} {change.after}" for change in plan.changes)
+        command = (
+            "pip install " + " ".join(f"'{name}=={release}'" for name, release in moves.items()) if moves else None
+        )
         safety = "safe" if all(change.safe for change in plan.changes) else "unsafe"
-        planned = FindingRemedy(f"as planned for all findings: {words}", command, safety, releases=tuple(moves.items()))
+        text = f"as planned for all findings: {words}"
+        planned = FindingRemedy(text, command, safety, releases=tuple(moves.items()), settings=settings)
         return finding._replace(remedies=(planned, *kept))
 
     return tuple(map(adjust, findings))
