@@ -42,6 +42,11 @@ def _steps(batch: int, micro: int, world: int) -> Value:
 SPLIT_SEQUENCES = ("training.tensor_parallel", "training.pipeline_parallel", "training.context_parallel")
 """Ranks that work on the same sequences; with several of them a rank is not a data-parallel rank."""
 
+PLAIN = frozenset({"axolotl", "hf_trainer", "llamafactory"})
+"""Programs that leave the loss to transformers unless Liger replaces it."""
+SPREAD = frozenset({"zero", "fsdp", "ddp", "megatron"})
+"""What several ranks are needed for; nobody configures it for one, and a launcher that starts one says so."""
+
 DERIVATIONS = (
     Derivation(
         "hardware.world_size",
@@ -49,6 +54,7 @@ DERIVATIONS = (
         lambda gpus, nodes: gpus * nodes,
         "gpus_per_node × nodes",
     ),
+    Derivation("hardware.single_rank", ("hardware.world_size",), lambda world: world == 1, "ranks of the job"),
     Derivation("training.sharding", ("training.zero_stage",), lambda stage: "zero" if stage else None, "ZeRO stage"),
     Derivation(
         "training.sharding",
@@ -124,8 +130,26 @@ DERIVATIONS = (
     Derivation(
         "training.loss_implementation",
         ("training.use_liger_kernel", "training.trainer"),
-        lambda liger, trainer: "cross_entropy" if not liger and trainer == "causal_lm" else None,
+        lambda liger, trainer: "cross_entropy" if not liger and trainer in {"causal_lm", "pretrain"} else None,
         "neither Liger nor a chunked loss",
+    ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.use_liger_kernel", "training.loss_type"),
+        lambda liger, loss: "cross_entropy" if not liger and loss != "chunked_nll" else None,
+        "neither Liger nor a chunked loss",
+    ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.use_liger_kernel", "training.framework"),
+        lambda liger, framework: "cross_entropy" if not liger and framework in PLAIN else None,
+        "neither Liger nor a chunked loss",
+    ),
+    Derivation(
+        "training.fsdp_activation_checkpointing",
+        ("training.sharding",),
+        lambda sharding: None if sharding == "fsdp" else False,
+        "no FSDP",
     ),
 )
 
@@ -146,6 +170,9 @@ def derive(facts: dict[str, Fact]) -> None:
             facts[derivation.fact] = Fact(derivation.fact, value, "derived", sources, derivation.words)
             progress = True
     sharding = facts.get("training.sharding")
+    if sharding is not None and sharding.value in SPREAD and "hardware.single_rank" not in facts:
+        note = f"state is spread over ranks: {sharding.value}"
+        facts["hardware.single_rank"] = Fact("hardware.single_rank", False, "derived", sharding.sources, note)
     if sharding is not None and sharding.value != "fsdp" and "training.fsdp_version" not in facts:
         note = f"state is not sharded by FSDP: {sharding.value}"
         facts["training.fsdp_version"] = Fact("training.fsdp_version", None, "derived", sharding.sources, note)

@@ -39,6 +39,7 @@ hardware.memory_bytes | bytes>=1 | | memory of one device
 hardware.gpus_per_node | int>=1 | | devices per node
 hardware.nodes | int>=1 | | nodes of the job
 hardware.world_size | int>=1 | | ranks of the job
+hardware.single_rank | bool | | one rank is the whole job: nothing is shared out or sent
 hardware.driver | version | | NVIDIA driver version
 hardware.driver_cuda | version | | newest CUDA version the driver supports, as nvidia-smi prints it
 hardware.host_memory_bytes | bytes>=1 | | main memory of one node
@@ -95,6 +96,7 @@ model.trust_remote_code | bool | | the model class comes from the hub repository
 model.device_map | str? | | device_map given to from_pretrained
 program.code | str | distribution | whose trainers or workers run: verl for its forks
 program.computes_loss | str | model, program | the model from labels it is given, or the program from logits
+program.keeps_graph | bool | | a backward pass follows the model's forwards, which keep activations for it
 program.passes_labels | bool | | labels are handed to the model
 program.computes_entropy | str | always, asked, never | whether every forward of the policy computes its entropy
 program.use_cache | bool | | KV cache that the trainer asks the model for

@@ -19,6 +19,7 @@ from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
     make_command_document,
     name_roles,
+    state_forward_only,
 )
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -208,11 +209,8 @@ def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterat
     for role in roles:
         if role not in _FROZEN:
             continue
-        key = "(only run forward)"
-        yield Statement("training.gradient_checkpointing", key, False, role)
-        yield Statement("training.offload_optimizer", key, None, role)
-        yield Statement("training.peft", key, None, role)
-        yield Statement("model.trainable_parameters", key, 0, role)
+        yield from state_forward_only(role)
+        yield Statement("training.peft", "(only run forward)", None, role)
         if stage is None:
             yield Statement("training.zero_stage", "zero_stage (left out)", 0, role)
         elif stage[1].why is None and isinstance(stage[1].value, int):
