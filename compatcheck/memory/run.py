@@ -125,7 +125,14 @@ class Run(NamedTuple):
     sequence: int
     accumulation: int
     unsharded_gradients: float
-    """Bytes of one gradient that FSDP leaves whole until the last micro batch of a step; 0 where it splits each batch's."""
+    """Bytes of one gradient that FSDP leaves whole until the last micro batch of a step where micro batches are not synchronised;
+    0 where it splits each batch's."""
+    no_sync: bool | None
+    """All micro batches of a step but the last run under ``no_sync``; None where nobody read the loop."""
+    mixed_units: bool | None
+    """FSDP1 units hold frozen parameters beside trained ones, and make gradients of all of them; None where nobody knows."""
+    loop_read: bool
+    """Somebody read the code of the program that trains, or none is named."""
     checkpointing: bool
     """Whole blocks are computed again in backward, as far as `policy` says."""
     policy: str

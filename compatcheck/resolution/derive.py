@@ -146,6 +146,12 @@ DERIVATIONS = (
         "neither Liger nor a chunked loss",
     ),
     Derivation(
+        "training.fsdp_wraps_frozen_apart",
+        ("program.wraps_adapters_apart", "training.peft"),
+        lambda apart, peft: True if apart and peft in {"lora", "qlora", "dora"} else None,
+        "the program gives adapters units of their own",
+    ),
+    Derivation(
         "training.fsdp_activation_checkpointing",
         ("training.sharding",),
         lambda sharding: None if sharding == "fsdp" else False,

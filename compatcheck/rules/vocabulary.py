@@ -103,6 +103,7 @@ program.use_cache | bool | | KV cache that the trainer asks the model for
 program.converts_outputs | bool | | 16-bit outputs of the model are cast to float32 under mixed precision
 program.accumulates_without_sync | bool | | all micro batches of a step but the last run under no_sync
 program.heeds_sync_each_batch | bool | | sync_each_batch has an effect
+program.wraps_adapters_apart | bool | | FSDP has adapters in units of their own
 program.load_dtype | dtype | | dtype a model is loaded in where nobody states one
 program.upcasts_unquantised | bool | | what is not quantised becomes float32 beside a quantised base
 program.adapter_dtype | dtype | | dtype it casts adapters to

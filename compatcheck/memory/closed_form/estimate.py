@@ -160,7 +160,8 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     always = resident(run)
     grads = gradient.gradients(run)
     load = (*parameters(run), *reference_parameters(run), *context(run))
-    step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
+    complete = (*gradient.component(run, grads.complete), *gradient.beside(run, between=False))
+    step = (*always, *complete, *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, always))
     return (
         _phase("load", run, (load,), None),
@@ -174,7 +175,11 @@ def _shares(run: Run, always: Parts) -> Shares:
     """Return what shares the allocator's segments over a step."""
     grads = gradient.gradients(run)
     found = activations(run)
-    step = (*gradient.component(run, grads.complete - grads.persistent), *step_workspace(run))
+    step = (
+        *gradient.component(run, grads.complete - grads.persistent),
+        *gradient.beside(run, between=False),
+        *step_workspace(run),
+    )
     kept = activation_components(run, found, block="backward" if run.checkpointing else "")
     early = gradient.component(run, grads.persistent)
     lasting = (
@@ -208,7 +213,7 @@ def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
     grads = gradient.gradients(run)
     found, at_loss = activations(run), activations(run, last_stage=True)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
-    shared = (*always, *earlier, *autocast_weights(run), *masks(run))
+    shared = (*always, *earlier, *gradient.beside(run, between=True), *autocast_weights(run), *masks(run))
     in_loss = (
         *shared,
         *live_parameters(run, blocks=False),
@@ -233,7 +238,8 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     live = live_parameters(run)
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
-    in_loss = (*always, *earlier, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
+    waiting, last = gradient.beside(run, between=True), gradient.beside(run, between=run.accumulation > 1)
+    in_loss = (*always, *earlier, *waiting, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
     own = held_parameters(run)
     reducing = backward_buffers(run)
     head = 0.0
@@ -244,6 +250,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     in_last_block = (
         *always,
         *gradient.component(run, begun),
+        *waiting,
         *live,
         *weights,
         *activation_components(run, found, block="backward"),
@@ -256,6 +263,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     in_first_block = (
         *always,
         *gradient.component(run, nearly),
+        *last,
         *live,
         *activation_components(run, one, block="backward"),
         *masks(run),
@@ -264,7 +272,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
         *unpacked,
     )
     at_the_end = (
-        *always, *gradient.component(run, grads.complete), *live, *_second_embedding_gradient(run, own.embedding),
+        *always, *gradient.component(run, grads.complete), *last, *live, *_second_embedding_gradient(run, own.embedding),
         *reducing, *offload_buffers(run),
     )  # fmt: skip
     return (in_loss, in_last_block, in_first_block, at_the_end)
