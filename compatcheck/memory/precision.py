@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.architectures.adapters import LOW_RANK
 from compatcheck.core.units import DTYPE_BYTES
-from compatcheck.memory.closed_form.adapters import LOW_RANK
 from compatcheck.memory.run import Precision
 
 if TYPE_CHECKING:

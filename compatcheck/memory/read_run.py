@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.architectures.adapters import LOW_RANK, count_adapters
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
-from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
 from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.precision import adapter_bytes, read_precision
 from compatcheck.memory.run import Model, Parallelism, Precision, Run, RunReading, read_numbers
@@ -277,6 +277,7 @@ def _read_model(source: Given) -> Model:
         experts_per_token=source.integer("model.num_experts_per_token", 1 if experts else 0),
         expert_width=width,
         attention=str(attention),
+        activation=str(source.get("model.hidden_act") or ""),
         quantization=str(quantization) if isinstance(quantization, str) else None,
     )
 

@@ -40,6 +40,7 @@ ADDED = frozenset(
         "torch/flex-attention-uncompiled",
         "torch/hsdp-holds-reduce-scatter-outputs",
         "transformers/batched-mm-gathers-experts",
+        "transformers/fused-experts-not-quantised",
         "transformers/gpt-bigcode-caches-while-training",
         "transformers/sliding-mask-copied-per-layer",
     }

@@ -35,6 +35,8 @@ class Model(NamedTuple):
     experts_per_token: int
     expert_width: int
     attention: str
+    activation: str
+    """Of the MLP, as transformers names it; empty when not known."""
     quantization: str | None
 
     @property

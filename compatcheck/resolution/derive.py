@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from compatcheck.architectures.adapters import LOW_RANK, count_adapters
 from compatcheck.core.facts import Fact, Value
 
 
@@ -160,6 +161,47 @@ DERIVATIONS = (
 )
 
 
+class _Widths(NamedTuple):
+    """Widths of a decoder's blocks, from facts."""
+
+    hidden: int
+    intermediate: int
+    query_width: int
+    key_width: int
+    layers: int
+
+
+_COUNTED = (
+    "training.lora_rank", "training.lora_target_modules", "model.hidden_size", "model.intermediate_size",
+    "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim", "model.num_hidden_layers",
+)  # fmt: skip
+_UNCOUNTED = (
+    "training.lora_modules_to_save",
+    "training.lora_target_parameters",
+    "model.num_experts",
+    "model.vision_parameters",
+)
+"""What has parameters that the widths of dense blocks do not give."""
+
+
+def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
+    """Count what low-rank adapters train, from their rank and targets."""
+    method = facts.get("training.peft")
+    if method is None or method.value not in LOW_RANK or "model.trainable_parameters" in facts:
+        return None
+    if any(name in facts and facts[name].value for name in _UNCOUNTED) or any(name not in facts for name in _COUNTED):
+        return None
+    rank, targets, hidden, intermediate, heads, kv_heads, width, layers = (facts[name].value for name in _COUNTED)
+    numbers = (rank, hidden, intermediate, heads, kv_heads, width, layers)
+    if not isinstance(targets, tuple) or not all(isinstance(number, int) for number in numbers):
+        return None
+    shape = _Widths(hidden, intermediate, heads * width, kv_heads * width, layers)  # type: ignore[arg-type,operator]  # as tested
+    count = count_adapters(shape, rank, tuple(map(str, targets)), decomposed=method.value == "dora")  # type: ignore[arg-type]  # as tested
+    sources = tuple(dict.fromkeys(source for name in _COUNTED[:2] for source in facts[name].sources))
+    note = "rank × (inputs + outputs) of each adapted layer"
+    return Fact("model.trainable_parameters", count, "derived", sources, note) if count else None
+
+
 def derive(facts: dict[str, Fact]) -> None:
     """Add what follows from the facts, in place, until nothing new follows; stated values are never replaced."""
     progress = True
@@ -175,6 +217,9 @@ def derive(facts: dict[str, Fact]) -> None:
             sources = tuple(dict.fromkeys(source for fact in inputs for source in fact.sources))
             facts[derivation.fact] = Fact(derivation.fact, value, "derived", sources, derivation.words)
             progress = True
+    adapters = _count_adapters(facts)
+    if adapters is not None:
+        facts[adapters.name] = adapters
     sharding = facts.get("training.sharding")
     if sharding is not None and sharding.value in SPREAD and "hardware.single_rank" not in facts:
         note = f"state is spread over ranks: {sharding.value}"

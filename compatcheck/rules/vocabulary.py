@@ -71,6 +71,7 @@ model.vision_parameters | int | | vision and audio towers with their projectors
 model.hidden_size | int>=1 | | width of the residual stream
 model.intermediate_size | int | | width of the MLP
 model.gated_mlp | bool | | the MLP has a gate beside its first matrix (SwiGLU, GeGLU)
+model.hidden_act | str | | activation of the MLP, as transformers names it
 model.moe_intermediate_size | int | | width of one expert
 model.num_hidden_layers | int>=1 | | transformer blocks of the language model
 model.num_attention_heads | int>=1 | | query heads

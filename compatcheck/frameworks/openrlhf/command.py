@@ -92,6 +92,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         table = {**table, **dict.fromkeys(_COLOCATE_ALL, ())}
     ray = (Statement(None, "(on Ray)", True),) if kind == "ppo_ray" else ()
     known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(kind))
+    if kind == "ppo":  # without Ray all models are in every process (cli/train_ppo.py, v0.5.9)
+        known = (Statement("rollout.colocated", "(all models in every process)", True), *known)
     known = (*known, *_packed(options))
     further = FurtherContent(known, tuple(_critic_model(options, roles)), unknown=flags.unknown)
     meanings = OptionMeanings(READER, table, is_plain, models)

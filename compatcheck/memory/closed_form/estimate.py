@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.architectures.adapters import LOW_RANK
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly, total
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
 from compatcheck.memory.closed_form.activations import components as activation_components
-from compatcheck.memory.closed_form.adapters import LOW_RANK
 from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
@@ -25,6 +25,7 @@ from compatcheck.memory.closed_form.reference import count_references, reference
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.read_run import read_run
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -234,7 +235,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     grads = gradient.gradients(run)
     found = activations(run)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
-    weights = () if run.checkpointing else autocast_weights(run)
+    weights = autocast_weights(run, backward=True)
     live = live_parameters(run)
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
@@ -331,6 +332,9 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     ):
         reason = f"the loss of {run.framework or 'a program nobody names'} was not read; taken as cross entropy over all tokens"
         found.append(Unmodelled("log-probabilities", "either", reason))
+    if not run.loop_read:
+        reason = f"the code of {find_program(run.framework).label} was not read: its loss, its blocks and how it accumulates are its own"
+        found.append(Unmodelled("training loop", "either", reason))
     if run.model.model_type not in RECIPES:
         reason = f"blocks of {run.model.model_type or 'an unknown model type'} were not read; taken as llama's"
         found.append(Unmodelled("architecture", "either", reason))

@@ -136,8 +136,8 @@ def beside(run: Run, *, between: bool) -> tuple[Component, ...]:
     if waits and run.no_sync is None:
         size = Size(0, 0, int(run.unsharded_gradients * count_trained(run)))
         words = f"{run.unsharded_gradients:g} B × {count_trained(run):,.0f}, if micro batches run under no_sync"
-        facts = ("training.sync_each_batch",)
-        parts.append(Component("whole gradients", "gradients", size, words, "torch FSDP", run.role, facts))
+        stated = ("training.sync_each_batch",)
+        parts.append(Component("whole gradients", "gradients", size, words, "torch FSDP", run.role, stated))
     return tuple(part for part in parts if part.size.high)
 
 
