@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
 
 
-def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str | None) -> Precision:
+def read_precision(
+    source: Given, parallel: Parallelism, model: Model, peft: str | None, *, trains: bool = True
+) -> Precision:
     """Read what a run stores, computes and reduces in."""
     mixed = source.get("training.mixed_precision")
     words = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "no": 4.0}
@@ -39,6 +41,11 @@ def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str
         elif source.knows("program.load_dtype") and model.quantization is None:
             usual, reason = str(source.get("program.load_dtype")), source.reason("program.load_dtype")
             stored = _assume_bytes(source, "training.param_dtype", usual, reason)
+        elif trains and sharding == "fsdp" and peft is None and compute is None:
+            source.needs.append(
+                "training.mixed_precision"
+            )  # float32 states are twice those of 16 bit, and both are usual
+            stored = 4.0
         else:
             stored = _assume_bytes(source, "training.param_dtype", "bfloat16", "the usual dtype of these weights")
     compute = 2.0 if compute == 1 else min(compute or stored, 4.0)

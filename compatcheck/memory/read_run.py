@@ -56,7 +56,9 @@ def read_run(
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
     versions = _versions(environment)
-    precision = read_precision(source, parallel, model, peft)
+    precision = read_precision(source, parallel, model, peft, trains=trains)
+    if source.needs:
+        return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     count = source.positive if peft in LOW_RANK else source.integer  # peft refuses a rank of 0
     rank = count("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
     targets = source.get("training.lora_target_modules")
