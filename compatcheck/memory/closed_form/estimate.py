@@ -333,7 +333,8 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
         reason = f"the loss of {run.framework or 'a program nobody names'} was not read; taken as cross entropy over all tokens"
         found.append(Unmodelled("log-probabilities", "either", reason))
     if not run.loop_read:
-        reason = f"the code of {find_program(run.framework).label} was not read: its loss, its blocks and how it accumulates are its own"
+        label = find_program(run.framework).label
+        reason = f"the code of {label} was not read: its loss, its blocks and how it accumulates are its own"
         found.append(Unmodelled("training loop", "either", reason))
     if run.model.model_type not in RECIPES:
         reason = f"blocks of {run.model.model_type or 'an unknown model type'} were not read; taken as llama's"
