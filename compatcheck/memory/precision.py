@@ -76,7 +76,7 @@ def read_precision(
 def _find_stored(
     source: Given, sharding: str, model: Model, peft: str | None, loaded: float | None, *, asks: bool
 ) -> float:
-    """Return bytes of a working parameter where nobody states its dtype; full states under FSDP rest on it, and it is asked for."""
+    """Return bytes of a working parameter where nobody states its dtype; FSDP's states rest on it: it is asked for."""
     mixed = source.get("training.mixed_precision")
     if sharding == "zero":
         known = WORDS.get(mixed) if isinstance(mixed, str) else loaded

@@ -125,8 +125,8 @@ def beside(run: Run, *, between: bool) -> tuple[Component, ...]:
         split = run.precision.frozen * count / parallel.shard if earlier or not between else 0.0
         whole = max(split, run.precision.compute * count) if waits else split
         sure = run.mixed_units is True
-        usual = whole if run.no_sync else split
-        size = Size(int(split) if sure else 0, int(usual) if sure else 0, int(whole))
+        usual = (whole if run.no_sync else split) if sure else 0.0
+        size = Size(int(usual), int(usual), int(whole))
         words = f"{run.precision.compute:g} B × {count:,.0f}, whole until the last micro batch (no_sync)"
         if not waits or not run.no_sync:
             words = f"{run.precision.frozen:g} B × {count:,.0f} / {parallel.shard} ranks"
