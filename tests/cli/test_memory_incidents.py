@@ -116,8 +116,8 @@ def test_without_ray_all_models_of_ppo_are_in_every_process() -> None:
     packages(torch="2.5.1", transformers="4.46.3", openrlhf="0.5.9", deepspeed="0.15.4")
     Path("ppo.sh").write_text(
         "deepspeed --num_gpus 4 --module openrlhf.cli.train_ppo --pretrain meta-llama/Meta-Llama-3-8B"
-        " --reward_pretrain OpenRLHF/Llama-3-8b-rm --critic_pretrain meta-llama/Meta-Llama-3-8B --zero_stage 2 --bf16 --adam_offload"
-        " --micro_train_batch_size 1 --train_batch_size 64 --micro_rollout_batch_size 1 --rollout_batch_size 64"
+        " --reward_pretrain OpenRLHF/Llama-3-8b-rm --critic_pretrain meta-llama/Meta-Llama-3-8B --zero_stage 2 --bf16"
+        " --adam_offload --micro_train_batch_size 1 --train_batch_size 64 --micro_rollout_batch_size 1 --rollout_batch_size 64"
         " --prompt_max_len 1024 --generate_max_len 1024 --gradient_checkpointing --init_kl_coef 0.01\n"
     )
     known = json.loads(run("facts", "requirements.txt", "ppo.sh", "--format", "json").out)["subjects"][0]["facts"]
@@ -172,7 +172,7 @@ def test_a_rule_about_mixed_units_counts_what_adapters_train() -> None:
     assert finding["impact"]["expected_bytes"] / GIB == pytest.approx(23.6, abs=0.1)
 
 
-PLAIN = "micro_batch_size: 2, sequence_length: 1024, param_dtype: bfloat16, gradient_checkpointing: false, peft: null, optimizer: adamw"
+PLAIN = "micro_batch_size: 2, sequence_length: 1024, param_dtype: bfloat16, gradient_checkpointing: false, peft: null"
 
 
 def test_a_loop_that_nobody_read_widens_the_range_and_is_named() -> None:
@@ -213,8 +213,10 @@ def test_under_fsdp_the_dtype_of_the_states_is_asked_for() -> None:
 
 
 def test_autocast_keeps_no_copy_of_a_frozen_base_under_checkpointing() -> None:
-    lora = "framework: custom, peft: lora, lora_rank: 8, lora_target_modules: [q_proj, v_proj], mixed_precision: bf16, param_dtype: float32"
-    batch = "micro_batch_size: 1, sequence_length: 1024, gradient_checkpointing: true, sharding: none"
+    lora = "framework: custom, peft: lora, lora_rank: 8, lora_target_modules: [q_proj, v_proj], mixed_precision: bf16"
+    batch = (
+        "param_dtype: float32, micro_batch_size: 1, sequence_length: 1024, gradient_checkpointing: true, sharding: none"
+    )
     priced = estimate(write_facts(f"{{{lora}, {batch}}}"))
     copies = parts(priced, "backward").get("16-bit weights of autocast", 0)
     assert copies <= 2 * 6_738_415_616 / 32
@@ -238,8 +240,8 @@ def test_fused_experts_that_are_not_quantised_are_in_the_estimate() -> None:
         " quantization: nf4}"
     )
     training = (
-        "{framework: axolotl, trainer: sft, peft: qlora, lora_rank: 8, lora_target_modules: [q_proj, v_proj], micro_batch_size: 1,"
-        " sequence_length: 1024, gradient_checkpointing: true, quantize_moe_experts: false, mixed_precision: bf16}"
+        "{framework: axolotl, trainer: sft, peft: qlora, lora_rank: 8, lora_target_modules: [q_proj, v_proj],"
+        " micro_batch_size: 1, sequence_length: 1024, gradient_checkpointing: true, quantize_moe_experts: false, mixed_precision: bf16}"
     )
 
     def need(transformers: str) -> int:
