@@ -241,7 +241,8 @@ def test_fused_experts_that_are_not_quantised_are_in_the_estimate() -> None:
     )
     training = (
         "{framework: axolotl, trainer: sft, peft: qlora, lora_rank: 8, lora_target_modules: [q_proj, v_proj],"
-        " micro_batch_size: 1, sequence_length: 1024, gradient_checkpointing: true, quantize_moe_experts: false, mixed_precision: bf16}"
+        " micro_batch_size: 1, sequence_length: 1024, gradient_checkpointing: true, quantize_moe_experts: false,"
+        " mixed_precision: bf16}"
     )
 
     def need(transformers: str) -> int:
