@@ -187,6 +187,11 @@ def _read_switches(keys: Keys, text: Keys, *, known: bool) -> dict[str, Found | 
         result["has_conv3d"] = (True, "model_type")
     elif known:
         result["has_conv3d"] = (False, "model_type")
+    for name in ("hidden_activation", "hidden_act", "activation_function", "activation"):
+        value = text.config.get(name)
+        if isinstance(value, str):
+            result["hidden_act"] = (value, name)
+            break
     for name in ("attn_implementation", "_attn_implementation"):
         value = keys.config.get(name)
         if isinstance(value, str) and value in _ATTENTION:

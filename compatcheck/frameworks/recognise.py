@@ -20,6 +20,8 @@ from compatcheck.frameworks.registry import (
     find_refinement,
 )
 from compatcheck.frameworks.text import expect_mapping, parse_configuration, read_text
+from compatcheck.frameworks.translation import flatten
+from compatcheck.rules.vocabulary import vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,6 +128,10 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
     if not text.strip():
         msg = "is empty"
         raise InputError(msg, source=Source(path), hint="name the file that says something")
+    stated = [name for name, _ in flatten(data) if name in vocabulary()] if isinstance(data, dict) else []
+    if stated:
+        msg = f"states {stated[0]} and lacks the key `compatcheck`, which tells a facts file"
+        raise InputError(msg, source=Source(path), hint="write the line `compatcheck: 1` above it")
     labels = sorted((reader.LABEL for reader in configuration_readers()), key=str.lower)
     kinds = ", ".join("facts (with the line `compatcheck: 1`)" if label == "facts" else label for label in labels)
     kinds += ", launch scripts (.sh), training scripts (.py)"

@@ -6,9 +6,13 @@ from typing import Any, NamedTuple
 from compatcheck.core.errors import RuleError
 from compatcheck.resolution.scope import FactScope
 from compatcheck.rules.database import CompiledClause, CompiledRule
-from compatcheck.rules.expression import Code, Unknown, evaluate, write
+from compatcheck.rules.expression import Code, Unknown, disjuncts, evaluate, write
 
 AFFECTED, POSSIBLE, SILENT = "affected", "possible", "silent"
+UNSTATED = ("run.", "runtime.", "env ")
+"""What needs begin with that no configuration states: what the program's own code does, how torch was built and what it loads,
+variables of the process. An exception that hangs on these alone is taken not to hold, and said; one that hangs on a setting, a
+release or the hardware leaves a rule undecided."""
 
 
 class Decision(NamedTuple):
@@ -70,14 +74,28 @@ def _decide_clause(
                 needs |= value.needs
             elif not value:
                 return Decision(SILENT)
+    open_exceptions: frozenset[str] = frozenset()  # asked about once the conditions hold
     if rule.unless is not None:
         value = evaluate(rule.unless, scope)
         if isinstance(value, Unknown):
-            notes.append(f"not ({write(rule.unless)})")
+            for part in disjuncts(rule.unless):
+                found = evaluate(part, scope)
+                if isinstance(found, Unknown) and _is_unstated(part, found, scope):
+                    notes.append(f"not ({write(part)})")
+                elif isinstance(found, Unknown) and not needs:
+                    open_exceptions |= found.needs
         elif value:
             return Decision(SILENT)
+    needs |= open_exceptions
     status = POSSIBLE if needs else AFFECTED
     return Decision(status, tuple(sorted(needs)), tuple(notes), tuple(clause.packages), clause)
+
+
+def _is_unstated(exception: Code, value: Unknown, scope: FactScope) -> bool:
+    """Tell whether an exception hangs on what no file states alone, or is a package that none names being there."""
+    if exception[:2] == ["call", "installed"]:
+        return scope.package(str(exception[2][1])) is None
+    return all(name.startswith(UNSTATED) for name in value.needs)
 
 
 def _uncertainty(name: str, verdict: str, scope: FactScope) -> str | None:

@@ -16,6 +16,7 @@ from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
 from compatcheck.rules.programs import find_program
+from compatcheck.rules.vocabulary import vocabulary
 
 
 class Outcome(NamedTuple):
@@ -44,7 +45,7 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
             if not selects(rule.id):
                 continue
             try:
-                found = relevant.decide(rule, role, scope)
+                found = relevant.decide(rule, scope)
             except RuleError as error:
                 skipped.append(
                     Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
@@ -91,14 +92,16 @@ class RelevantRules(NamedTuple):
         contradictory = frozenset(damaged.package for damaged in damage if damaged.kind == "contradictory")
         return cls(tuple(rules.rules_about((*names, *implied))), implied, contradictory)
 
-    def decide(self, rule: CompiledRule, role: str, scope: FactScope) -> RuleOutcome:
+    def decide(self, rule: CompiledRule, scope: FactScope) -> RuleOutcome:
         """Decide a rule for one role, and whether what is known is enough to speak of it.
 
         Raises:
             RuleError: an expression of the rule does not fit the values.
         """
         decision = decide(rule, scope)
-        if decision.status == SILENT or (role in FORWARD_ONLY and _cannot_concern(rule, decision)):
+        if decision.status == AFFECTED and rule.phase in WORK and rule.effect == "memory" and not _states_run(scope):
+            decision = decision._replace(status=POSSIBLE, needs=(FRAMEWORK,))
+        if decision.status == SILENT or (not keeps_graph(scope) and _cannot_concern(rule, decision)):
             return RuleOutcome()
         if any(need.startswith("estimate.") for need in decision.needs):
             return RuleOutcome()  # nobody can be asked: an estimate states it, or there is none
@@ -116,13 +119,33 @@ class RelevantRules(NamedTuple):
         return RuleOutcome(decision, folded)
 
 
-FORWARD_ONLY = {"reference", "reward"}
-"""Roles whose model is only run forward."""
+FRAMEWORK = "training.framework"
+WORK = frozenset({"forward", "backward", "step"})
+"""Phases of training: of a model that nobody is known to train no rule about them is certain."""
+
+
+def _states_run(scope: FactScope) -> bool:
+    """Tell whether anything is known of a training run; that peft is not installed says nothing of one."""
+    return any(
+        name.startswith(("training.", "rollout.")) and fact.origin != "installed" for name, fact in scope.facts.items()
+    )
+
+
+CHECKPOINTING, KEEPS_GRAPH = "training.gradient_checkpointing", "program.keeps_graph"
+
+
+def keeps_graph(scope: FactScope) -> bool:
+    """Tell whether a role is trained, as far as anybody knows: what its forward makes is kept for backward."""
+    return scope.value(KEEPS_GRAPH) is not False
 
 
 def _cannot_concern(rule: CompiledRule, decision: Decision) -> bool:
-    """Tell whether a rule is none of a model that is not trained; of what is merely possible, the trained one's role tells."""
-    return decision.status == POSSIBLE or rule.phase in {"backward", "step"}
+    """Tell whether a rule is none of a model that is only run forward; of what is merely possible, the trained one's role tells.
+
+    What checkpointing would give back is what a graph keeps, and under ``no_grad`` there is none.
+    """
+    kept = rule.unless is not None and CHECKPOINTING in fact_names(rule.unless)
+    return decision.status == POSSIBLE or rule.phase in {"backward", "step"} or kept
 
 
 def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
@@ -202,7 +225,8 @@ def build(
     texts = scope.rules.texts(rule)
     impact, assumed = _impact(rule, scope)
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
-    severity, remark = rate(impact, _integer(device), _integer(host))
+    worst = _bound(rule, scope) if impact.expected_bytes is None else None
+    severity, remark = rate(impact, _integer(device), _integer(host), worst)
     used = _used_facts(rule, decision, facts, scope)
     assumptions = (
         *decision.assumptions,
@@ -255,7 +279,41 @@ class _FullTuning(FactScope):
 TRAINABLE = "model.trainable_parameters"
 
 
+class _WorstCase(FactScope):
+    """A scope in which what is not known and has a worst value has it, for a bound on a size."""
+
+    def value(self, name: str) -> object:
+        """Take float32 for an unknown dtype, every parameter for the trained ones, and no checkpointing."""
+        value = super().value(name)
+        if not isinstance(value, Unknown):
+            return value
+        if vocabulary()[name].type == "dtype":
+            return "float32"
+        if name == TRAINABLE:
+            return super().value("model.parameters")
+        return False if name == CHECKPOINTING else value
+
+
+def _bound(rule: CompiledRule, scope: FactScope) -> int | None:
+    """Return the most that a rule of unknown size can cost, None where nothing known bounds it."""
+    worst = _WorstCase(scope.facts, scope.environment, scope.rules)
+    return max(
+        (found for found in (size(rule.high, worst)[0], size(rule.expected, worst)[0]) if found is not None),
+        default=None,
+    )
+
+
+class _ForwardOnly(FactScope):
+    """A scope in which one layer at a time has its temporaries, as where activations are recomputed."""
+
+    def value(self, name: str) -> object:
+        """Take checkpointing for on, so that no size counts what layers keep for backward."""
+        return True if name == CHECKPOINTING else super().value(name)
+
+
 def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[str, ...]]:
+    if not keeps_graph(scope):
+        scope = _ForwardOnly(scope.facts, scope.environment, scope.rules)
     expected, needs = size(rule.expected, scope)
     assumed: tuple[str, ...] = ()
     if needs == (TRAINABLE,) and "training.peft" not in scope.facts and "model.parameters" in scope.facts:

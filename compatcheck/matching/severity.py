@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.units import GIB
+from compatcheck.core.units import GIB, format_bytes
 
 if TYPE_CHECKING:
     from compatcheck.core.report import FindingImpact
@@ -18,25 +18,43 @@ HIGH_SHARE = 0.10
 MEDIUM_SHARE = 0.01
 
 
-def rate(impact: FindingImpact, device_bytes: int | None, host_bytes: int | None) -> tuple[str, str | None]:
+TRANSIENT = frozenset({"load", "save"})
+"""Phases that pass before or beside training: host memory that only they take is given back."""
+
+
+def rate(
+    impact: FindingImpact, device_bytes: int | None, host_bytes: int | None, worst: int | None = None
+) -> tuple[str, str | None]:
     """Rate an impact.
+
+    Args:
+        impact: with its size, where it is known.
+        device_bytes: memory of one device, where it is known.
+        host_bytes: memory of one node, likewise.
+        worst: the most it can be, where its size is not known.
 
     Returns:
         The severity, and a remark when something was assumed to get it.
     """
     if impact.effect == "fails_to_start":
         return "critical", None
-    expected = impact.expected_bytes
-    if expected is None:
+    size = worst if impact.expected_bytes is None else impact.expected_bytes
+    if size is None:
         if impact.effect != "memory":
             return "medium", None
-        return "medium", "size unknown, rated medium"
-    if expected <= 0:
+        if impact.memory == "host":
+            return "low", "size unknown: memory of the host, which no device runs out of"
+        return "medium", "size unknown, and nothing known bounds it"
+    if size <= 0:
         return "info", None
     known = device_bytes if impact.memory == "device" else host_bytes
     reference = known or (REFERENCE_DEVICE_BYTES if impact.memory == "device" else REFERENCE_HOST_BYTES)
-    share = expected / reference
+    share = size / reference
     level = "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
+    if impact.memory == "host" and impact.phase in TRANSIENT:
+        return "low", None
+    if impact.expected_bytes is None:
+        return level, f"size unknown, rated by the {format_bytes(size)} that it is at most"
     remark = (
         None if known else f"rated against {reference // GIB} GiB of {impact.memory} memory: the hardware is unknown"
     )

@@ -39,6 +39,8 @@ class Batch(NamedTuple):
     """The key that sets it, as the person wrote it, without its section."""
     passes: int | None = None
     """Forwards it takes to go through what a device holds; None where that is not known."""
+    half: int | None = None
+    """Tokens of a filled batch where sequences are half as long as their limit and run out before it is full."""
     least: int | None = None
     """Smallest value of the key that gives this batch, where it is more than a device holds."""
 
@@ -80,7 +82,8 @@ def read_batch(facts: Mapping[str, Fact], names: tuple[str, str, str], whole: st
         if share is not None:
             filled = min(filled, share * length)
         passes = None if share is None else -(-share * length // filled)
-        return Batch(1, filled, filled=True, words=f"{_key(facts, tokens)} {limit:,}", passes=passes)
+        half = filled if share is None else min(filled, max(1, share * length // 2))
+        return Batch(1, filled, filled=True, words=f"{_key(facts, tokens)} {limit:,}", passes=passes, half=half)
     key = _number(facts, size)
     if key is None or length is None:
         return None

@@ -114,15 +114,20 @@ def _without_second_copy(roles: Mapping[str, Facts]) -> Mapping[str, Facts]:
     actor = roles.get("actor")
     if actor is None or "reference" not in roles:
         return roles
-    if not _get(actor, "program.adapters_off_is_reference") or _get(actor, "training.peft") is None:
+    if not _scores_without_adapters(actor):
         return roles
     return {name: facts for name, facts in roles.items() if name != "reference"}
+
+
+def _scores_without_adapters(policy: Facts) -> bool:
+    """Tell whether the policy is its own reference."""
+    return bool(_get(policy, "program.adapters_off_is_reference")) and _get(policy, "training.peft") is not None
 
 
 def _count_copies(roles: Mapping[str, Facts], environment: Environment | None) -> Size:
     """Count the frozen copies that the only role keeps of itself."""
     main = roles.get("train") or roles.get("actor")
-    if main is None or len(roles) > 1:
+    if main is None or len(roles) > 1 or _scores_without_adapters(main):
         return NOTHING
     package = environment.packages.get("trl") if environment is not None else None
     version = package.version if package is not None else None

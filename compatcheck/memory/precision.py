@@ -4,43 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.architectures.adapters import LOW_RANK
 from compatcheck.core.units import DTYPE_BYTES
-from compatcheck.memory.closed_form.adapters import LOW_RANK
 from compatcheck.memory.run import Precision
 
 if TYPE_CHECKING:
     from compatcheck.memory.asked_facts import Given
     from compatcheck.memory.run import Model, Parallelism
 
+WORDS = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "no": 4.0}
+"""Bytes of a product's inputs by ``training.mixed_precision``."""
 BITSANDBYTES = frozenset({"nf4", "fp4", "int8"})
 
 
-def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str | None) -> Precision:
+def read_precision(
+    source: Given, parallel: Parallelism, model: Model, peft: str | None, *, trains: bool = True
+) -> Precision:
     """Read what a run stores, computes and reduces in."""
     mixed = source.get("training.mixed_precision")
-    words = {"bf16": 2.0, "fp16": 2.0, "fp8": 2.0, "no": 4.0}
     stored = source.dtype("training.param_dtype")
     loaded = source.dtype("model.load_dtype") or stored
     compute = source.dtype("training.compute_dtype")
     if compute is None and isinstance(mixed, str):
-        compute = words.get(mixed) if mixed != "no" else stored or loaded
+        compute = WORDS.get(mixed) if mixed != "no" else stored or loaded
     sharding = parallel.sharding
     if stored is None:
-        if sharding == "zero":
-            known = words.get(mixed) if isinstance(mixed, str) else loaded
-            stored = known or _assume_bytes(source, "training.param_dtype", "bfloat16", "DeepSpeed in bf16")
-        elif sharding == "megatron" and mixed in {"bf16", "fp16"}:
-            dtype = "bfloat16" if mixed == "bf16" else "float16"
-            stored = _assume_bytes(source, "training.param_dtype", dtype, "Megatron casts the parameters themselves")
-        elif loaded is not None:
-            stored = loaded
-        elif mixed in {"bf16", "fp16"} and peft is None:
-            stored = _assume_bytes(source, "training.param_dtype", "float32", "what mixed precision starts from")
-        elif source.knows("program.load_dtype") and model.quantization is None:
-            usual, reason = str(source.get("program.load_dtype")), source.reason("program.load_dtype")
-            stored = _assume_bytes(source, "training.param_dtype", usual, reason)
-        else:
-            stored = _assume_bytes(source, "training.param_dtype", "bfloat16", "the usual dtype of these weights")
+        asks = trains and compute is None
+        stored = _find_stored(source, sharding, model, peft, loaded, asks=asks)
     compute = 2.0 if compute == 1 else min(compute or stored, 4.0)
     frozen = loaded or stored
     if sharding == "fsdp" and mixed in {"bf16", "fp16"} and peft is None and not source.knows("training.param_dtype"):
@@ -81,6 +71,29 @@ def read_precision(source: Given, parallel: Parallelism, model: Model, peft: str
         master=master,
         autocast=autocast,
     )
+
+
+def _find_stored(
+    source: Given, sharding: str, model: Model, peft: str | None, loaded: float | None, *, asks: bool
+) -> float:
+    """Return bytes of a working parameter where nobody states its dtype; FSDP's states rest on it: it is asked for."""
+    mixed = source.get("training.mixed_precision")
+    if sharding == "zero":
+        known = WORDS.get(mixed) if isinstance(mixed, str) else loaded
+        return known or _assume_bytes(source, "training.param_dtype", "bfloat16", "DeepSpeed in bf16")
+    if sharding == "megatron" and mixed in {"bf16", "fp16"}:
+        dtype = "bfloat16" if mixed == "bf16" else "float16"
+        return _assume_bytes(source, "training.param_dtype", dtype, "Megatron casts the parameters themselves")
+    if loaded is not None:
+        return loaded
+    if mixed in {"bf16", "fp16"} and peft is None:
+        return _assume_bytes(source, "training.param_dtype", "float32", "what mixed precision starts from")
+    if source.knows("program.load_dtype") and model.quantization is None:
+        usual, reason = str(source.get("program.load_dtype")), source.reason("program.load_dtype")
+        return _assume_bytes(source, "training.param_dtype", usual, reason)
+    if asks and sharding == "fsdp" and peft is None:
+        source.needs.append("training.mixed_precision")
+    return _assume_bytes(source, "training.param_dtype", "bfloat16", "the usual dtype of these weights")
 
 
 def _assume_bytes(source: Given, name: str, dtype: str, reason: str) -> float:

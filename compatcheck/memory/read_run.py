@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.architectures.adapters import LOW_RANK, count_adapters
 from compatcheck.core.estimate import Assumption
 from compatcheck.memory.asked_facts import Given
-from compatcheck.memory.closed_form.adapters import LOW_RANK, count_adapters
 from compatcheck.memory.closed_form.reference import WITHOUT
 from compatcheck.memory.precision import adapter_bytes, read_precision
 from compatcheck.memory.run import Model, Parallelism, Precision, Run, RunReading, read_numbers
@@ -56,7 +56,9 @@ def read_run(
     peft = source.assume("training.peft", None, "no adapter method is named: full fine-tuning")
     peft = str(peft) if isinstance(peft, str) else None
     versions = _versions(environment)
-    precision = read_precision(source, parallel, model, peft)
+    precision = read_precision(source, parallel, model, peft, trains=trains)
+    if source.needs:
+        return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     count = source.positive if peft in LOW_RANK else source.integer  # peft refuses a rank of 0
     rank = count("training.lora_rank", 8, "peft's default rank" if peft in LOW_RANK else "")
     targets = source.get("training.lora_target_modules")
@@ -78,6 +80,8 @@ def read_run(
         implementation = "foreach" if plain else "fused"
         if plain and trains and optimizer in {"adamw", "adam"}:
             source.assume("training.optimizer_implementation", implementation, "torch's own choice on a GPU")
+    loop_read = _is_read(source)
+    kept = "what `out = model(...)` returns lives through backward in most loops that people write themselves"
     mask = source.get("run.attention_mask")
     packed, coefficient = source.get("training.use_remove_padding"), source.get("training.entropy_coefficient")
     checkpointing = source.flag(
@@ -105,6 +109,9 @@ def read_run(
         sequence=sequence,
         accumulation=_read_accumulation(source, parallel) if trains else 1,
         unsharded_gradients=_unsharded(source, parallel, precision, versions) if trains else 0.0,
+        no_sync=_runs_unsynchronised(source) if trains else False,
+        mixed_units=_mixes_units(source, parallel) if trains and trainable < model.parameters else False,
+        loop_read=loop_read,
         checkpointing=checkpointing and policy != "core_attention",
         policy=policy,
         activation_offloading=source.flag("training.activation_offloading", False),
@@ -129,7 +136,7 @@ def read_run(
         compiled=source.flag("training.compile", False),
         expandable=source.flag("allocator.expandable_segments", default=False),
         sequence_parallel=_splits_sequences(source, parallel),
-        outputs_kept=source.flag("run.outputs_kept", False),
+        outputs_kept=source.flag("run.outputs_kept", not loop_read, "" if loop_read or not trains else kept),
         use_cache=source.flag("model.use_cache", False),
         other_resident=source.integer("run.other_resident_bytes", 0),
         limit=source.integer("hardware.memory_bytes", 0) or None,
@@ -161,15 +168,47 @@ def _unsharded(
     distributed/fsdp/_runtime_utils.py, _post_backward_hook), FSDP2 in the reduce dtype, from accelerate 1.11.0 on
     (accelerator.py, no_sync: ``set_requires_gradient_sync``).
     """
-    waits = source.get("program.accumulates_without_sync")
-    if parallel.sharding != "fsdp" or parallel.stage < 2 or parallel.shard == 1 or not waits:
-        return 0.0
-    if source.get("training.sync_each_batch") and source.get("program.heeds_sync_each_batch") is not False:
+    if (
+        parallel.sharding != "fsdp"
+        or parallel.stage < 2
+        or parallel.shard == 1
+        or _runs_unsynchronised(source) is False
+    ):
         return 0.0
     accelerate = versions.get("accelerate")
     if source.get("training.fsdp_version") == 2:
         return 0.0 if accelerate is not None and accelerate < (1, 11) else precision.reduce
     return precision.compute
+
+
+def _runs_unsynchronised(source: Given) -> bool | None:
+    """Tell whether all micro batches of a step but the last run under ``no_sync``; None where nobody says or read it."""
+    stated, waits = source.get("training.sync_each_batch"), source.get("program.accumulates_without_sync")
+    if stated and source.get("program.heeds_sync_each_batch") is not False:
+        return False
+    if waits is None and stated is False:
+        return True
+    return _unless_unread(source) if waits is None else bool(waits)
+
+
+def _is_read(source: Given) -> bool:
+    """Tell whether somebody read the code of the program that trains; where none is named, the usual one is priced."""
+    return not source.knows("training.framework") or source.knows_any("program.")
+
+
+def _unless_unread(source: Given) -> bool | None:
+    """Return that a program has none of the unusual ways that would have been read of it; None where nobody read it."""
+    return False if _is_read(source) else None
+
+
+def _mixes_units(source: Given, parallel: Parallelism) -> bool | None:
+    """Tell whether FSDP1 has frozen and trained parameters in one unit, which ``use_orig_params`` allows from torch 2.1 on."""
+    if parallel.sharding != "fsdp" or parallel.stage < 2 or source.get("training.fsdp_version") != 1:
+        return False
+    if source.get("training.fsdp_use_orig_params") is False:
+        return False
+    apart = source.get("training.fsdp_wraps_frozen_apart")
+    return _unless_unread(source) if apart is None else not apart
 
 
 def _read_accumulation(source: Given, parallel: Parallelism) -> int:
@@ -240,6 +279,7 @@ def _read_model(source: Given) -> Model:
         experts_per_token=source.integer("model.num_experts_per_token", 1 if experts else 0),
         expert_width=width,
         attention=str(attention),
+        activation=str(source.get("model.hidden_act") or ""),
         quantization=str(quantization) if isinstance(quantization, str) else None,
     )
 

@@ -17,6 +17,7 @@ COUNTED = frozenset(
     {
         "accelerate/fsdp2-no-sync-keeps-unsharded-gradients",  # closed_form/gradients.py
         "openrlhf/logsumexp-over-a-whole-sequence",  # closed_form/policy_logits.py, _openrlhf
+        "torch/fsdp1-mixes-frozen-and-trainable",  # closed_form/gradients.py, beside
         "torch/foreach-optimizer-two-temporaries",  # closed_form/optimizer_states.py
         "transformers/float32-logits-kept-as-output",  # closed_form/logits.py, logits (outputs_kept)
         "transformers/logits-upcast-without-labels",  # closed_form/policy_logits.py, casts
@@ -37,9 +38,9 @@ ADDED = frozenset(
         "flash-attn/deterministic-backward-splits-dq",
         "peft/dora-saves-a-weight-copy",
         "torch/flex-attention-uncompiled",
-        "torch/fsdp1-mixes-frozen-and-trainable",
         "torch/hsdp-holds-reduce-scatter-outputs",
         "transformers/batched-mm-gathers-experts",
+        "transformers/fused-experts-not-quantised",
         "transformers/gpt-bigcode-caches-while-training",
         "transformers/sliding-mask-copied-per-layer",
     }

@@ -171,7 +171,7 @@ def _note(role: str, run: Run, batch: Batch | None, fact: str) -> list[Assumptio
     if batch is None:
         return []
     found = [Assumption(f"{fact} ({role})", batch.sequences, batch.words)] if batch.words and not batch.filled else []
-    if run.unpadded and batch.sequences > 1 and not batch.filled:
+    if run.unpadded and _may_be_shorter(batch):
         reason = (
             "sequences follow each other without padding, so that the need follows the data: expected and high are of batches "
             "whose sequences all reach the limit, low is of ones half as long"
@@ -199,11 +199,19 @@ def _for_shorter(phases: list[Phase], run: Run, batch: Batch | None) -> tuple[li
     Returns:
         The phases, and by phase how much less is expected with such sequences.
     """
-    if not run.unpadded or batch is None or batch.filled or batch.sequences == 1:
+    if not run.unpadded or not _may_be_shorter(batch):
         return phases, {}
-    shorter = {phase.name: phase for phase in estimate_run(run._replace(sequence=max(1, run.sequence // 2))).phases}
+    half = max(1, run.sequence // 2) if batch is None or batch.half is None else batch.half
+    shorter = {phase.name: phase for phase in estimate_run(run._replace(sequence=half)).phases}
     less = {phase.name: phase.needed.expected - shorter[phase.name].needed.expected for phase in phases}
     return [_lower(phase, shorter[phase.name]) for phase in phases], less
+
+
+def _may_be_shorter(batch: Batch | None) -> bool:
+    """Tell whether a batch has fewer tokens where its sequences do not reach their limit."""
+    if batch is None:
+        return False
+    return batch.half is not None and batch.half < batch.length if batch.filled else batch.sequences > 1
 
 
 def _lower(phase: Phase, shorter: Phase) -> Phase:

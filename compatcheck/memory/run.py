@@ -35,6 +35,8 @@ class Model(NamedTuple):
     experts_per_token: int
     expert_width: int
     attention: str
+    activation: str
+    """Of the MLP, as transformers names it; empty when not known."""
     quantization: str | None
 
     @property
@@ -125,7 +127,14 @@ class Run(NamedTuple):
     sequence: int
     accumulation: int
     unsharded_gradients: float
-    """Bytes of one gradient that FSDP leaves whole until the last micro batch of a step; 0 where it splits each batch's."""
+    """Bytes of one gradient that FSDP leaves whole until the last micro batch of a step where micro batches are not synchronised;
+    0 where it splits each batch's."""
+    no_sync: bool | None
+    """All micro batches of a step but the last run under ``no_sync``; None where nobody read the loop."""
+    mixed_units: bool | None
+    """FSDP1 units hold frozen parameters beside trained ones, and make gradients of all of them; None where nobody knows."""
+    loop_read: bool
+    """Somebody read the code of the program that trains, or none is named."""
     checkpointing: bool
     """Whole blocks are computed again in backward, as far as `policy` says."""
     policy: str

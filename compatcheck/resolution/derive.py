@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from compatcheck.architectures.adapters import LOW_RANK, count_adapters
 from compatcheck.core.facts import Fact, Value
 
 
@@ -42,6 +43,11 @@ def _steps(batch: int, micro: int, world: int) -> Value:
 SPLIT_SEQUENCES = ("training.tensor_parallel", "training.pipeline_parallel", "training.context_parallel")
 """Ranks that work on the same sequences; with several of them a rank is not a data-parallel rank."""
 
+PLAIN = frozenset({"axolotl", "hf_trainer", "llamafactory"})
+"""Programs that leave the loss to transformers unless Liger replaces it."""
+SPREAD = frozenset({"zero", "fsdp", "ddp", "megatron"})
+"""What several ranks are needed for; nobody configures it for one, and a launcher that starts one says so."""
+
 DERIVATIONS = (
     Derivation(
         "hardware.world_size",
@@ -49,6 +55,7 @@ DERIVATIONS = (
         lambda gpus, nodes: gpus * nodes,
         "gpus_per_node × nodes",
     ),
+    Derivation("hardware.single_rank", ("hardware.world_size",), lambda world: world == 1, "ranks of the job"),
     Derivation("training.sharding", ("training.zero_stage",), lambda stage: "zero" if stage else None, "ZeRO stage"),
     Derivation(
         "training.sharding",
@@ -124,10 +131,75 @@ DERIVATIONS = (
     Derivation(
         "training.loss_implementation",
         ("training.use_liger_kernel", "training.trainer"),
-        lambda liger, trainer: "cross_entropy" if not liger and trainer == "causal_lm" else None,
+        lambda liger, trainer: "cross_entropy" if not liger and trainer in {"causal_lm", "pretrain"} else None,
         "neither Liger nor a chunked loss",
     ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.use_liger_kernel", "training.loss_type"),
+        lambda liger, loss: "cross_entropy" if not liger and loss != "chunked_nll" else None,
+        "neither Liger nor a chunked loss",
+    ),
+    Derivation(
+        "training.loss_implementation",
+        ("training.use_liger_kernel", "training.framework"),
+        lambda liger, framework: "cross_entropy" if not liger and framework in PLAIN else None,
+        "neither Liger nor a chunked loss",
+    ),
+    Derivation(
+        "training.fsdp_wraps_frozen_apart",
+        ("program.wraps_adapters_apart", "training.peft"),
+        lambda apart, peft: True if apart and peft in {"lora", "qlora", "dora"} else None,
+        "the program gives adapters units of their own",
+    ),
+    Derivation(
+        "training.fsdp_activation_checkpointing",
+        ("training.sharding",),
+        lambda sharding: None if sharding == "fsdp" else False,
+        "no FSDP",
+    ),
 )
+
+
+class _Widths(NamedTuple):
+    """Widths of a decoder's blocks, from facts."""
+
+    hidden: int
+    intermediate: int
+    query_width: int
+    key_width: int
+    layers: int
+
+
+_COUNTED = (
+    "training.lora_rank", "training.lora_target_modules", "model.hidden_size", "model.intermediate_size",
+    "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim", "model.num_hidden_layers",
+)  # fmt: skip
+_UNCOUNTED = (
+    "training.lora_modules_to_save",
+    "training.lora_target_parameters",
+    "model.num_experts",
+    "model.vision_parameters",
+)
+"""What has parameters that the widths of dense blocks do not give."""
+
+
+def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
+    """Count what low-rank adapters train, from their rank and targets."""
+    method = facts.get("training.peft")
+    if method is None or method.value not in LOW_RANK or "model.trainable_parameters" in facts:
+        return None
+    if any(name in facts and facts[name].value for name in _UNCOUNTED) or any(name not in facts for name in _COUNTED):
+        return None
+    rank, targets, hidden, intermediate, heads, kv_heads, width, layers = (facts[name].value for name in _COUNTED)
+    numbers = (rank, hidden, intermediate, heads, kv_heads, width, layers)
+    if not isinstance(targets, tuple) or not all(isinstance(number, int) for number in numbers):
+        return None
+    shape = _Widths(hidden, intermediate, heads * width, kv_heads * width, layers)  # type: ignore[arg-type,operator]  # as tested
+    count = count_adapters(shape, rank, tuple(map(str, targets)), decomposed=method.value == "dora")  # type: ignore[arg-type]  # as tested
+    sources = tuple(dict.fromkeys(source for name in _COUNTED[:2] for source in facts[name].sources))
+    note = "rank × (inputs + outputs) of each adapted layer"
+    return Fact("model.trainable_parameters", count, "derived", sources, note) if count else None
 
 
 def derive(facts: dict[str, Fact]) -> None:
@@ -145,7 +217,13 @@ def derive(facts: dict[str, Fact]) -> None:
             sources = tuple(dict.fromkeys(source for fact in inputs for source in fact.sources))
             facts[derivation.fact] = Fact(derivation.fact, value, "derived", sources, derivation.words)
             progress = True
+    adapters = _count_adapters(facts)
+    if adapters is not None:
+        facts[adapters.name] = adapters
     sharding = facts.get("training.sharding")
+    if sharding is not None and sharding.value in SPREAD and "hardware.single_rank" not in facts:
+        note = f"state is spread over ranks: {sharding.value}"
+        facts["hardware.single_rank"] = Fact("hardware.single_rank", False, "derived", sharding.sources, note)
     if sharding is not None and sharding.value != "fsdp" and "training.fsdp_version" not in facts:
         note = f"state is not sharded by FSDP: {sharding.value}"
         facts["training.fsdp_version"] = Fact("training.fsdp_version", None, "derived", sharding.sources, note)

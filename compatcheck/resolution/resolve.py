@@ -178,6 +178,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
         if len(facts) == before:
             break
     apply_traits(scope, facts)
+    derive(facts)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
     if RANK in facts and facts[RANK].value and PEFT not in {*facts, *open_facts}:

@@ -157,6 +157,11 @@ def conjuncts(code: Code) -> list[Code]:
     return code[1:] if code[0] == "and" else [code]
 
 
+def disjuncts(code: Code) -> list[Code]:
+    """Split an expression at its top-level ``or``; each part is one exception of a rule."""
+    return code[1:] if code[0] == "or" else [code]
+
+
 def evaluate(code: Code, scope: Scope) -> object:
     """Evaluate an expression.
 

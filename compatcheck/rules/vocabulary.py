@@ -39,6 +39,7 @@ hardware.memory_bytes | bytes>=1 | | memory of one device
 hardware.gpus_per_node | int>=1 | | devices per node
 hardware.nodes | int>=1 | | nodes of the job
 hardware.world_size | int>=1 | | ranks of the job
+hardware.single_rank | bool | | one rank is the whole job: nothing is shared out or sent
 hardware.driver | version | | NVIDIA driver version
 hardware.driver_cuda | version | | newest CUDA version the driver supports, as nvidia-smi prints it
 hardware.host_memory_bytes | bytes>=1 | | main memory of one node
@@ -70,6 +71,7 @@ model.vision_parameters | int | | vision and audio towers with their projectors
 model.hidden_size | int>=1 | | width of the residual stream
 model.intermediate_size | int | | width of the MLP
 model.gated_mlp | bool | | the MLP has a gate beside its first matrix (SwiGLU, GeGLU)
+model.hidden_act | str | | activation of the MLP, as transformers names it
 model.moe_intermediate_size | int | | width of one expert
 model.num_hidden_layers | int>=1 | | transformer blocks of the language model
 model.num_attention_heads | int>=1 | | query heads
@@ -95,12 +97,14 @@ model.trust_remote_code | bool | | the model class comes from the hub repository
 model.device_map | str? | | device_map given to from_pretrained
 program.code | str | distribution | whose trainers or workers run: verl for its forks
 program.computes_loss | str | model, program | the model from labels it is given, or the program from logits
+program.keeps_graph | bool | | a backward pass follows the model's forwards, which keep activations for it
 program.passes_labels | bool | | labels are handed to the model
 program.computes_entropy | str | always, asked, never | whether every forward of the policy computes its entropy
 program.use_cache | bool | | KV cache that the trainer asks the model for
 program.converts_outputs | bool | | 16-bit outputs of the model are cast to float32 under mixed precision
 program.accumulates_without_sync | bool | | all micro batches of a step but the last run under no_sync
 program.heeds_sync_each_batch | bool | | sync_each_batch has an effect
+program.wraps_adapters_apart | bool | | FSDP has adapters in units of their own
 program.load_dtype | dtype | | dtype a model is loaded in where nobody states one
 program.upcasts_unquantised | bool | | what is not quantised becomes float32 beside a quantised base
 program.adapter_dtype | dtype | | dtype it casts adapters to

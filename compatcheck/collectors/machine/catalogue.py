@@ -140,6 +140,9 @@ def find_gpus(name: str, catalogue: Catalogue, memory_bytes: int | None = None) 
     key = _key(name)
     exact = [gpu for gpu in catalogue.values() if _key(gpu.name) == key]
     found = exact or [gpu for gpu in catalogue.values() if any(_key(alias) == key for alias in gpu.aliases)]
+    sized = re.fullmatch(rf"(.+?)[-_ ]*{_SIZE}", name.strip().lower())
+    if not found and sized is not None:  # RTX3090-24GB: a size that the name does without
+        found = [gpu for gpu in find_gpus(sized[1], catalogue) if gpu.marketed_gib == int(sized[2])]
     if found and memory_bytes is not None:
         nearest = min(found, key=lambda gpu: abs(gpu.memory_bytes - memory_bytes))
         found = [nearest] if abs(nearest.memory_bytes - memory_bytes) <= _TOLERANCE * nearest.memory_bytes else []

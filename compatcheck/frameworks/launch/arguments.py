@@ -80,6 +80,7 @@ def name_roles(roles: Iterable[str]) -> Iterator[Statement]:
 def state_forward_only(role: str) -> Iterator[Statement]:
     """Say what holds for a model that is never trained, whatever the keys of the trained ones say."""
     key = "(only run forward)"
+    yield Statement("program.keeps_graph", key, False, role)
     yield Statement("training.gradient_checkpointing", key, False, role)
     yield Statement("training.offload_optimizer", key, None, role)
     yield Statement("model.trainable_parameters", key, 0, role)

@@ -19,6 +19,7 @@ from compatcheck.frameworks.launch.arguments import (
     OptionMeanings,
     make_command_document,
     name_roles,
+    state_forward_only,
 )
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -91,6 +92,8 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         table = {**table, **dict.fromkeys(_COLOCATE_ALL, ())}
     ray = (Statement(None, "(on Ray)", True),) if kind == "ppo_ray" else ()
     known = (*ray, *_of_roles(options, roles)) if is_rl else tuple(_of_program(kind))
+    if kind == "ppo":  # without Ray all models are in every process (cli/train_ppo.py, v0.5.9)
+        known = (Statement("rollout.colocated", "(all models in every process)", True), *known)
     known = (*known, *_packed(options))
     further = FurtherContent(known, tuple(_critic_model(options, roles)), unknown=flags.unknown)
     meanings = OptionMeanings(READER, table, is_plain, models)
@@ -208,11 +211,8 @@ def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterat
     for role in roles:
         if role not in _FROZEN:
             continue
-        key = "(only run forward)"
-        yield Statement("training.gradient_checkpointing", key, False, role)
-        yield Statement("training.offload_optimizer", key, None, role)
-        yield Statement("training.peft", key, None, role)
-        yield Statement("model.trainable_parameters", key, 0, role)
+        yield from state_forward_only(role)
+        yield Statement("training.peft", "(only run forward)", None, role)
         if stage is None:
             yield Statement("training.zero_stage", "zero_stage (left out)", 0, role)
         elif stage[1].why is None and isinstance(stage[1].value, int):

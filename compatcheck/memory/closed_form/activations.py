@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.estimate import Component, Size
 from compatcheck.memory.closed_form.adapters import kept_per_token
 from compatcheck.memory.closed_form.experts import routed_width
-from compatcheck.memory.closed_form.layers import DECODER, RECIPES, Recipe, Setting, forward_peak, saved, transient
+from compatcheck.memory.closed_form.layers import RECIPES, Recipe, Setting, find_recipe, forward_peak, saved, transient
 from compatcheck.memory.closed_form.logits import sequences
 from compatcheck.memory.closed_form.parallel import held, in_flight
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 TRACED = 0.03
 """How far a block whose recipe is known may be off: the largest difference to full-size traces, docs/memory-model.md."""
 UNKNOWN_TYPE = 0.4
-"""Range of an architecture whose blocks were not read, as a share: nine of ten of the recipes lie so near to llama's."""
+"""Range of blocks that were not read, as a share: nine of ten of the recipes lie so near to llama's. A program of one's own may
+have blocks of its own: lit-gpt's of phi keep 0.60 of what transformers' do, of stablelm 1.11."""
 SOURCE = "saved tensors of each operation, docs/memory-model.md; Korthikanti, arXiv 2205.05198"
 
 
@@ -45,13 +46,13 @@ def activations(run: Run, *, last_stage: bool = False) -> Activations:
         last_stage: those of the last pipeline stage, which has the loss and one micro batch at a time.
     """
     model, precision = run.model, run.precision
-    recipe = RECIPES.get(model.model_type, DECODER)
+    recipe = find_recipe(model.model_type, model.activation)
     tokens = run.tokens * sequences(run)
     layers = held(run).layers
     at = setting(run)
     low_at, high_at = _alternatives(run, at)
     sizes = [_per_token(recipe, variant, run) for variant in (low_at, at, high_at)]
-    spread = 0.0 if model.model_type in RECIPES else UNKNOWN_TYPE
+    spread = 0.0 if model.model_type in RECIPES and run.loop_read else UNKNOWN_TYPE
     low, each, high = sizes[0] * (1 - TRACED - spread), sizes[1], sizes[2] * (1 + TRACED + spread)
     if model.experts:
         high *= 2 - 1 / model.experts_per_token if model.experts_per_token else 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.architectures.adapters import LOW_RANK
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly, total
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form import gradients as gradient
 from compatcheck.memory.closed_form.activations import activations
 from compatcheck.memory.closed_form.activations import components as activation_components
-from compatcheck.memory.closed_form.adapters import LOW_RANK
 from compatcheck.memory.closed_form.communication import backward_buffers, lasting_buffers, step_buffers
 from compatcheck.memory.closed_form.context import context, workspaces
 from compatcheck.memory.closed_form.layers import RECIPES
@@ -25,6 +25,7 @@ from compatcheck.memory.closed_form.reference import count_references, reference
 from compatcheck.memory.closed_form.reserve import Shares, not_itemised, reserve, segments
 from compatcheck.memory.closed_form.verdict import judge
 from compatcheck.memory.read_run import read_run
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,7 +161,8 @@ def training_phases(run: Run) -> tuple[Phase, ...]:
     always = resident(run)
     grads = gradient.gradients(run)
     load = (*parameters(run), *reference_parameters(run), *context(run))
-    step = (*always, *gradient.component(run, grads.complete), *step_workspace(run), *step_buffers(run))
+    complete = (*gradient.component(run, grads.complete), *gradient.beside(run, between=False))
+    step = (*always, *complete, *step_workspace(run), *step_buffers(run))
     held = segments(_shares(run, always))
     return (
         _phase("load", run, (load,), None),
@@ -174,7 +176,11 @@ def _shares(run: Run, always: Parts) -> Shares:
     """Return what shares the allocator's segments over a step."""
     grads = gradient.gradients(run)
     found = activations(run)
-    step = (*gradient.component(run, grads.complete - grads.persistent), *step_workspace(run))
+    step = (
+        *gradient.component(run, grads.complete - grads.persistent),
+        *gradient.beside(run, between=False),
+        *step_workspace(run),
+    )
     kept = activation_components(run, found, block="backward" if run.checkpointing else "")
     early = gradient.component(run, grads.persistent)
     lasting = (
@@ -208,7 +214,7 @@ def _forward(run: Run, always: Parts) -> tuple[Parts, ...]:
     grads = gradient.gradients(run)
     found, at_loss = activations(run), activations(run, last_stage=True)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
-    shared = (*always, *earlier, *autocast_weights(run), *masks(run))
+    shared = (*always, *earlier, *gradient.beside(run, between=True), *autocast_weights(run), *masks(run))
     in_loss = (
         *shared,
         *live_parameters(run, blocks=False),
@@ -229,11 +235,12 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     grads = gradient.gradients(run)
     found = activations(run)
     earlier = gradient.component(run, max(grads.before, grads.persistent))
-    weights = () if run.checkpointing else autocast_weights(run)
+    weights = autocast_weights(run, backward=True)
     live = live_parameters(run)
     kept = activation_components(run, activations(run, last_stage=True))
     outside = live_parameters(run, blocks=False)
-    in_loss = (*always, *earlier, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
+    waiting, last = gradient.beside(run, between=True), gradient.beside(run, between=run.accumulation > 1)
+    in_loss = (*always, *earlier, *waiting, *outside, *weights, *kept, *masks(run), *logits(run, backward=True))
     own = held_parameters(run)
     reducing = backward_buffers(run)
     head = 0.0
@@ -244,6 +251,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     in_last_block = (
         *always,
         *gradient.component(run, begun),
+        *waiting,
         *live,
         *weights,
         *activation_components(run, found, block="backward"),
@@ -256,6 +264,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
     in_first_block = (
         *always,
         *gradient.component(run, nearly),
+        *last,
         *live,
         *activation_components(run, one, block="backward"),
         *masks(run),
@@ -264,7 +273,7 @@ def _backward(run: Run, always: Parts) -> tuple[Parts, ...]:
         *unpacked,
     )
     at_the_end = (
-        *always, *gradient.component(run, grads.complete), *live, *_second_embedding_gradient(run, own.embedding),
+        *always, *gradient.component(run, grads.complete), *last, *live, *_second_embedding_gradient(run, own.embedding),
         *reducing, *offload_buffers(run),
     )  # fmt: skip
     return (in_loss, in_last_block, in_first_block, at_the_end)
@@ -323,6 +332,10 @@ def _unmodelled(run: Run) -> list[Unmodelled]:
     ):
         reason = f"the loss of {run.framework or 'a program nobody names'} was not read; taken as cross entropy over all tokens"
         found.append(Unmodelled("log-probabilities", "either", reason))
+    if not run.loop_read:
+        label = find_program(run.framework).label
+        reason = f"the code of {label} was not read: its loss, its blocks and how it accumulates are its own"
+        found.append(Unmodelled("training loop", "either", reason))
     if run.model.model_type not in RECIPES:
         reason = f"blocks of {run.model.model_type or 'an unknown model type'} were not read; taken as llama's"
         found.append(Unmodelled("architecture", "either", reason))

@@ -73,7 +73,7 @@ def gradients(run: Run) -> Gradients:
         return Gradients(part, part if earlier else 0.0, 0.0)
     if parallel.sharding == "fsdp" and parallel.stage >= 2:
         part = 0.0 if run.offload_optimizer else share
-        between = max(part, run.unsharded_gradients * count_trained(run))
+        between = max(part, run.unsharded_gradients * count_trained(run)) if run.no_sync else part
         return Gradients(part, between if earlier else 0.0, 0.0)
     return Gradients(full, full if earlier else 0.0, 0.0)
 
@@ -100,6 +100,45 @@ def component(run: Run, count: float) -> tuple[Component, ...]:
     share = name_share(run, run.parallel.shard, trained=True) if count < whole else ""
     words = " + ".join(f"{part.bytes_each:g} B × {part.number:,.0f}" for part in parts) + share
     return (Component("gradients", "gradients", exactly(count), words, SOURCE, run.role, facts),)
+
+
+def beside(run: Run, *, between: bool) -> tuple[Component, ...]:
+    """Return gradients that depend on how FSDP's units and the loop are made, beside those of trained parameters.
+
+    A unit of FSDP1 has one flat parameter: where any part of it is trained, backward makes and reduces the gradient of all of it.
+    Under ``no_sync`` nothing is reduced and it stays whole, in the compute dtype (torch 2.1.0 and 2.15.0
+    distributed/fsdp/flat_param.py, _runtime_utils.py). What nobody says is in the high bound alone.
+
+    Args:
+        run: the run.
+        between: while micro batches follow each other, not after the last backward of a step.
+    """
+    parallel = run.parallel
+    if parallel.sharding != "fsdp" or parallel.stage < 2 or parallel.shard == 1:
+        return ()
+    earlier = run.accumulation > 1
+    waits = between and earlier and run.no_sync is not False
+    own = held(run)
+    parts = []
+    if run.mixed_units is not False:
+        count = own.blocks + own.experts
+        split = run.precision.frozen * count / parallel.shard if earlier or not between else 0.0
+        whole = max(split, run.precision.compute * count) if waits else split
+        sure = run.mixed_units is True
+        usual = (whole if run.no_sync else split) if sure else 0.0
+        size = Size(int(usual), int(usual), int(whole))
+        words = f"{run.precision.compute:g} B × {count:,.0f}, whole until the last micro batch (no_sync)"
+        if not waits or not run.no_sync:
+            words = f"{run.precision.frozen:g} B × {count:,.0f} / {parallel.shard} ranks"
+        facts = ("training.fsdp_wraps_frozen_apart", "training.fsdp_use_orig_params", "training.sync_each_batch")
+        name = "gradients of frozen parameters"
+        parts.append(Component(name, "gradients", size, words, "torch FSDP flat_param.py", run.role, facts))
+    if waits and run.no_sync is None:
+        size = Size(0, 0, int(run.unsharded_gradients * count_trained(run)))
+        words = f"{run.unsharded_gradients:g} B × {count_trained(run):,.0f}, if micro batches run under no_sync"
+        stated = ("training.sync_each_batch",)
+        parts.append(Component("whole gradients", "gradients", size, words, "torch FSDP", run.role, stated))
+    return tuple(part for part in parts if part.size.high)
 
 
 def largest_unsharded(run: Run) -> Size:

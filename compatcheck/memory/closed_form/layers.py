@@ -82,6 +82,18 @@ RECIPES = {
 """Recipes by model type. ``qwen`` is remote code that no release of transformers has: taken as qwen2's, not measured."""
 
 
+_PIECES = {"silu": 0, "swish": 0, "gelu": 0, "gelu_pytorch_tanh": 0, "gelu_new": 3, "relu": -1}
+"""Tensors as wide as the MLP that an activation keeps beyond the one input of a single kernel: ``gelu_new`` is composed of single
+operations (NewGELUActivation in activations.py), ReLU keeps its output, which the next layer keeps anyway."""
+
+
+def find_recipe(model_type: str, activation: str = "") -> Recipe:
+    """Return the recipe of a model type, with the MLP of an activation where that is known."""
+    recipe = RECIPES.get(model_type, DECODER)
+    pieces = _PIECES.get(activation)
+    return recipe if pieces is None else recipe._replace(mlp=(4 if recipe.gated else 2) + pieces)
+
+
 class Saves(NamedTuple):
     """Bytes per token that one block keeps, by part."""
 

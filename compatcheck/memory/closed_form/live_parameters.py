@@ -63,17 +63,26 @@ def _component(run: Run, name: str, size: Size, words: str) -> Component:
     return Component(name, "live_parameters", size, words, "torch FSDP; DeepSpeed stage 3", run.role, facts)
 
 
-def autocast_weights(run: Run) -> tuple[Component, ...]:
-    """Return the 16-bit copies of weights that autocast keeps until its context ends.
+def autocast_weights(run: Run, *, backward: bool = False) -> tuple[Component, ...]:
+    """Return the 16-bit copies of weights that autocast, or the graph, keeps.
 
-    A trained float32 weight is cast once and cached (torch autocast_mode.cpp cached_cast); the copies live through forward, and
-    without checkpointing the graph keeps them for backward. Measured: probe autocast_cache.
+    A trained float32 weight is cast once and cached until the context ends (torch autocast_mode.cpp cached_cast: only leaves that
+    require a gradient); the copies live through forward, and without checkpointing the graph keeps them for backward. Measured:
+    probe autocast_cache. The frozen base of adapters is not cached: the graph keeps its copies, under checkpointing the head's
+    until the loss is differentiated and then those of the block that is computed again.
     """
     own = held(run)
     count = own.linear
+    if run.checkpointing and backward:
+        count = (own.blocks + own.experts) / max(1, own.layers) if run.adapters else 0.0
+    elif run.checkpointing and run.adapters:
+        count = own.lm_head or own.embedding
     if run.precision.unquantised > run.precision.compute and run.model.quantization is not None:
-        count = own.lm_head or own.embedding  # the head in float32, of which the graph keeps a 16-bit copy
+        # the head in float32, of which the graph keeps a 16-bit copy
+        count = 0.0 if run.checkpointing and backward else own.lm_head or own.embedding
     elif not run.precision.autocast or run.optimizer is None:
+        return ()
+    if not count:
         return ()
     size = exactly(run.precision.compute * count)
     return (

@@ -19,11 +19,17 @@ KNOWN: dict[str, Any] = {
 }
 
 
-def findings(phase: str = "whole", when: str | None = None, **roles: dict[str, Any]) -> list[Finding]:
+def findings(
+    phase: str = "whole",
+    when: str | None = None,
+    unless: str | None = None,
+    size: str = "2 * model.parameters",
+    **roles: dict[str, Any],
+) -> list[Finding]:
     subject = Subject("s", stack(deepspeed="0.16.4"), {role: facts_of(values) for role, values in roles.items()})
-    impact = Impact(effect="memory", memory="device", scope="rank", phase=phase, expected="2 * model.parameters")
-    drawn = rule(impact=impact) if when is None else rule(impact=impact, when=when)
-    return list(match(subject, rule_set(drawn)).findings)
+    impact = Impact(effect="memory", memory="device", scope="rank", phase=phase, expected=size)
+    conditions = {name: text for name, text in (("when", when), ("unless", unless)) if text is not None}
+    return list(match(subject, rule_set(rule(impact=impact, **conditions))).findings)
 
 
 def test_roles_with_the_same_facts_are_one_finding() -> None:
@@ -46,13 +52,40 @@ def test_roles_that_differ_are_findings_of_their_own() -> None:
 
 def test_a_model_that_is_only_run_forward_has_no_backward() -> None:
     smaller = {**KNOWN, "model.parameters": 2**30}
-    assert [finding.role for finding in findings("backward", actor=KNOWN, reference=smaller)] == ["actor"]
-    assert [finding.role for finding in findings("forward", actor=KNOWN, reference=smaller)] == ["actor", "reference"]
+    frozen = {**smaller, "program.keeps_graph": False}
+    assert [finding.role for finding in findings("backward", actor=KNOWN, reference=frozen)] == ["actor"]
+    assert [finding.role for finding in findings("forward", actor=KNOWN, reference=frozen)] == ["actor", "reference"]
+
+
+def test_what_checkpointing_would_give_back_is_not_kept_without_a_graph() -> None:
+    kept = {**KNOWN, "training.gradient_checkpointing": False}
+    frozen = {**kept, "program.keeps_graph": False, "model.parameters": 2**30}
+    unless = "training.gradient_checkpointing"
+    found = findings("forward", when="training.zero_stage == 3", unless=unless, actor=kept, reference=frozen)
+    assert [finding.role for finding in found] == ["actor"]
+
+
+def test_without_a_graph_one_layer_at_a_time_counts() -> None:
+    kept = {**KNOWN, "training.gradient_checkpointing": False}
+    size = "model.parameters * (1 if training.gradient_checkpointing else 32)"
+    frozen = {**kept, "program.keeps_graph": False}
+    found = findings("forward", when="training.zero_stage == 3", size=size, actor=kept, reference=frozen)
+    assert {finding.role: finding.impact and finding.impact.expected_bytes for finding in found} == {
+        "actor": 32 * KNOWN["model.parameters"],
+        "reference": KNOWN["model.parameters"],
+    }
+
+
+def test_nothing_of_training_is_certain_of_a_model_alone() -> None:
+    alone = {"model.parameters": 2**30}
+    (finding,) = findings("forward", when="model.parameters > 0", train=alone)
+    assert (finding.status, finding.needs) == ("possible", ("training.framework",))
+    (finding,) = findings("load", when="model.parameters > 0", train=alone)
+    assert finding.status == "affected"
 
 
 def test_what_is_merely_possible_is_said_of_trained_models() -> None:
     unknown = {"training.zero_stage": 3}
     when = "training.zero_stage == 3 and training.packing"
-    assert [
-        finding.role for finding in findings(when=when, actor=unknown, reference=unknown | {"model.parameters": 1})
-    ] == ["actor"]
+    frozen = {"model.parameters": 1, "program.keeps_graph": False}
+    assert [finding.role for finding in findings(when=when, actor=unknown, reference=unknown | frozen)] == ["actor"]

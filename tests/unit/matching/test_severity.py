@@ -69,7 +69,22 @@ def test_host_costs_are_held_against_the_host() -> None:
 
 
 def test_what_has_no_size() -> None:
-    assert rate(impact(None), 80 * GIB, None) == ("medium", "size unknown, rated medium")
+    assert rate(impact(None), 80 * GIB, None) == ("medium", "size unknown, and nothing known bounds it")
     assert rate(impact(None, effect="slower"), 80 * GIB, None) == ("medium", None)
     assert rate(impact(None, effect="fails_to_start"), None, None) == ("critical", None)
     assert rate(impact(1, effect="fails_to_start"), None, None) == ("critical", None)
+
+
+def test_an_unknown_size_is_rated_by_its_bound() -> None:
+    level, remark = rate(impact(None), 80 * GIB, None, GIB // 2)
+    assert level == "low"
+    assert remark == "size unknown, rated by the 512.0 MiB that it is at most"
+    assert rate(impact(None), 80 * GIB, None, 16 * GIB)[0] == "high"
+    assert rate(impact(None), 80 * GIB, None)[0] == "medium"
+    assert rate(impact(None, "host"), 80 * GIB, None)[0] == "low"
+
+
+def test_what_only_loading_takes_of_the_host_never_gates() -> None:
+    loading = impact(512 * GIB, "host")._replace(phase="load")
+    assert rate(loading, 80 * GIB, 1024 * GIB)[0] == "low"
+    assert rate(impact(512 * GIB, "host"), 80 * GIB, 1024 * GIB)[0] == "high"

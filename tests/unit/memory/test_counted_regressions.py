@@ -25,6 +25,10 @@ FSDP2: dict[str, Value] = {
     "training.framework": "accelerate", "training.sharding": "fsdp", "training.fsdp_version": 2, "hardware.world_size": 8,
     "training.gradient_accumulation_steps": 4,
 }  # fmt: skip
+MIXED: dict[str, Value] = {
+    "training.sharding": "fsdp", "training.fsdp_version": 1, "training.fsdp_use_orig_params": True, "training.peft": "lora",
+    "hardware.world_size": 4, "training.gradient_accumulation_steps": 4, "training.sync_each_batch": False,
+}  # fmt: skip
 CASES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Value]]] = {
     "accelerate/fsdp2-no-sync-keeps-unsharded-gradients": ({"accelerate": "1.11.0"}, {"accelerate": "1.10.1"}, FSDP2),
     "openrlhf/logsumexp-over-a-whole-sequence": (
@@ -67,5 +71,17 @@ def test_outputs_that_are_kept_need_more() -> None:
     assert need({}, {"run.outputs_kept": True})[2] > need({}, {})[2]
 
 
+def test_frozen_parameters_in_the_units_of_trained_ones_need_more() -> None:
+    apart = need({}, {**MIXED, "training.fsdp_wraps_frozen_apart": True})
+    mixed = need({}, {**MIXED, "training.fsdp_wraps_frozen_apart": False})
+    whole = 2 * (8030261248 - 2 * 4096 * 128256)  # 16-bit gradients of all blocks under no_sync
+    assert mixed[1] - apart[1] == pytest.approx(whole, rel=0.05)
+    assert mixed[2] - apart[2] == pytest.approx(whole, rel=0.05)
+    assert mixed[3] - apart[3] == pytest.approx(whole / 4, rel=0.05)
+    synchronised = need({}, {**MIXED, "training.fsdp_wraps_frozen_apart": False, "training.sync_each_batch": True})
+    assert synchronised[2] - apart[2] == pytest.approx(whole / 4, rel=0.1)
+
+
 def test_every_rule_that_is_counted_is_shown_here() -> None:
-    assert {*CASES, "transformers/float32-logits-kept-as-output"} == COUNTED
+    others = {"transformers/float32-logits-kept-as-output", "torch/fsdp1-mixes-frozen-and-trainable"}
+    assert {*CASES, *others} == COUNTED

@@ -149,3 +149,29 @@ def test_the_loss() -> None:
     found = derived(training__use_liger_kernel=False, training__trainer="causal_lm")
     assert found["training.loss_implementation"] == "cross_entropy"
     assert "training.loss_implementation" not in derived(training__use_liger_kernel=False, training__trainer="grpo")
+
+
+ADAPTED = {
+    "training__peft": "lora",
+    "training__lora_rank": 8,
+    "training__lora_target_modules": ("q_proj", "v_proj"),
+    "model__hidden_size": 4096,
+    "model__intermediate_size": 11008,
+    "model__num_attention_heads": 32,
+    "model__num_key_value_heads": 32,
+    "model__head_dim": 128,
+    "model__num_hidden_layers": 32,
+}
+
+
+def test_what_adapters_train_follows_from_rank_and_targets() -> None:
+    assert derived(**ADAPTED)["model.trainable_parameters"] == 4_194_304
+    assert "model.trainable_parameters" not in derived(**(ADAPTED | {"training__lora_modules_to_save": ("lm_head",)}))
+    assert "model.trainable_parameters" not in derived(**(ADAPTED | {"model__num_experts": 8}))
+    assert "model.trainable_parameters" not in derived(**(ADAPTED | {"training__peft": "ia3"}))
+
+
+def test_a_spread_state_has_several_ranks() -> None:
+    assert derived(training__zero_stage=3)["hardware.single_rank"] is False
+    assert derived(hardware__world_size=1, training__zero_stage=3)["hardware.single_rank"] is True
+    assert "hardware.single_rank" not in derived(training__sharding="none")

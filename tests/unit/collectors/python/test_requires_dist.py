@@ -24,6 +24,7 @@ RUN = {
     "training.gradient_checkpointing": True,
     "training.use_reentrant": False,
     "hardware.world_size": 8,
+    "hardware.single_rank": False,
 }
 
 
