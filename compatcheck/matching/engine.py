@@ -100,6 +100,8 @@ class RelevantRules(NamedTuple):
         decision = decide(rule, scope)
         if decision.status == SILENT or (role in FORWARD_ONLY and _cannot_concern(rule, decision)):
             return RuleOutcome()
+        if rule.memory == "device" and scope.value("runtime.torch_build") == "cpu":
+            return RuleOutcome()  # a build that allocates on no device
         if any(need.startswith("estimate.") for need in decision.needs):
             return RuleOutcome()  # nobody can be asked: an estimate states it, or there is none
         unknown = [
