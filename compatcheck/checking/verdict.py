@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import UsageError
 from compatcheck.core.summary import worst_first
 from compatcheck.matching.engine import Outcome, match
+from compatcheck.rules.programs import READ_KEYS, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,8 +113,8 @@ _DESCRIBED = frozenset({"configuration", "declared", "script", "set"})
 def _is_folded(finding: Finding, subject: Subject) -> bool:
     """Tell whether a finding is nothing to read: it costs nothing here, or waits for what no input of this run hints at."""
     impact = finding.impact
-    costs_memory = impact is not None and impact.effect == "memory"
-    if impact is not None and costs_memory and impact.expected_bytes is not None and not impact.high_bytes:
+    sized = impact is not None and impact.expected_bytes is not None
+    if impact is not None and sized and impact.effect == "memory" and not impact.high_bytes:
         return True
     if finding.status == "affected":
         return False
@@ -126,4 +127,19 @@ def _is_folded(finding: Finding, subject: Subject) -> bool:
         for facts in subject.roles.values()
         for name, fact in facts.items()
     )
-    return described and not _CHOICES.isdisjoint(needs)
+    return described and (not _CHOICES.isdisjoint(needs) or (not sized and _states_none_of(needs, subject)))
+
+
+def _states_none_of(needs: Iterable[str], subject: Subject) -> bool:
+    """Tell whether one of these settings has a key in no file of the programs that a run is configured for."""
+    wanted = {need for need in needs if need.startswith("training.")}
+    readers = {document.reader for document in subject.documents}
+    if not wanted or any(find_program(reader).kind == "script" for reader in readers):
+        return False
+    from compatcheck.frameworks.registry import find_configuration_reader  # noqa: PLC0415 (few findings are left open)
+
+    found = [find_configuration_reader(reader) for reader in readers if find_program(reader).kind in READ_KEYS]
+    if not found or None in found:
+        return False
+    stated = {key.fact for reader in found if reader is not None for keys in reader.TABLE.values() for key in keys}
+    return not wanted <= stated

@@ -146,14 +146,14 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
     free = [finding for finding in ordered if finding.folded and finding.status == "affected"]
     hidden = [finding for finding in ordered if finding.folded and finding.status == "possible"]
     open_ones = [finding for finding in ordered if not finding.folded and finding.status == "possible"]
-    waiting = [finding for finding in open_ones if _needs_only_machine(finding)]
+    waiting = [finding for finding in open_ones if MODEL in finding.needs or _needs_only_machine(finding)]
     possible = [finding for finding in open_ones if finding not in waiting]
     shown = [finding for finding in ordered if not finding.folded and finding.status == "affected"]
-    options = sorted({_machine_option(need) for finding in waiting for need in finding.needs})
+    options = sorted({_option(need) for finding in waiting for need in finding.needs})
     counted = [
         (len(hidden), "what no file states or programs not seen here"),
         (len(possible) - MAX_POSSIBLE, "other facts that are not known"),
-        (len(waiting), " and ".join(options)),
+        (len(waiting), ", ".join(options)),
     ]
     parts = [(count, what) for count, what in counted if count > 0]
     words = ", ".join(f"{count} on {what}" for count, what in parts)
@@ -172,10 +172,17 @@ def _needs_only_machine(finding: Finding) -> bool:
     return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
 
 
-def _machine_option(need: str) -> str:
+MODEL = "model.model_type"
+"""Fact that any model's own file states: what waits for it waits for the model."""
+
+
+def _option(need: str) -> str:
     if need.startswith("env "):
         return "--env-file"
-    return "--driver" if need == "hardware.driver" else "--nodes" if need == "hardware.nodes" else "--gpu"
+    options = {"model": "--model", "training": "--training"}
+    return {"hardware.driver": "--driver", "hardware.nodes": "--nodes"}.get(need) or options.get(
+        need.partition(".")[0], "--gpu"
+    )
 
 
 def size_text(impact: FindingImpact | None) -> str:
