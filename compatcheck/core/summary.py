@@ -169,7 +169,8 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
 
 def _needs_only_machine(finding: Finding) -> bool:
     """Tell whether only something about the machine is missing: its devices, driver or variables."""
-    return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
+    machine = ("hardware.", "runtime.torch_cuda", "env ")
+    return bool(finding.needs) and all(need.startswith(machine) for need in finding.needs)
 
 
 MODEL = "model.model_type"

@@ -161,7 +161,7 @@ class _Writer(Terminal):
         if choice.rest is not None:
             yield ""
             yield from self.wrapped("more", f"{choice.rest}; -v shows them")
-        configured = any(fact.origin == "configuration" for _, fact in subject.facts)
+        configured = any(fact.origin in {"configuration", "script"} for _, fact in subject.facts)
         if subject.waiting and not configured and subject.packages:
             yield ""
             count = subject.waiting
