@@ -151,7 +151,7 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
     shown = [finding for finding in ordered if not finding.folded and finding.status == "affected"]
     options = sorted({_option(need) for finding in waiting for need in finding.needs})
     counted = [
-        (len(hidden), "what no file states or programs not seen here"),
+        (len(hidden), "what no file states, or programs not seen here"),
         (len(possible) - MAX_POSSIBLE, "other facts that are not known"),
         (len(waiting), ", ".join(options)),
     ]

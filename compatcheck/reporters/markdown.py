@@ -75,7 +75,7 @@ def _head(report: Report) -> Iterator[str]:
         if chosen:
             yield from _table(title, chosen, several=several)
     if choice.rest is not None:
-        yield escape(f"Not shown: {choice.rest}; `--output json:FILE` has them.")
+        yield escape(f"Not shown: {choice.rest}; --output json:FILE has them.")
         yield ""
     if report.audit is not None:
         yield from _security(report.audit, several=len(report.subjects) > 1)

@@ -70,7 +70,7 @@ def test_what_is_left_out_is_counted_with_what_would_decide_it() -> None:
     found = [make(f"a/{index}", "env", status="possible", needs=need) for index, need in enumerate(needs)]
     choice = choose([found[0]._replace(folded=True), *found[1:]])
     assert choice.shown == ()
-    assert choice.rest == "3 more depend: 1 on what no file states or programs not seen here, 2 on --driver, --model"
+    assert choice.rest == "3 more depend: 1 on what no file states, or programs not seen here, 2 on --driver, --model"
 
 
 def test_what_costs_nothing_is_counted() -> None:
