@@ -12,6 +12,7 @@ from compatcheck.core.summary import (
     clean_text,
     closing_lines,
     fact_text,
+    fit_text,
     measured_text,
     needs_text,
     place_text,
@@ -102,6 +103,9 @@ class _Writer(Terminal):
             self.base = shared_directory(source for finding in findings for source in finding.locations)
             title = subject.origin if subject.origin.startswith(subject.id) else subject.id
             yield from (self.paint(line, "1") for line in fill(title, self.width))
+            fit = fit_text(subject) if len(report.subjects) > 1 else None
+            if fit is not None:
+                yield f"  {fit}"
             yield from (
                 self.aside(subject, findings)
                 if subject.aside and not self.verbose

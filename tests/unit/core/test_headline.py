@@ -20,8 +20,8 @@ def report(*findings: Finding) -> Report:
 
 def failing(rule_id: str, severity: str, size: int | None) -> Finding:
     remedy = FindingRemedy("upgrade deepspeed to 0.16.8", None, "safe")
-    place = Source("requirements.txt", None, 4)
-    return make(rule_id, "env", severity, size)._replace(fails=True, remedies=(remedy,), locations=(place,))
+    written = Fact("deepspeed", "0.16.4", "installed", (Source("requirements.txt", None, 4),))
+    return make(rule_id, "env", severity, size)._replace(fails=True, remedies=(remedy,), facts=(written,))
 
 
 def test_the_worst_comes_first_with_its_size_and_what_to_change() -> None:
