@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.summary import worst_first
 from compatcheck.matching.engine import Outcome, match
+from compatcheck.rules.programs import READ_KEYS, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +25,7 @@ class Judgement(NamedTuple):
     """What is said of one subject."""
 
     findings: tuple[Finding, ...]
-    """Worst first; waived, rated and marked where they fail."""
+    """Worst first; waived, rated, and marked where they fail, are advice or only counted."""
     estimate: Estimate | None
     """What the run needs on each device, the certain regressions in it; None where no run is described."""
     outcome: Outcome
@@ -53,7 +55,8 @@ def judge(subject: Subject, criteria: Criteria) -> Judgement:
             about_run = match(state_estimate(subject, estimate), criteria.rules, lambda rule: rule in _OF_ESTIMATES)
             more = (one for one in about_run.findings if criteria.checks.selects(one.rule_id))
             found = rate_deciding((*waive(more), *found), estimate)
-    return Judgement(tuple(_mark(one, subject, criteria) for one in found), estimate, outcome)
+    marked = sorted((_mark(one, subject, criteria) for one in found), key=worst_first)
+    return Judgement(tuple(marked), estimate, outcome)
 
 
 _OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit", "_stack/run-may-not-fit"})
@@ -66,9 +69,10 @@ def describes_run(subject: Subject) -> bool:
 
 
 def _mark(finding: Finding, subject: Subject, criteria: Criteria) -> Finding:
-    """Mark a finding that counts against ``--fail-on``."""
-    counts = finding.suppressed is None and (criteria.checks.strict or finding.status == "affected")
-    if not counts or _is_advice(finding):
+    """Mark a finding that counts against ``--fail-on``, one that is advice, and one that is only counted."""
+    certain, advice = finding.status == "affected", _is_advice(finding)
+    finding = finding._replace(advice=certain and advice, folded=_is_folded(finding, subject))
+    if advice or finding.suppressed is not None or not (certain or criteria.checks.strict):
         return finding
     facts = subject.roles.get(finding.role)
     fact = facts.get("hardware.memory_bytes") if facts is not None else None
@@ -86,3 +90,56 @@ def _is_advice(finding: Finding) -> bool:
         return True
     starts = impact is None or impact.effect != "fails_to_start"
     return finding.kind == "pitfall" and starts and finding.rating is None and not finding.by_release
+
+
+_CHOICES = frozenset(
+    {
+        "runtime.torch_build",
+        "training.framework",
+        "training.fsdp_version",
+        "training.offload_optimizer",
+        "training.offload_param",
+        "training.sharding",
+        "training.zero_stage",
+    }
+)
+"""Facts that say which program, sharding, engine or build a run has; a run that is described has what its inputs name."""
+
+
+_DESCRIBED = frozenset({"configuration", "declared", "script", "set"})
+"""Origins of what a person or a file says of a run, as opposed to what is installed and what follows from it."""
+
+
+def _is_folded(finding: Finding, subject: Subject) -> bool:
+    """Tell whether a finding is nothing to read: it costs nothing here, or waits for what no input of this run hints at."""
+    impact = finding.impact
+    sized = impact is not None and impact.expected_bytes is not None
+    if impact is not None and sized and impact.effect == "memory" and not impact.high_bytes:
+        return True
+    if finding.status == "affected":
+        return False
+    opened = {name for name, _, _ in subject.unresolved} | {entry.fact for entry in subject.skipped}
+    needs = set(finding.needs) - opened
+    if any(need.startswith(("run.", "rollout.")) for need in needs):
+        return True
+    described = any(
+        name.startswith("training.") and fact.origin in _DESCRIBED
+        for facts in subject.roles.values()
+        for name, fact in facts.items()
+    )
+    return described and (not _CHOICES.isdisjoint(needs) or (not sized and _states_none_of(needs, subject)))
+
+
+def _states_none_of(needs: Iterable[str], subject: Subject) -> bool:
+    """Tell whether one of these settings has a key in no file of the programs that a run is configured for."""
+    wanted = {need for need in needs if need.startswith("training.")}
+    readers = {document.reader for document in subject.documents}
+    if not wanted or any(find_program(reader).kind == "script" for reader in readers):
+        return False
+    from compatcheck.frameworks.registry import find_configuration_reader  # noqa: PLC0415 (few findings are left open)
+
+    found = [find_configuration_reader(reader) for reader in readers if find_program(reader).kind in READ_KEYS]
+    if not found or None in found:
+        return False
+    stated = {key.fact for reader in found if reader is not None for keys in reader.TABLE.values() for key in keys}
+    return not wanted <= stated

@@ -100,6 +100,10 @@ class Finding(NamedTuple):
     """Whether its subject's findings are shown and never fail the run."""
     by_release: bool = False
     """Whether another release of a package clears it, as a remedy of its rule says."""
+    advice: bool = False
+    """Whether it is certain and fails no run whatever the threshold: no release is at fault and the run has room for it."""
+    folded: bool = False
+    """Whether it is only counted where a person reads: it costs nothing here, or waits for what this run shows no sign of."""
 
 
 class SubjectReport(NamedTuple):

@@ -19,6 +19,8 @@ class Summary(NamedTuple):
     """Affected and possible ones, waived ones left out."""
     affected: int
     possible: int
+    folded: int
+    """Of those, the ones that are only counted where a person reads."""
     waived: int
     not_checked: int
     failing: int
@@ -45,6 +47,7 @@ def summarise(report: Report) -> Summary:
         findings=len(open_findings),
         affected=len(affected),
         possible=len(open_findings) - len(affected),
+        folded=sum(finding.folded for finding in open_findings),
         waived=len(report.findings) - len(open_findings),
         not_checked=len(report.skipped),
         failing=sum(finding.fails for finding in open_findings),
@@ -99,16 +102,87 @@ def closing_lines(report: Report, width: int) -> list[str]:
     return lines
 
 
-def worst_first(finding: Finding) -> tuple[int, int, int, int, str, str]:
-    """Order findings over all subjects: what fails the run first, then certain before possible, severity, size."""
-    worst = finding.impact.high_bytes if finding.impact is not None and finding.impact.high_bytes else 0
-    return (
-        0 if finding.fails else 1,
-        0 if finding.status == "affected" else 1,
-        -severity_rank(finding.severity),
-        -worst,
-        finding.rule_id,
-        finding.subject,
+def worst_first(finding: Finding) -> tuple[int, tuple[int, ...], str, str]:
+    """Order findings over all subjects: what fails the run first, then what is certain, advice, and what is possible.
+
+    Certain ones come by severity and size, possible ones by what they could cost alone: a severity of an unknown size is a guess.
+    """
+    impact = finding.impact
+    worst = (impact.high_bytes or impact.expected_bytes or 0) if impact is not None else 0
+    certain, severity = finding.status == "affected", -severity_rank(finding.severity)
+    starts = impact is None or impact.effect != "fails_to_start"
+    group = 0 if finding.fails else 3 if not certain else 2 if finding.advice else 1
+    weight = (
+        (severity, -worst)
+        if certain
+        else (int(starts), -worst, severity, int(finding.kind != "regression"), len(finding.needs))
+    )
+    return group + 4 * finding.folded, weight, finding.rule_id, finding.subject
+
+
+MAX_POSSIBLE = 3
+"""Possible findings that a person is shown; the rest are counted."""
+
+
+class Choice(NamedTuple):
+    """What a person is shown of the findings of a subject, or of several, and what is only counted."""
+
+    shown: tuple[Finding, ...]
+    """Worst first: all that are certain and cost something, then the worst of the possible ones."""
+    rest: str | None
+    """What is left out, in words; None where nothing is."""
+
+
+def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
+    """Choose what a person reads of findings, waived ones left out.
+
+    Args:
+        findings: any order.
+        every: whether to show all of them.
+    """
+    ordered = sorted((finding for finding in findings if finding.suppressed is None), key=worst_first)
+    if every:
+        return Choice(tuple(ordered), None)
+    free = [finding for finding in ordered if finding.folded and finding.status == "affected"]
+    hidden = [finding for finding in ordered if finding.folded and finding.status == "possible"]
+    open_ones = [finding for finding in ordered if not finding.folded and finding.status == "possible"]
+    waiting = [finding for finding in open_ones if MODEL in finding.needs or _needs_only_machine(finding)]
+    possible = [finding for finding in open_ones if finding not in waiting]
+    shown = [finding for finding in ordered if not finding.folded and finding.status == "affected"]
+    options = sorted({_option(need) for finding in waiting for need in finding.needs})
+    counted = [
+        (len(hidden), "what no file states, or programs not seen here"),
+        (len(possible) - MAX_POSSIBLE, "other facts that are not known"),
+        (len(waiting), ", ".join(options)),
+    ]
+    parts = [(count, what) for count, what in counted if count > 0]
+    words = ", ".join(f"{count} on {what}" for count, what in parts)
+    if len(parts) == 1:
+        count, what = parts[0]
+        words = f"{count} more depend{'s' if count == 1 else ''} on {what}"
+    elif parts:
+        words = f"{sum(count for count, _ in parts)} more depend: {words}"
+    said = [words] if parts else []
+    said += [f"{len(free)} cost{'s' if len(free) == 1 else ''} nothing here"] if free else []
+    return Choice((*shown, *possible[:MAX_POSSIBLE]), "; ".join(said) or None)
+
+
+def _needs_only_machine(finding: Finding) -> bool:
+    """Tell whether only something about the machine is missing: its devices, driver or variables."""
+    machine = ("hardware.", "runtime.torch_cuda", "env ")
+    return bool(finding.needs) and all(need.startswith(machine) for need in finding.needs)
+
+
+MODEL = "model.model_type"
+"""Fact that any model's own file states: what waits for it waits for the model."""
+
+
+def _option(need: str) -> str:
+    if need.startswith("env "):
+        return "--env-file"
+    options = {"model": "--model", "training": "--training"}
+    return {"hardware.driver": "--driver", "hardware.nodes": "--nodes"}.get(need) or options.get(
+        need.partition(".")[0], "--gpu"
     )
 
 
@@ -137,15 +211,13 @@ def range_text(size: "Size") -> str:
 
 
 def fit_text(subject: SubjectReport) -> str | None:
-    """Say that a run is estimated not to fit, or hardly, with what was found; None where it fits or nobody can tell."""
+    """Say whether a run fits with what was found: ``does not fit: needs 102.6 GiB of 79.6 GiB a device``; None if unknown."""
     estimate = subject.estimate
     if estimate is None or estimate.verdict.limit_bytes is None:
         return None
-    words = {"does_not_fit": "not to fit", "marginal": "to fit at best"}.get(estimate.verdict.outcome)
-    if words is None:
-        return None
+    words = {"does_not_fit": "does not fit", "marginal": "may not fit", "fits": "fits"}.get(estimate.verdict.outcome)
     needed, limit = format_bytes(estimate.needed.expected), format_bytes(estimate.verdict.limit_bytes)
-    return f"the run is estimated {words}: it needs {needed} of {limit} a device (see `compatcheck estimate`)"
+    return None if words is None else f"{words}: needs {needed} of {limit} a device"
 
 
 def clean_text(subject: SubjectReport) -> str:
@@ -202,6 +274,15 @@ def measured_text(measured: Mapping[str, Any]) -> str:
     outcome = "confirmed" if measured["verdict"] == "bad" else "not confirmed"
     what = f"{measured['probe']} {measured['metric']} {value}, {predicted} in a healthy release"
     return f"here{when} on {measured['backend']} with {releases}: {what}: {outcome}"
+
+
+def assumptions_in_words(finding: Finding) -> list[str]:
+    """Return what a finding takes for granted, without the expressions that rules are written in."""
+    said = [assumption for assumption in finding.assumptions if not assumption.startswith("not (")]
+    left = len(finding.assumptions) - len(said)
+    if left:
+        said.append(f"no exception to the rule that the inputs leave open: `compatcheck explain {finding.rule_id}`")
+    return said
 
 
 def value_text(value: Value) -> str:

@@ -109,6 +109,8 @@ FOLDERS = (
         telling_words=("gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size"),
     ),
     Folder("megatron", has_files=False),
+    Folder("vllm", has_files=False, tools=("vllm",)),
+    Folder("sglang", has_files=False, tools=("sglang",)),
 )
 """The ones with the surest marks first: a file or a command is read by the first that recognises it."""
 

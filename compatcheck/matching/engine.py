@@ -80,6 +80,8 @@ class RelevantRules(NamedTuple):
     implied: tuple[str, ...]
     contradictory: frozenset[str]
     """Packages whose requirements exclude each other."""
+    served: frozenset[str] = frozenset()
+    """Packages whose code runs in a subject that is an inference engine alone; empty for any other."""
 
     @classmethod
     def of(cls, subject: Subject, rules: RuleSet) -> "RelevantRules":
@@ -90,7 +92,7 @@ class RelevantRules(NamedTuple):
         implied = _implied(subject, set(names))
         damage = () if environment is None else environment.damage
         contradictory = frozenset(damaged.package for damaged in damage if damaged.kind == "contradictory")
-        return cls(tuple(rules.rules_about((*names, *implied))), implied, contradictory)
+        return cls(tuple(rules.rules_about((*names, *implied))), implied, contradictory, _served(subject))
 
     def decide(self, rule: CompiledRule, scope: FactScope) -> RuleOutcome:
         """Decide a rule for one role, and whether what is known is enough to speak of it.
@@ -103,6 +105,10 @@ class RelevantRules(NamedTuple):
             decision = decision._replace(status=POSSIBLE, needs=(FRAMEWORK,))
         if decision.status == SILENT or (not keeps_graph(scope) and _cannot_concern(rule, decision)):
             return RuleOutcome()
+        if self.served and (rule.phase in {"backward", "step"} or not self.served.issuperset(decision.packages)):
+            return RuleOutcome()
+        if rule.memory == "device" and scope.value("runtime.torch_build") == "cpu":
+            return RuleOutcome()  # a build that allocates on no device
         if any(need.startswith("estimate.") for need in decision.needs):
             return RuleOutcome()  # nobody can be asked: an estimate states it, or there is none
         unknown = [
@@ -187,6 +193,15 @@ def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
             if package not in known:
                 implied[package] = None
     return tuple(implied)
+
+
+def _served(subject: Subject) -> frozenset[str]:
+    """Return the packages whose code an engine runs, with the components beneath, where nothing but engines is started."""
+    started = [find_program(document.reader) for document in subject.documents if document.is_command]
+    programs = [program for program in started if program.kind != "script"]
+    if not programs or any(program.kind != "engine" for program in programs):
+        return frozenset()
+    return frozenset((*COMPONENT_FACTS, *(package for program in programs for package in program.packages)))
 
 
 def _build_all(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.core.summary import closing_line, needs_text, size_text, worst_first
+from compatcheck.core.headline import ending
+from compatcheck.core.summary import choose, closing_line, needs_text, size_text, worst_first
 from compatcheck.reporters.checkout import find_root, path_in_checkout
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def format_report(report: Report) -> str:
 
 
 def _lines(report: Report, root: str) -> Iterator[str]:
-    findings = sorted((item for item in report.findings if item.suppressed is None), key=worst_first)
+    choice = choose(report.findings)
+    findings = choice.shown
     waived = sorted((item for item in report.findings if item.suppressed is not None), key=worst_first)
     for finding in findings[:MAX_ANNOTATIONS]:
         yield _annotation(finding, root)
@@ -42,6 +44,8 @@ def _lines(report: Report, root: str) -> Iterator[str]:
     if rest:
         yield f"{len(rest)} more findings without an annotation:"
         yield from (_plain(f"  {_label(item)} {item.rule_id} {_message(item)}", item.subject) for item in rest)
+    if choice.rest is not None:
+        yield _plain(f"not shown: {choice.rest}; --output json:FILE has them")
     for item in waived:
         reason = item.suppressed.reason if item.suppressed is not None else ""
         yield _plain(f"waived {item.rule_id}: {reason}", item.subject)
@@ -52,6 +56,7 @@ def _lines(report: Report, root: str) -> Iterator[str]:
     yield from (_plain(f"not checked {entry.source}: {entry.reason}") for entry in report.skipped[MAX_ANNOTATIONS:])
     yield from (_plain(f"waiver {note}") for note in report.waiver_notes)
     yield _plain(closing_line(report))
+    yield _plain(ending(report))
 
 
 def _audit_lines(audit: Audit, root: str, room: int) -> Iterator[str]:
@@ -82,13 +87,15 @@ def _audit_lines(audit: Audit, root: str, room: int) -> Iterator[str]:
 
 
 def _annotation(finding: Finding, root: str) -> str:
-    level = LEVELS[finding.severity] if finding.status == "affected" and not finding.aside else "notice"
+    counts = finding.status == "affected" and not finding.aside and not finding.advice
+    level = LEVELS[finding.severity] if counts else "notice"
     title = f"{_label(finding)} {finding.rule_id}"
     return _command(level, _message(finding), title, _best_place(finding, root))
 
 
 def _label(finding: Finding) -> str:
-    return finding.severity if finding.status == "affected" else f"possible {finding.severity}"
+    word = "possible " if finding.status == "possible" else "advice " if finding.advice else ""
+    return f"{word}{finding.severity}"
 
 
 def _message(finding: Finding) -> str:

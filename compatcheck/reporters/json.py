@@ -40,6 +40,7 @@ def describe_report(report: Report) -> dict[str, object]:
             "findings": summary.findings,
             "affected": summary.affected,
             "possible": summary.possible,
+            "folded": summary.folded,
             "suppressed": summary.waived,
             "failing": summary.failing,
             "not_checked": summary.not_checked,
@@ -181,6 +182,8 @@ def describe_finding(finding: Finding) -> dict[str, object]:
         "measured_here": None if finding.measured_here is None else dict(finding.measured_here),
         "suppressed": _suppression(finding.suppressed),
         "fails": finding.fails,
+        "advice": finding.advice,
+        "folded": finding.folded,
         "fingerprint": fingerprint(finding),
     }
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.headline import find_worst, reason_text, worst_text
 from compatcheck.core.summary import (
+    assumptions_in_words,
+    choose,
     closing_line,
     fact_text,
     fit_text,
@@ -37,7 +40,8 @@ def format_report(report: Report) -> str:
     if len(head.encode()) > room:
         text = head.encode()[:room].decode(errors="ignore").rpartition("\n")[0] + "\n"
         return f"{text}\nThe table is cut off here; `--output json:FILE` writes all of it.\n{tail}"
-    findings = sorted(report.findings, key=worst_first)
+    waived = (finding for finding in report.findings if finding.suppressed is not None)
+    findings = [*choose(report.findings).shown, *sorted(waived, key=worst_first)]
     size = len(head.encode())
     for index, finding in enumerate(findings):
         block = _storable("\n".join(_details(finding)) + "\n")
@@ -51,22 +55,27 @@ def format_report(report: Report) -> str:
 
 
 def _head(report: Report) -> Iterator[str]:
-    yield f"## compatcheck: {_verdict(report)}"
+    yield f"## compatcheck: {escape(reason_text(report))}"
     yield ""
-    findings = sorted(report.findings, key=worst_first)
+    worst, several = find_worst(report), len(report.subjects) > 1
+    if worst is not None:
+        yield escape(f"worst: {worst_text(report, worst)}")
+        yield ""
+    fits = [(subject, text) for subject in report.subjects if (text := fit_text(subject)) is not None]
+    yield from (f"- {escape(f'{subject.id}: {text}' if several else text)}" for subject, text in fits)
+    if fits:
+        yield ""
+    choice = choose(report.findings)
     for title, chosen in (
-        ("Findings", [item for item in findings if item.suppressed is None and item.status == "affected"]),
-        ("Possible", [item for item in findings if item.suppressed is None and item.status == "possible"]),
-        ("Waived", [item for item in findings if item.suppressed is not None]),
+        ("Findings", [item for item in choice.shown if item.status == "affected" and not item.advice]),
+        ("Advice", [item for item in choice.shown if item.advice]),
+        ("Possible", [item for item in choice.shown if item.status == "possible"]),
+        ("Waived", sorted((item for item in report.findings if item.suppressed is not None), key=worst_first)),
     ):
         if chosen:
-            yield from _table(title, chosen, several=len(report.subjects) > 1)
-    fits = [(subject, text) for subject in report.subjects if (text := fit_text(subject)) is not None]
-    if fits:
-        yield "### Estimate"
-        yield ""
-        several = len(report.subjects) > 1
-        yield from (f"- {escape(f'{subject.id}: {text}' if several else text)}" for subject, text in fits)
+            yield from _table(title, chosen, several=several)
+    if choice.rest is not None:
+        yield escape(f"Not shown: {choice.rest}; --output json:FILE has them.")
         yield ""
     if report.audit is not None:
         yield from _security(report.audit, several=len(report.subjects) > 1)
@@ -117,26 +126,8 @@ def _security(audit: Audit, *, several: bool) -> Iterator[str]:
         yield ""
 
 
-def _verdict(report: Report) -> str:
-    from compatcheck.core.advisory import count_failing  # noqa: PLC0415 (as above)
-
-    if report.exit_code == 1:
-        count = sum(finding.fails for finding in report.findings)
-        advisories = 0 if report.audit is None else count_failing(report.audit)
-        said = [f"{advisories} security advisor{'y' if advisories == 1 else 'ies'}"] if advisories else []
-        if count or not advisories:
-            said.insert(0, f"{count} finding{'' if count == 1 else 's'} at or above `--fail-on {report.threshold}`")
-        return ", ".join(said)
-    if report.exit_code == 3:
-        return "nothing to check"
-    if report.exit_code == 4:
-        unread = any(entry.named or report.strict for entry in report.skipped)
-        return "an input could not be read" if unread or report.audit is None else "packages could not be audited"
-    return f"nothing at or above `--fail-on {report.threshold}`"
-
-
 def _table(title: str, findings: list[Finding], *, several: bool) -> Iterator[str]:
-    last = {"Findings": "fix", "Possible": "decided by", "Waived": "reason"}[title]
+    last = {"Findings": "fix", "Advice": "what helps", "Possible": "decided by", "Waived": "reason"}[title]
     columns = ["severity", "rule", "what", "size", last, *(["where"] if several else [])]
     yield f"### {title}"
     yield ""
@@ -189,7 +180,7 @@ def _details(finding: Finding) -> Iterator[str]:
         yield f"- because {escape(fact_text(fact))} ({escape(place)})"
     if finding.rating is not None:
         yield f"- critical: {escape(finding.rating)}"
-    yield from (f"- assumed: {escape(assumption)}" for assumption in finding.assumptions)
+    yield from (f"- assumed: {escape(assumption)}" for assumption in assumptions_in_words(finding))
     if finding.measured_here is not None:
         yield f"- measured {escape(measured_text(finding.measured_here))}"
     for remedy in finding.remedies:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
+from compatcheck.core.headline import ending, headline
 from compatcheck.core.summary import (
+    assumptions_in_words,
+    choose,
     clean_text,
     closing_lines,
     fact_text,
@@ -23,9 +27,6 @@ if TYPE_CHECKING:
 
     from compatcheck.core.advisory import Advisory
     from compatcheck.core.report import Finding, Report, SubjectReport
-
-MAX_POSSIBLE = 5
-"""Possible findings shown in full; the rest are counted."""
 
 MAX_SUBJECTS = 3
 """Subjects reported one by one; what more of them have in common is said once."""
@@ -75,7 +76,8 @@ class Terminal:
 
 def severity_text(finding: Finding) -> str:
     """Write the severity of a finding, and whether it is one."""
-    return f"POSSIBLE ({finding.severity})" if finding.status == "possible" else finding.severity.upper()
+    word = "POSSIBLE" if finding.status == "possible" else "ADVICE" if finding.advice else None
+    return finding.severity.upper() if word is None else f"{word} ({finding.severity})"
 
 
 class _Writer(Terminal):
@@ -88,17 +90,22 @@ class _Writer(Terminal):
     def lines(self, report: Report) -> Iterator[str]:
         main = sum(not subject.aside for subject in report.subjects)
         fold = main > MAX_SUBJECTS and not self.verbose and not self.quiet
+        if not self.quiet:
+            yield from self.headline(report)
         if fold:
             yield from self.folded(report)
         told: dict[tuple[object, ...], str] = {}
         for subject in report.subjects if not fold else ():
             findings = [finding for finding in report.findings if finding.subject == subject.id]
             if self.quiet:
-                yield from (self.one_line(finding) for finding in findings)
+                yield from self.few_lines(subject, findings, named=len(report.subjects) > 1)
                 continue
             self.base = shared_directory(source for finding in findings for source in finding.locations)
             title = subject.origin if subject.origin.startswith(subject.id) else subject.id
             yield from (self.paint(line, "1") for line in fill(title, self.width))
+            fit = fit_text(subject) if len(report.subjects) > 1 else None
+            if fit is not None:
+                yield f"  {fit}"
             yield from (
                 self.aside(subject, findings)
                 if subject.aside and not self.verbose
@@ -121,6 +128,17 @@ class _Writer(Terminal):
             yield from (" ".join(f"NOT READ {entry.source}: {entry.reason}".split()) for entry in counted)
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
         yield from closing_lines(report, self.width)
+        yield from fill(ending(report), self.width)
+
+    def headline(self, report: Report) -> Iterator[str]:
+        """Begin with the answer: whether the run fails, the worst finding, whether the run fits."""
+        first, *rest = headline(report)
+        code = "1;31" if report.exit_code == EXIT_FINDINGS else "1;32" if report.exit_code == EXIT_CLEAN else "1;33"
+        yield from (self.paint(line, code) for line in fill(first, self.width))
+        for text in rest:
+            for index, line in enumerate(fill(text, self.width - 2)):
+                yield f"{'    ' if index else '  '}{line}"
+        yield ""
 
     def repeated(
         self, subject: SubjectReport, findings: list[Finding], told: dict[tuple[object, ...], str]
@@ -140,33 +158,14 @@ class _Writer(Terminal):
         self, subject: SubjectReport, findings: list[Finding], repeated: Mapping[str, list[Finding]]
     ) -> Iterator[str]:
         said = [finding for found in repeated.values() for finding in found]
-        shown = [finding for finding in findings if finding.suppressed is None and finding not in said]
-        certain = [finding for finding in shown if finding.status == "affected"]
-        possible = [finding for finding in shown if finding.status == "possible"]
-        for finding in certain:
+        choice = choose((finding for finding in findings if finding not in said), every=bool(self.verbose))
+        for finding in choice.shown:
             yield ""
             yield from self.finding(finding)
-        limit = len(possible) if self.verbose else MAX_POSSIBLE
-        waiting = [finding for finding in possible if self.verbose == 0 and _needs_only_hardware(finding)]
-        possible = [finding for finding in possible if finding not in waiting]
-        for finding in possible[:limit]:
+        if choice.rest is not None:
             yield ""
-            yield from self.finding(finding)
-        if len(possible) > limit:
-            yield ""
-            yield from self.wrapped(
-                "possible",
-                f"{len(possible) - limit} more depend on facts that are not known; -v shows them",
-            )
-        if waiting:
-            yield ""
-            count = len(waiting)
-            options = sorted({_hardware_option(need) for finding in waiting for need in finding.needs})
-            yield from self.wrapped(
-                "hardware",
-                f"{count} rule{'s wait' if count > 1 else ' waits'} for {' and '.join(options)}; -v shows them",
-            )
-        configured = any(fact.origin == "configuration" for _, fact in subject.facts)
+            yield from self.wrapped("more", f"{choice.rest}; -v shows them")
+        configured = any(fact.origin in {"configuration", "script"} for _, fact in subject.facts)
         if subject.waiting and not configured and subject.packages:
             yield ""
             count = subject.waiting
@@ -206,10 +205,7 @@ class _Writer(Terminal):
         yield ""
 
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
-        """Say whether the run fits, which machine is declared, and what could not be decided, filled in or read of a subject."""
-        fit = fit_text(subject)
-        if fit is not None:
-            yield from self.wrapped("estimate", fit, "33")
+        """Say which machine is declared, and what could not be decided, filled in or read of a subject."""
         target = target_text(subject.facts)
         if target is not None:
             yield from self.wrapped("target", target)
@@ -241,30 +237,18 @@ class _Writer(Terminal):
         from compatcheck.reporters.folding import fold_findings, fold_unknown_versions, shorten  # noqa: PLC0415 (many subjects)
 
         total = len(report.subjects)
-        folded = fold_findings(report.findings)
-        certain = [entry for entry in folded if entry.finding.status == "affected"]
-        possible = [entry for entry in folded if entry.finding.status == "possible"]
-        waiting = [entry for entry in possible if _needs_only_options(entry.finding)]
-        possible = [entry for entry in possible if entry not in waiting]
+        folded = {id(entry.finding): entry for entry in fold_findings(report.findings)}
+        choice = choose(entry.finding for entry in folded.values())
         yield self.paint(f"{total} configurations and environments; -v reports them one by one", "1")
-        for entry in (*certain, *possible[:MAX_POSSIBLE]):
+        for finding in choice.shown:
             yield ""
-            yield from self.finding(entry.finding)
-            names = [_run_of(name) for name in entry.subjects]
+            yield from self.finding(finding)
+            names = [_run_of(name) for name in folded[id(finding)].subjects]
             count = f"{len(names)} of {total}: " if len(names) > 1 else ""
             yield from self.wrapped("in", count + shorten(dict.fromkeys(names)))
         yield ""
-        if len(possible) > MAX_POSSIBLE:
-            rest = len(possible) - MAX_POSSIBLE
-            text = (
-                f"{rest} more rule{'s depend' if rest > 1 else ' depends'} on facts that are not known; -v shows them"
-            )
-            yield from self.wrapped("possible", text)
-        if waiting:
-            needs = {need for entry in waiting for need in entry.finding.needs}
-            options = sorted({"--model" if need.startswith("model.") else _hardware_option(need) for need in needs})
-            text = f"{len(waiting)} rule{'s wait' if len(waiting) > 1 else ' waits'} for {' and '.join(options)}"
-            yield from self.wrapped("waiting", text)
+        if choice.rest is not None:
+            yield from self.wrapped("more", f"{choice.rest}; -v shows them")
         found = {finding.subject for finding in report.findings if finding.suppressed is None}
         clean = [subject for subject in report.subjects if subject.id not in found]
         if clean:
@@ -367,12 +351,20 @@ class _Writer(Terminal):
                 places = shorten(str(skip.source) for skip in entry.others)
                 yield from self.wrapped("", f"the same for {len(entry.others)} others: {places}; -v lists them")
 
-    def one_line(self, finding: Finding) -> str:
-        label = finding.severity.upper() if finding.status == "affected" else "POSSIBLE"
-        label = label if finding.suppressed is None else "WAIVED"
-        head = f"{self.paint(label, COLORS[finding.severity])} {finding.rule_id}"
-        place = f"{finding.subject} (not counted)" if finding.aside else finding.subject
-        return " ".join(part for part in (head, size_text(finding.impact), place) if part)
+    def few_lines(self, subject: SubjectReport, findings: list[Finding], *, named: bool) -> Iterator[str]:
+        """Report a subject with a line for each finding, and one for what is not shown."""
+        choice = choose(findings, every=bool(self.verbose))
+        waived = [finding for finding in findings if finding.suppressed is not None]
+        indent = ""
+        if named and (choice.shown or waived):
+            yield f"{subject.id}{' (not counted)' if subject.aside else ''}"
+            indent = "  "
+        for finding in (*choice.shown, *waived):
+            label = severity_text(finding) if finding.suppressed is None else "WAIVED"
+            parts = (self.paint(label, COLORS[finding.severity]), finding.rule_id, size_text(finding.impact))
+            yield indent + " ".join(part for part in parts if part)
+        if choice.shown and choice.rest is not None:
+            yield f"{indent}{choice.rest}; -v shows them"
 
     def finding(self, finding: Finding) -> Iterator[str]:
         yield from self.heading(finding, size_text(finding.impact), code="1")
@@ -396,7 +388,7 @@ class _Writer(Terminal):
         yield from self.because(finding)
         if finding.impact is not None and finding.impact.expected_bytes is None and finding.impact.needs:
             yield from self.wrapped("size of", "needs " + ", ".join(finding.impact.needs))
-        for assumption in finding.assumptions:
+        for assumption in finding.assumptions if self.verbose else assumptions_in_words(finding):
             yield from self.wrapped("assumed", assumption)
         for remedy in finding.remedies:
             yield from self.wrapped("fix", remedy.text + (f" ({remedy.note})" if remedy.note else ""), "32")
@@ -459,24 +451,6 @@ def _run_of(subject_id: str) -> str:
     if not colon:
         return subject_id.split(" + ", 1)[-1]
     return f"{directory}/{files.split(' + ', 1)[-1]}"
-
-
-def _needs_only_hardware(finding: Finding) -> bool:
-    """Tell whether only something about the machine is missing: its devices, driver or variables."""
-    return all(need.startswith(("hardware.", "runtime.torch_cuda", "env ")) for need in finding.needs)
-
-
-def _needs_only_options(finding: Finding) -> bool:
-    """Tell whether only the machine or the model is missing, and the size cannot be told without them."""
-    unsized = finding.impact is None or finding.impact.expected_bytes is None
-    others = tuple(need for need in finding.needs if not need.startswith("model."))
-    return unsized and _needs_only_hardware(finding._replace(needs=others))
-
-
-def _hardware_option(need: str) -> str:
-    if need.startswith("env "):
-        return "--env-file"
-    return "--driver" if need == "hardware.driver" else "--nodes" if need == "hardware.nodes" else "--gpu"
 
 
 def _first_paragraph(text: str) -> str:

@@ -220,6 +220,10 @@ def derive(facts: dict[str, Fact]) -> None:
     adapters = _count_adapters(facts)
     if adapters is not None:
         facts[adapters.name] = adapters
+    build = facts.get("runtime.torch_build")
+    if build is not None and build.value != "cuda" and "hardware.compute_capability" not in facts:
+        note = f"torch is built for {build.value}"
+        facts["hardware.compute_capability"] = Fact("hardware.compute_capability", None, "derived", build.sources, note)
     sharding = facts.get("training.sharding")
     if sharding is not None and sharding.value in SPREAD and "hardware.single_rank" not in facts:
         note = f"state is spread over ranks: {sharding.value}"
@@ -227,6 +231,20 @@ def derive(facts: dict[str, Fact]) -> None:
     if sharding is not None and sharding.value != "fsdp" and "training.fsdp_version" not in facts:
         note = f"state is not sharded by FSDP: {sharding.value}"
         facts["training.fsdp_version"] = Fact("training.fsdp_version", None, "derived", sharding.sources, note)
+
+
+def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str]) -> None:
+    """State that a single rank shards nothing, where no input names a sharding and no default of a program gave one."""
+    world = facts.get("hardware.world_size")
+    undecided = SHARDING not in facts and open_facts.isdisjoint(
+        {SHARDING, "training.zero_stage", "training.fsdp_version"}
+    )
+    if world is not None and world.value == 1 and undecided:
+        facts[SHARDING] = Fact(SHARDING, "none", "derived", world.sources, "one rank has nobody to share state with")
+        derive(facts)
+
+
+SHARDING = "training.sharding"
 
 
 def _apply(derivation: Derivation, facts: Mapping[str, Fact]) -> Value:

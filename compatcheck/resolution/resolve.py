@@ -11,7 +11,7 @@ from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import find_misfits
 from compatcheck.resolution.defaults import apply_defaults, apply_traits
-from compatcheck.resolution.derive import derive
+from compatcheck.resolution.derive import derive, derive_unsharded
 from compatcheck.resolution.known_keys import drop_unknown_keys
 from compatcheck.resolution.merge import (
     DECLARED,
@@ -177,6 +177,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
             apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
         if len(facts) == before:
             break
+    derive_unsharded(facts, open_facts)
     apply_traits(scope, facts)
     derive(facts)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 SECTION = "programs"
 """Section of the compiled database."""
-KINDS = ("program", "library", "base", "facts", "model", "script")
-"""What a record is of: a program that trains; a library whose file several of them read and which can run a loop itself; what
-they call and no file is of; a facts file; a model's own files; what a launch script says. A reader without a record is
-``unknown``."""
+KINDS = ("program", "engine", "library", "base", "facts", "model", "script")
+"""What a record is of: a program that trains; an inference engine started by itself; a library whose file several of them read
+and which can run a loop itself; what they call and no file is of; a facts file; a model's own files; what a launch script says.
+A reader without a record is ``unknown``."""
 READ_KEYS = frozenset({"program", "library"})
 """Kinds whose keys, left out, have defaults."""
 

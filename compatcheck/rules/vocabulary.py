@@ -33,7 +33,7 @@ runtime.cxx11_abi | bool | | whether torch was built with the C++11 ABI
 runtime.cuda_compat | version? | | CUDA release of the forward-compatibility libraries (cuda-compat) the process loads; None for none
 runtime.driver_required | str | | driver releases on which the container starts (NVIDIA_REQUIRE_CUDA), as a range
 hardware.gpu | str | | catalogue name of the device
-hardware.compute_capability | float | | 9.0 for Hopper
+hardware.compute_capability | float? | | 9.0 for Hopper; None where torch is built for no CUDA device
 hardware.multiprocessors | int>=1 | | streaming multiprocessors of one device
 hardware.memory_bytes | bytes>=1 | | memory of one device
 hardware.gpus_per_node | int>=1 | | devices per node

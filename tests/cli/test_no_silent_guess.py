@@ -262,7 +262,8 @@ def test_where_no_package_is_known_nothing_was_checked(capsys: pytest.CaptureFix
         out = capsys.readouterr().out
         assert caught.value.code == 3, arguments
         assert "no known problem" not in out
-        assert "nothing was checked" in out.splitlines()[-1] + out.splitlines()[-2]
+        assert "nothing was checked" in "".join(out.splitlines()[-3:])
+        assert out.splitlines()[-1] == "exit 3: no package is known"
 
 
 @pytest.mark.parametrize("name", ["text", "json", "sarif", "junit", "markdown", "github"])

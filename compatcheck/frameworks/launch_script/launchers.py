@@ -72,7 +72,7 @@ _MPI_SWITCHES = {"allow_run_as_root", "oversubscribe", "bind_to_none", "tag_outp
 _RAY_SWITCHES = {"no_wait", "verbose", "v"}
 _TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
 MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
-_OTHER_TOOLS = {"vllm", "sglang", "xtuner"}
+_OTHER_TOOLS = {"xtuner"}
 """Tools with sub-commands that no program of the registry reads."""
 _TOOLS = {tool for folder in FOLDERS for tool in folder.tools} | _OTHER_TOOLS
 _TOOL_MODULES = {module: tool for folder in FOLDERS for module, tool in folder.tool_modules.items()}

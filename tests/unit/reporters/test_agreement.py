@@ -10,8 +10,9 @@ from html import unescape
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from compatcheck.core.headline import ending
 from compatcheck.core.report import Report
-from compatcheck.core.summary import closing_line, closing_lines, summarise
+from compatcheck.core.summary import choose, closing_line, closing_lines, summarise
 from compatcheck.reporters import github, junit, markdown, sarif, text
 from compatcheck.reporters import json as json_reporter
 from tests.unit.reporters.drawn_reports import CASES, reports
@@ -76,26 +77,42 @@ def check_agreement(report: Report) -> None:
     assert values["exit_code"] == str(report.exit_code)
     assert (values["database_id"], values["database_date"]) == (report.database_id, report.database_date)
 
+    choice = choose(report.findings)
+    readable = sorted(item.rule_id for item in (*choice.shown, *(item for item in report.findings if item.suppressed)))
+    assert [item["rule_id"] for item in data["findings"] if item["folded"]] == [
+        item.rule_id for item in report.findings if item.folded
+    ]
+
     page = unescape(markdown.format_report(report))
     rows = re.findall(r"^\| (?:info|low|medium|high|critical) \| \[?([^\]| ]+)", page, re.MULTILINE)
-    assert sorted(rows) == [item[0] for item in wanted]
-    assert page.count("<details>") == len(wanted)
+    assert sorted(rows) == readable
+    assert page.count("<details>") == len(readable)
 
     commands = github.format_report(report)
     annotations = re.findall(
-        r"^::(?:error|warning|notice) .*title=(?:possible )?\w+ (pkg\d/\S+?|[\w.-]+/[\w.-]+)::", commands, re.MULTILINE
+        r"^::(?:error|warning|notice) .*title=(?:possible |advice )?\w+ (pkg\d/\S+?|[\w.-]+/[\w.-]+)::",
+        commands,
+        re.MULTILINE,
     )
-    listed = re.findall(r"^(?:possible )?(?:info|low|medium|high|critical) (\S+/\S+) ", commands, re.MULTILINE)
+    listed = re.findall(
+        r"^  (?:possible |advice )?(?:info|low|medium|high|critical) (\S+/\S+) ", commands, re.MULTILINE
+    )
     ignored = re.findall(r"^waived (\S+/\S+): ", commands, re.MULTILINE)
-    assert len(annotations) == min(summary.findings, github.MAX_ANNOTATIONS)
-    assert sorted([*annotations, *listed, *ignored]) == [item[0] for item in wanted]
+    assert len(annotations) == min(len(choice.shown), github.MAX_ANNOTATIONS)
+    assert sorted([*annotations, *listed, *ignored]) == readable
 
     shown = text.format_report(report, verbose=0, quiet=True, color=False, width=80).splitlines()
-    assert sorted(line.split()[1] for line in shown[: len(wanted)]) == [item[0] for item in wanted]
+    told = []
+    for subject in report.subjects:
+        own = [item for item in report.findings if item.subject == subject.id]
+        told += [item.rule_id for item in (*choose(own).shown, *(item for item in own if item.suppressed))]
+    labelled = re.compile(r"^ *(?:[A-Z]+|(?:POSSIBLE|ADVICE) \(\w+\)) (\S+/\S+)(?: |$)")
+    lines = [found[1] for line in shown if (found := labelled.match(line)) and not line.startswith("ADVISORY")]
+    assert sorted(lines) == sorted(told)
     closing = closing_line(report)
-    ending = closing_lines(report, 80)
-    assert shown[-len(ending) :] == ending
-    assert commands.splitlines()[-1] == closing
+    end = [*closing_lines(report, 80), *text.fill(ending(report), 80)]
+    assert shown[-len(end) :] == end
+    assert commands.splitlines()[-2:] == [closing, ending(report)]
     assert closing in "".join(root.itertext())
     assert run["properties"]["closing"] == closing
 

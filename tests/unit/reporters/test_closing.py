@@ -42,9 +42,10 @@ def show(report: Report, *, quiet: bool, width: int = 80) -> list[str]:
 @pytest.mark.parametrize("quiet", [True, False])
 def test_the_end_fits_the_terminal(quiet: bool) -> None:  # noqa: FBT001 (a parameter of the test)
     lines = show(EMPTY._replace(policy="pyproject.toml", seconds=12.345), quiet=quiet)
-    assert lines[-2:] == [
+    assert lines[-3:] == [
         "compatcheck: 0 findings, 0 waived, 0 not checked",
         "  db 2026-11-21 (136 rules, 0123456789ab) · policy pyproject.toml · 12.35 s",
+        "exit 0: nothing at or above --fail-on medium",
     ]
 
 
@@ -55,7 +56,8 @@ BARE = EMPTY._replace(subjects=(EMPTY.subjects[0]._replace(packages=()),))
 @pytest.mark.parametrize("quiet", [True, False])
 def test_where_no_package_is_known_nothing_was_checked(report: Report, *, quiet: bool) -> None:
     lines = show(report, quiet=quiet, width=100)
-    assert lines[-1].startswith("compatcheck: nothing was checked · db ")
+    assert lines[-2].startswith("compatcheck: nothing was checked · db ")
+    assert lines[-1] == "exit 0: no package is known"
     assert "no known problem" not in "".join(lines)
     if report.subjects and not quiet:
         assert "nothing was checked" in "".join(lines[:-1])
@@ -70,7 +72,7 @@ def test_one_bare_subject_of_many_is_counted_apart() -> None:
 
 
 def test_a_wide_terminal_has_one_line() -> None:
-    assert show(EMPTY, quiet=False, width=100)[-1] == closing_line(EMPTY)
+    assert show(EMPTY, quiet=False, width=100)[-2] == closing_line(EMPTY)
 
 
 @settings(max_examples=100, deadline=None)

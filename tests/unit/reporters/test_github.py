@@ -7,6 +7,7 @@ import re
 from hypothesis import given, settings
 
 from compatcheck.core.source import Source
+from compatcheck.core.summary import choose
 from compatcheck.reporters.github import MAX_ANNOTATIONS, format_report
 from tests.unit.reporters.drawn_reports import reports
 
@@ -35,7 +36,7 @@ def parse(line: str) -> tuple[str, dict[str, str], str] | None:
 @settings(max_examples=150, deadline=None)
 @given(reports())
 def test_no_text_becomes_a_command(report) -> None:
-    expected = min(sum(item.suppressed is None for item in report.findings), MAX_ANNOTATIONS)
+    expected = min(len(choose(report.findings).shown), MAX_ANNOTATIONS)
     if report.audit is not None:
         open_advisories = [item for item in report.audit.advisories if item.suppressed is None]
         shown = len({(item.id, item.package, item.version) for item in open_advisories})

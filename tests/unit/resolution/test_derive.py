@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
-from compatcheck.resolution.derive import DERIVATIONS, derive
+from compatcheck.resolution.derive import DERIVATIONS, derive, derive_unsharded
 from compatcheck.rules.vocabulary import parse_value, vocabulary
 
 
@@ -175,3 +175,25 @@ def test_a_spread_state_has_several_ranks() -> None:
     assert derived(training__zero_stage=3)["hardware.single_rank"] is False
     assert derived(hardware__world_size=1, training__zero_stage=3)["hardware.single_rank"] is True
     assert "hardware.single_rank" not in derived(training__sharding="none")
+
+
+@pytest.mark.parametrize(("build", "known"), [("rocm", True), ("cpu", True), ("cuda", False)])
+def test_only_a_cuda_build_has_a_compute_capability(build: str, *, known: bool) -> None:
+    facts = {"runtime.torch_build": Fact("runtime.torch_build", build, "installed", ())}
+    derive(facts)
+    assert ("hardware.compute_capability" in facts) is known
+    assert not known or facts["hardware.compute_capability"].value is None
+
+
+def test_one_rank_is_not_sharded_unless_something_names_a_sharding() -> None:
+    def sharding(*opened: str, world: int = 1, **values: object) -> object:
+        facts = {name: Fact(name, value, "configuration", ()) for name, value in values.items()}  # type: ignore[arg-type]
+        facts["hardware.world_size"] = Fact("hardware.world_size", world, "declared", ())
+        derive(facts)
+        derive_unsharded(facts, frozenset(opened))
+        return facts["training.sharding"].value if "training.sharding" in facts else None
+
+    assert sharding() == "none"
+    assert sharding(world=2) is None
+    assert sharding("training.zero_stage") is None
+    assert sharding(**{"training.zero_stage": 3}) == "zero"

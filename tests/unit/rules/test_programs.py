@@ -19,7 +19,7 @@ def test_a_record_says_how_a_program_is_called_and_what_it_implies(name: str) ->
     assert program.name == name
     assert program.label
     assert program.kind in KINDS
-    assert bool(program.packages) == (program.kind in {"program", "library", "base"})
+    assert bool(program.packages) == (program.kind in {"program", "engine", "library", "base"})
 
 
 def test_every_reader_has_a_record() -> None:

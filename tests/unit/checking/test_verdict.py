@@ -1,0 +1,87 @@
+"""What of a subject's findings fails, is advice, or is only counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.checking import Request, check, open_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatcheck.core.report import Finding
+
+SFT = """model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+bf16: true
+per_device_train_batch_size: 2
+gradient_checkpointing: true
+max_length: 4096
+output_dir: out
+"""
+DEEPSPEED = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 2}'
+
+
+@pytest.fixture
+def look(tmp_path: Path):
+    def look(requirements: str, *, gpu: str | None = None, **files: str) -> dict[str, Finding]:
+        (tmp_path / "requirements.txt").write_text("\n".join(requirements.split()) + "\n")
+        for name, text in files.items():
+            (tmp_path / name.replace("__", ".")).write_text(text)
+        report = check(Request(paths=(str(tmp_path),), gpu=gpu, here=False), open_rules(), {})
+        return {finding.rule_id: finding for finding in report.findings}
+
+    return look
+
+
+STACK = "torch==2.6.0 transformers==4.49.0 accelerate==1.4.0 trl==0.15.2"
+
+
+def test_what_no_release_changes_is_advice_and_does_not_fail(look) -> None:
+    found = look(
+        "llamafactory==0.9.3 torch==2.6.0 transformers==4.52.4 accelerate==1.7.0",
+        a__yaml=SFT + "stage: sft\nfinetuning_type: full\ncutoff_len: 4096\ntemplate: qwen\n",
+        gpu="8xA100-80GB",
+    )
+    advice = found["transformers/causal-lm-loss-in-float32"]
+    assert (advice.status, advice.severity, advice.advice, advice.fails) == ("affected", "high", True, False)
+
+
+def test_what_waits_for_a_fact_that_no_file_states_is_only_counted(look) -> None:
+    found = look(f"{STACK} deepspeed==0.16.9", a__yaml=SFT + "deepspeed: ds.json\n", ds__json=DEEPSPEED)
+    assert found["deepspeed/zero3-model-kept-in-module-stack"].needs == ("run.repeated_initialize",)
+    assert found["deepspeed/zero3-model-kept-in-module-stack"].folded
+    sized = found["transformers/causal-lm-loss-in-float32"]
+    assert (sized.status, sized.folded) == ("possible", False)
+
+
+def test_a_sharding_that_a_described_run_does_not_name_is_only_counted(look) -> None:
+    rule = "accelerate/fsdp2-upcasts-frozen-weights"
+    assert look("torch==2.6.0 transformers==4.49.0 accelerate==1.6.0")[rule].folded is False
+    assert look("torch==2.6.0 transformers==4.49.0 accelerate==1.6.0", a__yaml=SFT)[rule].folded is True
+
+
+def test_one_rank_shards_nothing(look) -> None:
+    rule = "accelerate/fsdp2-upcasts-frozen-weights"
+    assert rule in look(STACK.replace("1.4.0", "1.6.0"), gpu="8xA100-80GB")
+    assert rule not in look(STACK.replace("1.4.0", "1.6.0"), gpu="1xA100-80GB")
+
+
+def test_a_build_without_a_device_has_no_finding_about_one(look) -> None:
+    assert "transformers/attention-output-kept-twice" in look("torch==2.6.0+cu124 transformers==4.51.3")
+    found = look("torch==2.6.0+cpu transformers==4.51.3")
+    assert {finding.impact.memory for finding in found.values() if finding.impact is not None} <= {"host"}
+
+
+def test_an_engine_alone_runs_no_training_code(look) -> None:
+    pins = "vllm==0.11.0 torch==2.8.0 transformers==4.57.1"
+    assert any(rule.startswith("transformers/") for rule in look(pins))
+    found = look(pins, serve__sh="vllm serve Qwen/Qwen2.5-7B-Instruct\n")
+    assert {rule.partition("/")[0] for rule in found} <= {"vllm", "torch", "nvidia"}
+    assert not {"backward", "step"} & {finding.impact.phase for finding in found.values() if finding.impact}
+    both = look(
+        pins,
+        serve__sh="vllm serve Qwen/Qwen2.5-7B-Instruct &\ntorchrun a.py --output_dir o --learning_rate 1e-5\n",
+    )
+    assert any(rule.startswith("transformers/") for rule in both)

@@ -1,0 +1,79 @@
+"""The answer of a report in a few lines."""
+
+from __future__ import annotations
+
+from compatcheck.core.facts import Fact
+from compatcheck.core.headline import ending, headline
+from compatcheck.core.report import Finding, FindingImpact, FindingRemedy, Report
+from compatcheck.core.source import Source
+from compatcheck.core.summary import MAX_POSSIBLE, choose
+from tests.unit.reporters.test_closing import EMPTY
+from tests.unit.reporters.test_folding import finding as make
+
+GIB = 2**30
+
+
+def report(*findings: Finding) -> Report:
+    code = 1 if any(finding.fails for finding in findings) else 0
+    return EMPTY._replace(findings=findings, exit_code=code)
+
+
+def failing(rule_id: str, severity: str, size: int | None) -> Finding:
+    remedy = FindingRemedy("upgrade deepspeed to 0.16.8", None, "safe")
+    written = Fact("deepspeed", "0.16.4", "installed", (Source("requirements.txt", None, 4),))
+    return make(rule_id, "env", severity, size)._replace(fails=True, remedies=(remedy,), facts=(written,))
+
+
+def test_the_worst_comes_first_with_its_size_and_what_to_change() -> None:
+    lines = headline(report(failing("a/small", "medium", GIB), failing("a/large", "high", 58 * GIB)))
+    assert lines == [
+        "FAILS: 2 findings at or above --fail-on medium",
+        "worst: high a/large, 58.0 GiB per rank: upgrade deepspeed to 0.16.8 (requirements.txt:4)",
+    ]
+
+
+def test_the_cause_stands_before_the_verdict_on_the_run() -> None:
+    run = failing("_stack/run-does-not-fit", "critical", 90 * GIB)
+    run = run._replace(facts=(Fact("estimate.verdict", "does_not_fit", "derived", ()),))
+    assert "worst: critical _stack/run-does-not-fit" in headline(report(run))[1]
+    assert "worst: high a/large" in headline(report(run, failing("a/large", "high", GIB)))[1]
+
+
+def test_the_last_line_is_the_exit_code_with_its_reason() -> None:
+    assert ending(report()) == "exit 0: nothing at or above --fail-on medium"
+    assert ending(report(failing("a/large", "high", 58 * GIB))) == (
+        "exit 1: 1 finding at or above --fail-on medium; worst: high a/large, 58.0 GiB per rank"
+    )
+
+
+def test_advice_stands_after_what_fails() -> None:
+    advice = make("a/advice", "env", "high", 9 * GIB)._replace(advice=True)
+    shown = choose([advice, make("a/low", "env", "low", 1), failing("a/fails", "medium", 1)]).shown
+    assert [finding.rule_id for finding in shown] == ["a/fails", "a/low", "a/advice"]
+
+
+def test_possible_ones_come_by_what_they_could_cost_and_a_few_are_shown() -> None:
+    sizes = (None, 1, 7 * GIB, 3 * GIB, None)
+    found = [
+        make(f"a/{index}", "env", size=size, status="possible", needs=("training.peft",))
+        for index, size in enumerate(sizes)
+    ]
+    choice = choose(found)
+    assert [finding.rule_id for finding in choice.shown] == ["a/2", "a/3", "a/1"]
+    assert len(choice.shown) == MAX_POSSIBLE
+    assert choice.rest == "2 more depend on other facts that are not known"
+    assert len(choose(found, every=True).shown) == len(found)
+
+
+def test_what_is_left_out_is_counted_with_what_would_decide_it() -> None:
+    needs = (("run.outputs_kept",), ("model.model_type",), ("hardware.driver",))
+    found = [make(f"a/{index}", "env", status="possible", needs=need) for index, need in enumerate(needs)]
+    choice = choose([found[0]._replace(folded=True), *found[1:]])
+    assert choice.shown == ()
+    assert choice.rest == "3 more depend: 1 on what no file states, or programs not seen here, 2 on --driver, --model"
+
+
+def test_what_costs_nothing_is_counted() -> None:
+    impact = FindingImpact(0, 0, 0, "memory", "device", "rank", "whole")
+    free = make("a/free", "env", "info")._replace(impact=impact, folded=True)
+    assert choose([free]) == ((), "1 costs nothing here")
