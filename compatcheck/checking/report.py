@@ -73,8 +73,8 @@ def check(
     return report
 
 
-MOST_PLANS = 4
-"""Groups of subjects that are planned for in a report; `compatcheck fix` plans for all."""
+MOST_PLANNED = 6
+"""Subjects that are planned for in a report; `compatcheck fix` plans for all."""
 
 
 def add_plans(report: Report, gathered: Gathered, criteria: Criteria) -> Report:
@@ -88,7 +88,7 @@ def add_plans(report: Report, gathered: Gathered, criteria: Criteria) -> Report:
     subjects = [subject for subject in gathered.subjects if subject.id not in gathered.aside]
     ways = Ways(None, why_not="`compatcheck fix` asks one")
     plans, _ = find_plans(
-        subjects, failing, criteria.rules, lambda subject: judge(subject, criteria), ways, most=MOST_PLANS
+        subjects, failing, criteria.rules, lambda subject: judge(subject, criteria), ways, most=MOST_PLANNED
     )
     findings = report.findings
     for plan in plans:

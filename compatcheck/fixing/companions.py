@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.versions import compile_specifier, contains, exact_version, parse_version
@@ -37,6 +38,7 @@ class Companions:
     def __init__(self, environment: Environment, rules: RuleSet) -> None:
         """Read which packages stand at exactly one release."""
         self._rules = rules
+        self._known: dict[frozenset[tuple[str, str]], dict[str, tuple[str, Pin]] | Pin] = {}
         self._versions = {
             name: package.version.partition("+")[0]
             for name, package in environment.packages.items()
@@ -64,7 +66,10 @@ class Companions:
             Package → release, and the pin that asks for it, of those moves alone; the pin in the way where no release of its
             holder, or of what it pins, fits.
         """
-        return self._follow(dict(moves), {})
+        key = frozenset(moves.items())
+        if key not in self._known:
+            self._known[key] = self._follow(dict(moves), {})
+        return self._known[key]
 
     def _follow(self, moves: dict[str, str], followers: dict[str, tuple[str, Pin]]) -> dict[str, tuple[str, Pin]] | Pin:
         broken = next(self._broken(moves), None)
@@ -89,8 +94,8 @@ class Companions:
                 version = moves.get(package, self._versions.get(package))
                 if not specifier or version is None or (holder not in moves and package not in moves):
                     continue
-                held = holder in moves or self._allows(specifier, self._versions.get(package, version))
-                if held and not self._allows(specifier, version):
+                held = holder in moves or _allows(specifier, self._versions.get(package, version))
+                if held and not _allows(specifier, version):
                     yield Pin(holder, release, package, specifier)
 
     def _candidates(self, name: str, broken: Pin, moves: Mapping[str, str]) -> Sequence[str]:
@@ -100,23 +105,24 @@ class Companions:
             fitting = [
                 release
                 for release, requires in self._holders[name].items()
-                if self._allows(requires.get(broken.package) or "", wanted)
+                if _allows(requires.get(broken.package) or "", wanted)
             ]
         else:
             exact = exact_version(broken.specifier)
             if exact is not None:
                 return [exact]
-            fitting = [one for one in self._rules.releases(name) if self._allows(broken.specifier, one)]
+            fitting = [one for one in self._rules.releases(name) if _allows(broken.specifier, one)]
         return nearest_first(self._versions[name], fitting)
 
-    @staticmethod
-    def _allows(specifier: str, version: str) -> bool:
-        if not specifier:
-            return True
-        try:
-            return contains(compile_specifier(specifier), version) != "no"
-        except ValueError:
-            return True
+
+@lru_cache(maxsize=4096)
+def _allows(specifier: str, version: str) -> bool:
+    if not specifier:
+        return True
+    try:
+        return contains(compile_specifier(specifier), version) != "no"
+    except ValueError:
+        return True
 
 
 def nearest_first(current: str, releases: Sequence[str]) -> list[str]:

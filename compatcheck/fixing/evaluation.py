@@ -14,7 +14,7 @@ from compatcheck.resolution.resolve import resolve_with
 from compatcheck.resolution.scope import version_need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Package
@@ -66,8 +66,8 @@ class Evaluation:
         self.count = 0
         """Subjects judged, each time."""
         self._known: dict[tuple[str, frozenset[tuple[str, Value]]], Judged] = {}
-        self._companions: dict[str, Companions] = {}
-        self._completed: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, tuple[str, Pin]] | Pin] = {}
+        self._companions = {one.id: companions for one, companions in _pinned_alike(subjects, rules)}
+        """Subject → its pins; subjects with the same releases share them."""
         self.before = self.findings(())
         self.targets = targets_of(finding for finding in self.before if finding.fails) | goals
 
@@ -95,12 +95,7 @@ class Evaluation:
         }
         if not moves or subject.environment is None:
             return {}
-        key = subject.id, frozenset(moves.items())
-        if key not in self._completed:
-            if subject.id not in self._companions:
-                self._companions[subject.id] = Companions(subject.environment, self.rules)
-            self._completed[key] = self._companions[subject.id].complete(moves)
-        return self._completed[key]
+        return self._companions[subject.id].complete(moves)
 
     def _follower(self, subject: Subject, name: str, release: str, pin: Pin) -> Change:
         assert subject.environment is not None  # noqa: S101 (a package of it moves)
@@ -141,6 +136,15 @@ class Evaluation:
             or (finding.status == "affected" and target_of(finding) in self.goals)
             or (ranged & set(finding.needs) and target_of(finding) in self.targets)
         ]
+
+
+def _pinned_alike(subjects: Sequence[Subject], rules: RuleSet) -> Iterator[tuple[Subject, Companions]]:
+    known: dict[frozenset[tuple[str, str | None]], Companions] = {}
+    for subject in subjects:
+        environment = subject.environment
+        if environment is not None:
+            key = frozenset((name, package.version) for name, package in environment.packages.items())
+            yield subject, known.setdefault(key, known.get(key) or Companions(environment, rules))
 
 
 def target_of(finding: Finding) -> Target:

@@ -76,7 +76,7 @@ def find_plans(
         rules: the database.
         judge: gives the verdict on a subject.
         ways: how releases are looked up and checked.
-        most: groups that are planned for at most; None for all.
+        most: subjects that are planned for at most, a group's number counted once for each plan before; None for all.
 
     Returns:
         A plan for each group of subjects in which something fails, and how many times a subject was evaluated.
@@ -89,7 +89,7 @@ def find_plans(
     plans: list[Plan] = []
     evaluations = 0
     for names in group_by_files({name: EditableFiles.paths_of(one) or [name] for name, one in by_id.items()}):
-        if hit & set(names) and (most is None or len(plans) < most):
+        if hit & set(names) and (most is None or len(names) * (len(plans) + 1) <= most):
             group = Group([by_id[name] for name in names], failing, rules, judge, ways)
             plans.append(group.plan())
             evaluations += group.evaluation.count
