@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from compatcheck.checking.environments import merge_environments
 from compatcheck.checking.input_files import (
     DASH,
     DOCKERFILE,
@@ -24,7 +25,7 @@ from compatcheck.checking.pairing import (
     resolve_reference,
 )
 from compatcheck.checking.request import Gathered
-from compatcheck.checking.subjects import build_subject, merge_environments
+from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.frameworks.recognise import is_script

@@ -6,8 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.checking.environments import environment_of
 from compatcheck.checking.shared import as_skipped, mark_named
-from compatcheck.checking.subjects import environment_of
 from compatcheck.collectors.read import read_environments
 from compatcheck.collectors.recognise import REPORT_SUFFIXES, recognise, recognise_content, recognise_named, walk
 from compatcheck.core.errors import InputError, NoEnvironmentError
