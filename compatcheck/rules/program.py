@@ -46,6 +46,8 @@ class Program(NamedTuple):
     """One of `KINDS`; it decides the rank of what the configuration states."""
     packages: tuple[str, ...] = ()
     """Distributions that a run of it imports in any case."""
+    tools: tuple[str, ...] = ()
+    """Commands it installs that train, each with a sub-command: ``axolotl train``."""
     engines: tuple[str, ...] = ()
     """Distributions of engines, each of which is imported where ``rollout.engine`` names it."""
     inherits: str | None = None

@@ -34,3 +34,9 @@ def lineage(name: str) -> tuple[Program, ...]:
 def trainers() -> tuple[str, ...]:
     """Return the names that ``training.framework`` can have."""
     return tuple(one.name for one in programs().values() if one.kind in {"program", "library"} and one.runs_as is None)
+
+
+@lru_cache(maxsize=1)
+def installed_tools() -> frozenset[str]:
+    """Return the commands with sub-commands that the programs install."""
+    return frozenset(tool for one in programs().values() for tool in one.tools)

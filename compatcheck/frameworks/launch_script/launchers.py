@@ -18,6 +18,7 @@ from compatcheck.frameworks.launch.program import Launch
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
 from compatcheck.frameworks.registry import FOLDERS
+from compatcheck.rules.programs import installed_tools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -73,8 +74,7 @@ _RAY_SWITCHES = {"no_wait", "verbose", "v"}
 _TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
 MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
 _OTHER_TOOLS = {"xtuner"}
-"""Tools with sub-commands that no program of the registry reads."""
-_TOOLS = {tool for folder in FOLDERS for tool in folder.tools} | _OTHER_TOOLS
+"""Tools with sub-commands that no program here reads."""
 _TOOL_MODULES = {module: tool for folder in FOLDERS for module, tool in folder.tool_modules.items()}
 
 
@@ -188,7 +188,7 @@ def _remove_launcher(name: str, state: _Remainder) -> tuple[str, str] | None:
         return _torchrun(state)
     if name in _LAUNCHERS:
         return _LAUNCHERS[name](state)
-    if name in _TOOLS:
+    if name in _OTHER_TOOLS or name in installed_tools():
         return _tool(name, state)
     if name.endswith(".py"):
         return command_word(state, name), "script"
