@@ -409,12 +409,13 @@ def _pass_over(words: Sequence[str], _look_up: object) -> str | None:
 
 def _shell_of_list(content: str) -> str:
     """Write ``["pip", "install", "torch"]`` as a shell would read it, every word quoted, at the same length or longer."""
-    import json  # noqa: PLC0415 (few commands are written as lists)
-    import shlex  # noqa: PLC0415 (as above)
+    import shlex  # noqa: PLC0415 (few commands are written as lists)
+
+    from compatcheck.core.json_file import parse_json  # noqa: PLC0415 (as above)
 
     try:
-        words = json.loads(content)
-    except (ValueError, RecursionError):
+        words = parse_json(content, "")
+    except InputError:
         return content
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return content

@@ -6,11 +6,12 @@ launchers say about ranks becomes a document of its own.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import parse_json
 from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.launch import ranks as rank_options
 from compatcheck.frameworks.launch.flags import split_flag
@@ -390,8 +391,8 @@ def _ray(state: _Remainder) -> tuple[str, str] | None:
     given = options.get("runtime_env_json")
     if given is not None and isinstance(given.value, str):
         try:
-            inner = json.loads(given.value)
-        except ValueError:
+            inner = parse_json(given.value, str(state.command.source))
+        except InputError:
             inner = {}
         variables = inner.get("env_vars") if isinstance(inner, dict) else None
         if isinstance(variables, dict):

@@ -115,6 +115,7 @@ def test_a_file_cut_short_is_named(tmp_path):
         b'{"a": {"dtype": 7, "shape": [1], "data_offsets": [0, 4]}}',
         b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}',
         b'{"a": {"dtype": "F32", "shape": [1]}}',
+        b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "a": {"dtype": "F32", "shape": [4]}}',
         b"[" * 100_000,
         b"\xff\xfe",
     ],
