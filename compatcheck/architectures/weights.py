@@ -190,7 +190,7 @@ def count_directory(
     found = count_safetensors(directory, files)
     if found.total is None:
         return None, found.reason
-    counts = counts_from_tensors(config, found.tensors, path=os.path.join(directory, "config.json"))
+    counts = counts_from_tensors(config, found.tensors, os.path.join(directory, "config.json"))
     return counts, None if counts else "no tensor name looks like a token embedding and a block"
 
 
@@ -229,11 +229,7 @@ _PARAMETER_BIAS = frozenset({"ernie4_5_moe"})
 """Model types in which ``e_score_correction_bias`` is a parameter."""
 
 
-def counts_from_tensors(
-    config: Mapping[str, object],
-    tensors: Mapping[str, int],
-    path: str = "config.json",
-) -> ParameterCounts | None:
+def counts_from_tensors(config: Mapping[str, object], tensors: Mapping[str, int], path: str) -> ParameterCounts | None:
     """Sort the tensors of an unquantised checkpoint into the components of a model.
 
     Tensors that transformers keeps as buffers or does not load (blocks behind the last one, for multi-token prediction)
