@@ -10,7 +10,7 @@ from compatcheck.checking.environments import environment_of
 from compatcheck.checking.shared import as_skipped, mark_named
 from compatcheck.collectors.read import read_environments
 from compatcheck.collectors.recognise import REPORT_SUFFIXES, recognise, recognise_content, recognise_named, walk
-from compatcheck.core.errors import InputError, NoEnvironmentError
+from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
@@ -98,6 +98,10 @@ def walk_files(
         except InputError as error:
             fails = is_named(file) and not isinstance(error, NoEnvironmentError)
             skipped.append(as_skipped(error, file)._replace(named=fails))
+        except UsageError as error:
+            if kind != DOCKERFILE:
+                raise
+            skipped.append(as_skipped(error, file)._replace(named=False))  # the stage is that of another one
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
 
