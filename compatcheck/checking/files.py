@@ -136,7 +136,9 @@ def _require_fitting(request: Request, found: Sequence[InputFile], skipped: Iter
     if any(entry.named for entry in skipped):
         return  # what was not read may be what they are for
     if selection.stage is not None and not any(item.kind == DOCKERFILE for item in found):
-        raise UsageError(f"--stage {selection.stage}: no input is a Dockerfile with such a stage", hint="name the Dockerfile")
+        raise UsageError(
+            f"--stage {selection.stage}: no input is a Dockerfile with such a stage", hint="name the Dockerfile"
+        )
     if selection.script_arguments is not None and not any(map(is_script, (*request.paths, *request.training))):
         raise UsageError(
             "--script-args: no launch script is named",
