@@ -17,7 +17,7 @@ from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_
 from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
@@ -79,9 +79,22 @@ def walk_files(
         reason = f"directory could not be listed: {error.strerror}"
         skipped.append(Skipped(Source(directory), reason, "run as a user who may read it", named=directory == path))
 
-    for file, kind in walk(path, note):
-        if path == os.curdir:
-            file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
+    listed = walk(path, note)
+    if path == os.curdir:  # as a person writes it
+        listed = ((file.removeprefix(os.path.join(os.curdir, "")), kind) for file, kind in listed)
+    yield from read_found(listed, files, skipped, is_named, selection=selection)
+
+
+def read_found(
+    listed: Iterable[tuple[str, str | None]],
+    files: Files,
+    skipped: list[Skipped],
+    is_named: Callable[[str], bool] = _names_none,
+    *,
+    selection: Selection,
+) -> Iterator[InputFile]:
+    """Read files that were found, with the kinds they are of; see `walk_files`."""
+    for file, kind in listed:
         try:
             if kind is not None:
                 for environment in read_environments(file, kind, files, selection):
