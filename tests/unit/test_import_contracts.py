@@ -20,7 +20,6 @@ DYNAMIC = {
     "cli/group.py": {"entry[0]"},  # a command when it is called
     "cli/output.py": {"f'compatcheck.reporters.{name}'"},
     "collectors/image/compression.py": {"name", "'zstandard'"},  # whichever is installed
-    "collectors/machine/driver.py": {"'pynvml'"},
     "collectors/read.py": {"f'compatcheck.collectors.{module}'"},
     "frameworks/registry.py": {
         "f'compatcheck.frameworks.{self.name}.command'",
