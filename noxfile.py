@@ -41,8 +41,9 @@ def types(session: nox.Session) -> None:
 @nox.session
 def imports(session: nox.Session) -> None:
     """Check that imports follow the layers."""
-    session.install("import-linter", "-e", ".")
+    session.install("import-linter>=2.16", "-e", ".[test]")
     session.run("lint-imports")
+    session.run("pytest", "-m", "", "tests/unit/test_import_contracts.py")
 
 
 @nox.session

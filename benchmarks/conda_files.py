@@ -29,8 +29,8 @@ from compatcheck.collectors.conda import environment_yml as conda_environment
 from compatcheck.collectors.conda import listing as conda_list
 from compatcheck.collectors.conda import lock as conda_lock
 from compatcheck.collectors.conda import pixi_lock
-from compatcheck.collectors.conda.names import identify
 from compatcheck.collectors.conda.spec import convert_version, parse_match_spec
+from compatcheck.collectors.python.conda_names import identify
 from compatcheck.collectors.requirements.lines import read_requirement_lines
 from compatcheck.core.errors import InputError
 from compatcheck.core.markers import canonical_name

@@ -1,6 +1,6 @@
 """Write the table of conda packages that install a distribution of another name, or none.
 
-    python benchmarks/conda_names.py MAPPING.json DIRECTORY > compatcheck/collectors/data/conda_names.json
+    python benchmarks/conda_names.py MAPPING.json DIRECTORY > compatcheck/collectors/python/data/conda_names.json
 
 MAPPING.json is ``files/v0/conda-forge/compressed_mapping.json`` of https://github.com/prefix-dev/parselmouth, which says for
 every package of conda-forge which distributions lie in it. Of its 33,909 packages those are taken that stand in the public

@@ -6,7 +6,6 @@ https://github.com/huggingface/safetensors#format
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -18,8 +17,9 @@ from compatcheck.architectures.keys import ClassDefaults, Keys
 from compatcheck.architectures.parts import ParameterCounts
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
-from compatcheck.core.json_file import read_json
+from compatcheck.core.json_file import parse_json, read_json
 from compatcheck.core.source import Source
+from compatcheck.core.textfile import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,14 +74,14 @@ def read_header(path: str, files: Files = LOCAL) -> Mapping[str, Tensor]:
         length = int.from_bytes(start, "little")
         if len(start) < _LENGTH_BYTES or length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
             raise broken("its header is longer than the file")
-        header = json.loads(files.read_bytes(path, _LENGTH_BYTES + length)[_LENGTH_BYTES:])
+        data = files.read_bytes(path, _LENGTH_BYTES + length)[_LENGTH_BYTES:]
     except OSError as error:
         what = f"could not be read: {error.strerror}"
         raise InputError(what, source=Source(path), hint="check the path and its permissions") from error
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise broken("its header is not JSON") from error
+    try:
+        header = parse_json(decode_text(data, path), path)
+    except InputError as error:
+        raise broken(f"its header {error.message}") from None
     if not isinstance(header, dict):
         raise broken("its header is not a mapping")
     tensors: dict[str, Tensor] = {}
@@ -190,7 +190,7 @@ def count_directory(
     found = count_safetensors(directory, files)
     if found.total is None:
         return None, found.reason
-    counts = counts_from_tensors(config, found.tensors, path=os.path.join(directory, "config.json"))
+    counts = counts_from_tensors(config, found.tensors, os.path.join(directory, "config.json"))
     return counts, None if counts else "no tensor name looks like a token embedding and a block"
 
 
@@ -229,11 +229,7 @@ _PARAMETER_BIAS = frozenset({"ernie4_5_moe"})
 """Model types in which ``e_score_correction_bias`` is a parameter."""
 
 
-def counts_from_tensors(
-    config: Mapping[str, object],
-    tensors: Mapping[str, int],
-    path: str = "config.json",
-) -> ParameterCounts | None:
+def counts_from_tensors(config: Mapping[str, object], tensors: Mapping[str, int], path: str) -> ParameterCounts | None:
     """Sort the tensors of an unquantised checkpoint into the components of a model.
 
     Tensors that transformers keeps as buffers or does not load (blocks behind the last one, for multi-token prediction)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from compatcheck.checking.environments import merge_environments
 from compatcheck.checking.input_files import (
     DASH,
     DOCKERFILE,
@@ -24,7 +25,7 @@ from compatcheck.checking.pairing import (
     resolve_reference,
 )
 from compatcheck.checking.request import Gathered
-from compatcheck.checking.subjects import build_subject, merge_environments
+from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.frameworks.recognise import is_script
@@ -135,7 +136,9 @@ def _require_fitting(request: Request, found: Sequence[InputFile], skipped: Iter
     if any(entry.named for entry in skipped):
         return  # what was not read may be what they are for
     if selection.stage is not None and not any(item.kind == DOCKERFILE for item in found):
-        raise UsageError(f"--stage {selection.stage}: no input is a Dockerfile", hint="name the Dockerfile")
+        raise UsageError(
+            f"--stage {selection.stage}: no input is a Dockerfile with such a stage", hint="name the Dockerfile"
+        )
     if selection.script_arguments is not None and not any(map(is_script, (*request.paths, *request.training))):
         raise UsageError(
             "--script-args: no launch script is named",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from compatcheck.checking.environments import with_variables
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.shared import declared_hardware, declared_settings, read_shared
-from compatcheck.checking.subjects import build_subject, with_variables
+from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
 from compatcheck.core.selection import Choice
 from compatcheck.core.source import Skipped, Source

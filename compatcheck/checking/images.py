@@ -6,6 +6,7 @@ import posixpath
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from compatcheck.checking.image_projects import LOCKED, gather_projects
 from compatcheck.checking.request import Gathered, Request
 from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.image.archive import open_images
@@ -20,21 +21,29 @@ if TYPE_CHECKING:
     from compatcheck.checking.shared import Shared
     from compatcheck.collectors.image.archive import Image
     from compatcheck.core.environment import Environment
+    from compatcheck.resolution.subject import Subject
 
 
 def gather_image(request: Request, shared: Shared) -> Gathered:
     """Read the environments of an image that a command is about.
 
+    Where nothing is installed in it, it is about the projects in its working directory.
+
     Raises:
         InputError: there is no image, or nothing of it can be read.
-        NothingToCheckError: it holds no Python environment.
+        NothingToCheckError: it holds no Python environment and no project.
         UsageError: the person named an environment that it does not hold.
     """
-    subjects = []
+    subjects: list[Subject] = []
     skipped = list(shared.skipped)
     aside = set()
-    reasons = {}
-    for image, reading in read_images(request, shared):
+    reasons: dict[str, str] = {}
+    readings = read_images(request, shared)
+    for image, reading in readings:
+        if not request.image_environments and all(entry.is_empty for entry in reading.environments):
+            projects = list(gather_projects(image, request, shared, skipped))
+            reasons.update((subject.id, LOCKED) for subject in projects)
+            subjects += projects
         # The person named the image: what of it could not be read must not pass as checked.
         skipped += (entry._replace(named=True) for entry in reading.skipped)
         chosen = choose(reading, image, request)
@@ -52,6 +61,8 @@ def gather_image(request: Request, shared: Shared) -> Gathered:
             subjects.append(build_subject(entry.name, environment, shared.documents, shared))
             if starts and not entry.is_started and not (request.all_environments or request.image_environments):
                 aside.add(entry.name)
+    if not subjects:
+        raise _find_nothing(readings)
     return Gathered(tuple(subjects), tuple(skipped), aside=frozenset(aside), reasons=reasons, files=shared.files)
 
 
@@ -60,7 +71,6 @@ def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageRead
 
     Raises:
         InputError: there is no image, or nothing of it can be read.
-        NothingToCheckError: none of them holds a Python environment.
     """
     from compatcheck.collectors.image.cache import layers_directory  # noqa: PLC0415 (beside its use)
 
@@ -74,14 +84,17 @@ def read_images(request: Request, shared: Shared) -> list[tuple[Image, ImageRead
         label = label.removeprefix("docker.io/").removeprefix("library/")
         named = image._replace(name=escape_name(label))
         readings.append((named, read_image(named, shared.rules.packages, shared.variables)))
-    if not any(reading.environments for _, reading in readings):
-        for _, reading in readings:
-            for entry in reading.skipped:
-                raise NothingToCheckError(entry.reason, source=entry.source, hint=entry.hint)
-        raise NothingToCheckError(
-            "holds no Python environment", source=Source(images[0].name), hint="name an image with Python in it"
-        )
     return readings
+
+
+def _find_nothing(readings: Iterable[tuple[Image, ImageReading]]) -> NothingToCheckError:
+    """Return the error that says that no image holds an environment, or why none could be read."""
+    readings = list(readings)
+    for _, reading in readings:
+        for entry in reading.skipped:
+            return NothingToCheckError(entry.reason, source=entry.source, hint=entry.hint)
+    hint = "name an image with Python in it"
+    return NothingToCheckError("holds no Python environment", source=Source(readings[0][0].name), hint=hint)
 
 
 def choose(reading: ImageReading, image: Image, request: Request) -> list[ImageEnvironment]:
@@ -114,13 +127,17 @@ def find_started(request: Request, shared: Shared) -> tuple[Environment, tuple[S
     """Return the one environment of an image that a run would be in: the one named, else the one it starts.
 
     Raises:
+        NothingToCheckError: it holds none.
         UsageError: that cannot be told.
     """
+    readings = read_images(request, shared)
     found = [
         (entry, reading)
-        for image, reading in read_images(request, shared)
+        for image, reading in readings
         for entry in choose(reading, image, request._replace(every_environment=False))
     ]
+    if not found:
+        raise _find_nothing(readings)
     if len(found) > 1:
         names = ", ".join(entry.name for entry, _ in found)
         raise UsageError(

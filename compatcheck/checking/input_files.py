@@ -6,18 +6,18 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.checking.environments import environment_of
 from compatcheck.checking.shared import as_skipped, mark_named
-from compatcheck.checking.subjects import environment_of
 from compatcheck.collectors.read import read_environments
 from compatcheck.collectors.recognise import REPORT_SUFFIXES, recognise, recognise_content, recognise_named, walk
-from compatcheck.core.errors import InputError, NoEnvironmentError
+from compatcheck.core.errors import InputError, NoEnvironmentError, UsageError
 from compatcheck.core.files import Files, Overlay
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
 from compatcheck.frameworks.recognise import SCRIPTS, SUFFIXES, read_configurations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.core.environment import Environment
@@ -79,9 +79,22 @@ def walk_files(
         reason = f"directory could not be listed: {error.strerror}"
         skipped.append(Skipped(Source(directory), reason, "run as a user who may read it", named=directory == path))
 
-    for file, kind in walk(path, note):
-        if path == os.curdir:
-            file = file.removeprefix(os.path.join(os.curdir, ""))  # noqa: PLW2901 (as a person writes it)
+    listed = walk(path, note)
+    if path == os.curdir:  # as a person writes it
+        listed = ((file.removeprefix(os.path.join(os.curdir, "")), kind) for file, kind in listed)
+    yield from read_found(listed, files, skipped, is_named, selection=selection)
+
+
+def read_found(
+    listed: Iterable[tuple[str, str | None]],
+    files: Files,
+    skipped: list[Skipped],
+    is_named: Callable[[str], bool] = _names_none,
+    *,
+    selection: Selection,
+) -> Iterator[InputFile]:
+    """Read files that were found, with the kinds they are of; see `walk_files`."""
+    for file, kind in listed:
         try:
             if kind is not None:
                 for environment in read_environments(file, kind, files, selection):
@@ -98,6 +111,10 @@ def walk_files(
         except InputError as error:
             fails = is_named(file) and not isinstance(error, NoEnvironmentError)
             skipped.append(as_skipped(error, file)._replace(named=fails))
+        except UsageError as error:
+            if kind != DOCKERFILE:
+                raise
+            skipped.append(as_skipped(error, file)._replace(named=False))  # the stage is that of another one
         except OSError as error:
             skipped.append(Skipped(Source(file), f"cannot be read: {error.strerror}", named=is_named(file)))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck import __version__
 from compatcheck.checking.checks import checks_of, open_criteria
+from compatcheck.checking.environments import merge_environments
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.input_files import InputFile, lay_blocks, read_blocks
 from compatcheck.checking.inspection import as_inspection
@@ -13,7 +14,7 @@ from compatcheck.checking.pairing import merge_run
 from compatcheck.checking.relief import find_relief, suggest_changes
 from compatcheck.checking.report import place_skipped
 from compatcheck.checking.shared import read_shared
-from compatcheck.checking.subjects import build_subject, merge_environments
+from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.reports.find import find_reports
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT

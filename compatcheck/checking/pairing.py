@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.checking.environments import merge_environments, with_variables
 from compatcheck.checking.input_files import DOCKERFILE
-from compatcheck.checking.subjects import build_subject, merge_environments, with_variables
+from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.read import LOCKS
 from compatcheck.core.source import Source
 from compatcheck.rules.programs import find_program

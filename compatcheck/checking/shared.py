@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.checking.subjects import environment_of
+from compatcheck.checking.environments import environment_of
 from compatcheck.core.errors import CompatcheckError, InputError, UsageError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.hardware import Hardware
@@ -145,7 +145,7 @@ def parse_settings(
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--set {text!r} has no value", hint="write --set NAME=VALUE")
-        from compatcheck.rules.vocabulary import parse_value  # noqa: PLC0415 (only with --set)
+        from compatcheck.rules.values import parse_value  # noqa: PLC0415 (only with --set)
 
         source = (sources or {}).get(f"set.{name.strip()}") or Source("--set", name.strip())
         parsed = parse_value(name.strip(), value.strip(), source)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import UsageError
 from compatcheck.core.summary import worst_first
 from compatcheck.matching.engine import Outcome, match
-from compatcheck.rules.programs import READ_KEYS, find_program
+from compatcheck.rules.program import READ_KEYS
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from compatcheck.core.report import Finding, Suppression
+from compatcheck.core.suppression import Suppression
 from compatcheck.resolution.scope import FactScope
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from compatcheck.checking.policy import Range, Waiver
     from compatcheck.core.advisory import Advisory
+    from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -12,7 +11,7 @@ from compatcheck.cli.laboratory import find_evidence_check
 from compatcheck.cli.rules_export import command as export_command
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 from compatcheck.rules.locate import CHECKOUT, is_checkout, open_rules
-from compatcheck.rules.named_rule import find_rule
+from compatcheck.rules.named_rule import find_rule, list_rules
 
 NO_PROOF = "probes and evidence are not checked: that needs the measuring laboratory (compatcheck.lab)"
 
@@ -37,32 +36,15 @@ def list_command(
     format_name: str,
 ) -> int:
     """List rules, all of them or those whose id matches a GLOB."""
-    rules = open_rules(rule_directories)
-    listed = [
-        rule
-        for rule in sorted(rules.all_rules(), key=lambda rule: rule.id)
-        if (include_inactive or rule.status == "active")
-        and (not globs or any(fnmatchcase(rule.id, glob) for glob in globs))
-    ]
-    if format_name == "json":
-        import json  # noqa: PLC0415 (one format)
+    from compatcheck.reporters import rule_list  # noqa: PLC0415 (beside its use)
 
-        rows = [
-            {
-                "id": rule.id,
-                "title": rule.title,
-                "kind": rule.kind,
-                "status": rule.status,
-                "confidence": rule.confidence,
-            }
-            for rule in listed
-        ]
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-        return EXIT_CLEAN
-    for rule in listed:
-        state = "" if rule.status == "active" else f" [{rule.status}]"
-        click.echo(f"{rule.id}{state}\n  {rule.title} ({rule.kind}, {rule.confidence})")
-    click.echo(f"{_count(len(listed), 'rule')} · db {rules.date} ({rules.id})", err=True)
+    rules = open_rules(rule_directories)
+    listed = list_rules(rules, globs, inactive=include_inactive)
+    if format_name == "json":
+        click.echo(rule_list.format_json(listed), nl=False)
+    else:
+        click.echo(rule_list.format_text(listed), nl=False)
+        click.echo(f"{_count(len(listed), 'rule')} · db {rules.date} ({rules.id})", err=True)
     return EXIT_CLEAN
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from compatcheck.core.report import Suppression
     from compatcheck.core.source import Source
+    from compatcheck.core.suppression import Suppression
 
 
 class Advisory(NamedTuple):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.facts import Fact, Value
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.suppression import Suppression
 
 if TYPE_CHECKING:
     from compatcheck.core.advisory import Audit
@@ -52,19 +53,6 @@ class FindingReference(NamedTuple):
     type: str
     url: str
     date: str | None
-
-
-class Suppression(NamedTuple):
-    """Why a finding does not count."""
-
-    reason: str
-    expires: str | None
-    """Last day it holds, ``2027-01-31``."""
-    until: str | None = None
-    """Range that ends it once it is satisfied, ``deepspeed>=0.16.8``."""
-    owner: str | None = None
-    source: Source | None = None
-    """Where the waiver stands."""
 
 
 class Finding(NamedTuple):

@@ -25,10 +25,8 @@ class Folder(NamedTuple):
     """Words by which a file that cannot be parsed is known to be meant for it."""
     decides: tuple[str, ...] = ()
     """Facts that its files decide: where one is named and cannot be read, no default stands in for them."""
-    tools: tuple[str, ...] = ()
-    """Commands it installs that train, each with a sub-command: ``axolotl train``."""
     tool_modules: Mapping[str, str] = {}
-    """Modules that are one of the tools: ``python -m axolotl.cli train``."""
+    """Modules that are one of its record's tools: ``python -m axolotl.cli train``."""
     refines: str | None = None
     """Reader of which this one is a special case: a command of that one which names a file of this one is this one's."""
 
@@ -55,7 +53,7 @@ FOLDERS = (
     Folder("openrlhf", has_files=False),
     Folder("deepspeed_chat", has_files=False),
     Folder("native", has_commands=False, telling_words=("compatcheck:",)),
-    Folder("torchtune", tools=("tune",)),
+    Folder("torchtune"),
     Folder(
         "torchtitan",
         telling_words=("[parallelism]", "[activation_checkpoint]", "data_parallel_shard_degree"),
@@ -86,14 +84,10 @@ FOLDERS = (
             "training.gradient_accumulation_steps",
         ),
     ),
-    Folder("axolotl", tools=("axolotl",), tool_modules={"axolotl.cli": "axolotl"}),
+    Folder("axolotl", tool_modules={"axolotl.cli": "axolotl"}),
     Folder("open_instruct"),
-    Folder("ms_swift", tools=("swift", "megatron"), tool_modules={"swift.cli.main": "swift"}),
-    Folder(
-        "llamafactory",
-        tools=("llamafactory-cli", "lmf", "llmtuner"),
-        tool_modules={"llamafactory.cli": "llamafactory-cli"},
-    ),
+    Folder("ms_swift", tool_modules={"swift.cli.main": "swift"}),
+    Folder("llamafactory", tool_modules={"llamafactory.cli": "llamafactory-cli"}),
     Folder(
         "accelerate",
         has_commands=False,
@@ -102,15 +96,15 @@ FOLDERS = (
     ),
     DEEPSPEED,
     Folder("model", has_commands=False, shares_keys=True),
-    Folder("trl", shares_keys=True, tools=("trl",), tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
+    Folder("trl", shares_keys=True, tool_modules={"trl.cli": "trl"}, refines="hf_trainer"),
     Folder(
         "hf_trainer",
         shares_keys=True,
         telling_words=("gradient_accumulation_steps", "gradient_checkpointing", "per_device_train_batch_size"),
     ),
     Folder("megatron", has_files=False),
-    Folder("vllm", has_files=False, tools=("vllm",)),
-    Folder("sglang", has_files=False, tools=("sglang",)),
+    Folder("vllm", has_files=False),
+    Folder("sglang", has_files=False),
 )
 """The ones with the surest marks first: a file or a command is read by the first that recognises it."""
 

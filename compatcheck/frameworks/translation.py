@@ -10,7 +10,8 @@ from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.conversions import LEAVE
-from compatcheck.rules.vocabulary import nearest, parse_value
+from compatcheck.rules.values import parse_value
+from compatcheck.rules.vocabulary import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

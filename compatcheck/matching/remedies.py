@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.rules.database import CompiledRule, Texts
-    from compatcheck.rules.programs import Program
+    from compatcheck.rules.program import Program
 
 
 def write_remedies(rule: CompiledRule, texts: Texts, scope: FactScope) -> tuple[FindingRemedy, ...]:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from compatcheck.core.advisory import Advisory, Audit
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.facts import Fact, Value
-    from compatcheck.core.report import Finding, Report, SubjectReport, Suppression
+    from compatcheck.core.report import Finding, Report, SubjectReport
     from compatcheck.core.source import Skipped, Source
+    from compatcheck.core.suppression import Suppression
 
 SCHEMA_VERSION = "1"
 

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compatcheck.core.advisory import Advisory, Audit
-    from compatcheck.core.report import Finding, FindingReference, FindingRemedy, Report, Suppression
+    from compatcheck.core.report import Finding, FindingReference, FindingRemedy, Report
     from compatcheck.core.source import Skipped, Source
+    from compatcheck.core.suppression import Suppression
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 LEVELS: Mapping[str, str] = {"critical": "error", "high": "error", "medium": "warning", "low": "note", "info": "note"}

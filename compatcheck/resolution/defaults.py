@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
-    from compatcheck.rules.programs import Program
+    from compatcheck.rules.program import Program
 
 SECTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "fsdp_config": ("training.sharding", ("fsdp",)),

@@ -27,7 +27,8 @@ from compatcheck.resolution.merge import (
 )
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
-from compatcheck.rules.programs import READ_KEYS, find_program
+from compatcheck.rules.program import READ_KEYS
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from compatcheck.rules.expression import conjuncts, write
 from compatcheck.rules.rule import COMPONENTS, Rule
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.types import BOOL, NUMBER, check_expression
-from compatcheck.rules.vocabulary import parse_value
+from compatcheck.rules.values import parse_value
 
 if TYPE_CHECKING:
     from pathlib import Path

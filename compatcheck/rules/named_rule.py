@@ -1,12 +1,15 @@
-"""The rule that a person means by a name."""
+"""The rules that a person means by names."""
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from compatcheck.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from compatcheck.rules.database import CompiledRule, RuleSet
 
 
@@ -30,3 +33,18 @@ def find_rule(name: str, rules: RuleSet) -> CompiledRule:
     near = holding or get_close_matches(name, ids, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near[:5])}?" if near else "see `compatcheck rules list`"
     raise UsageError(f"there is no rule {name!r}", hint=hint)
+
+
+def list_rules(rules: RuleSet, globs: Sequence[str], *, inactive: bool) -> list[CompiledRule]:
+    """Return rules by id, all of them or those whose id matches one of the patterns.
+
+    Args:
+        rules: to choose from.
+        globs: patterns of ids.
+        inactive: whether drafts and withdrawn rules are among them.
+    """
+    return [
+        rule
+        for rule in sorted(rules.all_rules(), key=lambda rule: rule.id)
+        if (inactive or rule.status == "active") and (not globs or any(fnmatchcase(rule.id, glob) for glob in globs))
+    ]

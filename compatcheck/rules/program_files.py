@@ -1,6 +1,6 @@
 """Read ``rules/_programs``, one file per program, strictly: what is wrong is named with file, line and key.
 
-A file holds the fields of `compatcheck.rules.programs.Program`, and beside them ``rows``, the defaults of keys left out,
+A file holds the fields of `compatcheck.rules.program.Program`, and beside them ``rows``, the defaults of keys left out,
 ``traits``, what its code does whatever the keys, ``keys``, which releases know a key, and ``parts``, each with rows of its own.
 The columns of rows are explained in ``rules/_programs/hf_trainer.yaml`` and `compatcheck.resolution.defaults`.
 """
@@ -13,7 +13,7 @@ from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import TRAITS
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.expression import fact_names
-from compatcheck.rules.programs import KINDS, SECTION, Part, Program, Resemblance
+from compatcheck.rules.program import KINDS, SECTION, Part, Program, Resemblance
 from compatcheck.rules.strict_yaml import StrictFile
 from compatcheck.rules.syntax import parse
 from compatcheck.rules.vocabulary import vocabulary

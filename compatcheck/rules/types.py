@@ -9,6 +9,7 @@ from compatcheck.core.markers import canonical_name
 from compatcheck.core.units import canonical_dtype
 from compatcheck.core.versions import InvalidSpecifierError, compile_specifier
 from compatcheck.rules.syntax import dotted_name, parse_tree
+from compatcheck.rules.values import allowed_values
 from compatcheck.rules.vocabulary import nearest, vocabulary
 
 BOOL, NUMBER, TEXT, VERSION, SET, DTYPE, ANY, NONE = "bool", "number", "text", "version", "set", "dtype", "any", "none"
@@ -140,8 +141,9 @@ def _check_values(fact: ast.expr, literal: ast.expr, problems: list[str]) -> Non
         if term is not None and isinstance(literal, ast.Constant) and literal.value is None and not term.nullable:
             problems.append(f"{term.name} is never None")
         return
-    if term.allowed and str(literal.value) not in term.allowed:
-        problems.append(f"{term.name} is never {literal.value!r}; allowed: {', '.join(term.allowed)}")
+    allowed = allowed_values(term)
+    if allowed and str(literal.value) not in allowed:
+        problems.append(f"{term.name} is never {literal.value!r}; allowed: {', '.join(allowed)}")
     if term.type == "dtype" and canonical_dtype(str(literal.value)) != literal.value:
         problems.append(f"{literal.value!r} is not how a dtype is written; use {canonical_dtype(str(literal.value))!r}")
 

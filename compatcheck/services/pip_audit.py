@@ -8,7 +8,6 @@ with "No known vulnerabilities found"; so only its JSON counts, and a package th
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.advisory import Advisory, Audit, Unaudited, advisory_url, fold_unaudited
 from compatcheck.core.errors import UsageError
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.process import Completed, run
 from compatcheck.core.redaction import redact
 from compatcheck.core.versions import is_source_build, parse_version
@@ -190,9 +190,9 @@ def _ask(batch: Sequence[_Pin], command: Sequence[str], service: str | None) -> 
             if os.path.getsize(report) > _MAX_REPORT_BYTES:
                 return {}, "its report is too large"
             with open(report, encoding="utf-8") as file:
-                data = json.load(file)
+                data = parse_json(file.read(), report)
             return dict(_read_answers(data)), None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}, _explain(done)
 
 

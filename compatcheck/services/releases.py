@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html.parser
 import io
-import json
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.process import run
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
 
 
 def _parse_json(text: str, base: str) -> Iterator[IndexFile]:
-    for file in json.loads(text).get("files", []):
+    for file in parse_json(text, base).get("files", []):
         uploaded = file.get("upload-time")
         yield IndexFile(
             file["filename"],

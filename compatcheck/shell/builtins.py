@@ -24,11 +24,8 @@ from compatcheck.shell.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from compatcheck.shell.simple import SimpleCommands
+    from compatcheck.shell.reading import ScriptReading
     from compatcheck.shell.statements import Raw
-
-TRUSTED = frozenset({"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"})
-"""Commands whose failure is an accident rather than an answer: after ``cd x && …`` the script is read as if it went on."""
 
 _ACTIVATION = re.compile(r"(^|/)(activate|conda\.sh|\.?bashrc|\.bash_profile|\.?profile|setvars\.sh|modules?\.sh)$")
 _QUIET = (
@@ -61,30 +58,30 @@ _QUIET = (
 )
 
 
-def _succeed(_evaluator: SimpleCommands, _arguments: list[Value], _line: int) -> Flow:
+def _succeed(_evaluator: ScriptReading, _arguments: list[Value], _line: int) -> Flow:
     _evaluator.state.status = True
     return Flow.NEXT
 
 
-def _look_up(evaluator: SimpleCommands, _arguments: list[Value], line: int) -> Flow:
+def _look_up(evaluator: ScriptReading, _arguments: list[Value], line: int) -> Flow:
     """``type``, ``hash``, ``command -v``: what is installed is not known."""
     evaluator.state.status = None
     evaluator.emit(unknown("$(command -v)", line))
     return Flow.NEXT
 
 
-def _fail(evaluator: SimpleCommands, _arguments: list[Value], _line: int) -> Flow:
+def _fail(evaluator: ScriptReading, _arguments: list[Value], _line: int) -> Flow:
     evaluator.state.status = False
     return Flow.NEXT
 
 
-def _echo(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _echo(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     evaluator.state.status = True
     evaluator.emit(interpret_echo(arguments, line))
     return Flow.NEXT
 
 
-def _printf(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _printf(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     evaluator.state.status = True
     name = None
     if len(arguments) > 2 and text_of(arguments[0]) == "-v":
@@ -99,7 +96,7 @@ def _printf(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flo
     return Flow.NEXT
 
 
-def _shift(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _shift(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     state = evaluator.state
     count = _number(evaluator, arguments, line, 1)
     if state.arguments is None:
@@ -113,19 +110,19 @@ def _shift(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow
     return _finish(evaluator, status=False)
 
 
-def _finish(evaluator: SimpleCommands, status: bool | None) -> Flow:  # noqa: FBT001 (three values)
+def _finish(evaluator: ScriptReading, status: bool | None) -> Flow:  # noqa: FBT001 (three values)
     evaluator.state.status = status
     return Flow.NEXT
 
 
-def _number(evaluator: SimpleCommands, arguments: list[Value], line: int, default: int) -> int | None:
+def _number(evaluator: ScriptReading, arguments: list[Value], line: int, default: int) -> int | None:
     if not arguments:
         return default
     text = text_of(arguments[0])
     return None if text is None else evaluator.expander.number(text, line)[0]
 
 
-def _set(evaluator: SimpleCommands, arguments: list[Value], _line: int) -> Flow:
+def _set(evaluator: ScriptReading, arguments: list[Value], _line: int) -> Flow:
     state = evaluator.state
     state.status = True
     rest = list(arguments)
@@ -146,7 +143,7 @@ def _set(evaluator: SimpleCommands, arguments: list[Value], _line: int) -> Flow:
     return Flow.NEXT
 
 
-def _unset(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _unset(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     state = evaluator.state
     state.status = True
     functions = False
@@ -164,7 +161,7 @@ def _unset(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow
     return Flow.NEXT
 
 
-def _let(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _let(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     number: int | None = 0
     for value in arguments:
         text = text_of(value)
@@ -176,7 +173,7 @@ def _let(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
     return _finish(evaluator, None if number is None else number != 0)
 
 
-def _eval(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _eval(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     value: Value = ()
     for n, argument in enumerate(arguments):
         value = (*value, *((Piece(" ", line),) if n else ()), *argument)
@@ -187,7 +184,7 @@ def _eval(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
     return evaluator.evaluate_text(value, line)
 
 
-def _source(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _source(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     path = show(arguments[0]) if arguments else ""
     text = evaluator.stand_in([from_text("source", line), *arguments])
     if text is not None:
@@ -200,17 +197,17 @@ def _source(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flo
     return _finish(evaluator, status=True)
 
 
-def _exit(evaluator: SimpleCommands, _arguments: list[Value], _line: int) -> Flow:
+def _exit(evaluator: ScriptReading, _arguments: list[Value], _line: int) -> Flow:
     del evaluator
     return Flow.EXIT
 
 
-def _exec(evaluator: SimpleCommands, _arguments: list[Value], _line: int) -> Flow:
+def _exec(evaluator: ScriptReading, _arguments: list[Value], _line: int) -> Flow:
     """``exec > log``: only redirections."""
     return _finish(evaluator, status=True)
 
 
-def _return(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _return(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     if not evaluator.state.saved:
         return _finish(evaluator, status=False)  # outside of a function bash refuses it and goes on
     if arguments:
@@ -219,15 +216,15 @@ def _return(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flo
     return Flow.RETURN
 
 
-def _break(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _break(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     return _jump(evaluator, arguments, line, Flow.BREAK)
 
 
-def _continue(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _continue(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     return _jump(evaluator, arguments, line, Flow.CONTINUE)
 
 
-def _jump(evaluator: SimpleCommands, arguments: list[Value], line: int, flow: Flow) -> Flow:
+def _jump(evaluator: ScriptReading, arguments: list[Value], line: int, flow: Flow) -> Flow:
     evaluator.state.status = True
     if not evaluator.loops:
         return Flow.NEXT  # bash refuses it and goes on
@@ -235,27 +232,27 @@ def _jump(evaluator: SimpleCommands, arguments: list[Value], line: int, flow: Fl
     return flow
 
 
-def _test(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _test(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     return _finish(evaluator, evaluator.conditions.single(arguments, line))
 
 
-def _bracket(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _bracket(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     if not arguments or text_of(arguments[-1]) != "]":
         return _finish(evaluator, None)
     return _finish(evaluator, evaluator.conditions.single(arguments[:-1], line))
 
 
-def _command(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _command(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     return _look_up(evaluator, arguments, line)
 
 
-def _pwd(evaluator: SimpleCommands, _arguments: list[Value], line: int) -> Flow:
+def _pwd(evaluator: ScriptReading, _arguments: list[Value], line: int) -> Flow:
     here = evaluator.look_up("PWD")
     evaluator.emit(unknown("$(pwd)", line) if here is None else from_text(f"{here}\n", line))
     return _finish(evaluator, status=True)
 
 
-def _read(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _read(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     """``read``: known where its input is a here-string, a here-document or known output."""
     delimiter: str | None = "\n"
     array: str | None = None
@@ -300,7 +297,7 @@ def _read(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
     return _finish(evaluator, bool(found))
 
 
-def _separators(evaluator: SimpleCommands) -> str | None:
+def _separators(evaluator: ScriptReading) -> str | None:
     variable = evaluator.state.variables.get("IFS")
     return " \t\n" if variable is None or variable.value is None else text_of(variable.value)
 
@@ -345,7 +342,7 @@ def _assign_parts(text: str, separators: str, count: int) -> list[str]:
     return [*parts, *[""] * (count - len(parts))]
 
 
-def _mapfile(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _mapfile(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     texts = [text_of(value) for value in arguments]
     name = texts[-1] if texts and texts[-1] and not texts[-1].startswith("-") else "MAPFILE"
     text = None if evaluator.stdin is None else text_of(evaluator.stdin)
@@ -361,7 +358,7 @@ def _mapfile(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Fl
     return _finish(evaluator, status=True)
 
 
-def _getopts(evaluator: SimpleCommands, arguments: list[Value], line: int) -> Flow:
+def _getopts(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
     """``getopts``: the next option of the arguments; where these are unknown, so is the option."""
     state, assign = evaluator.state, evaluator.expander.parameters.assign
     texts = [text_of(value) for value in arguments]
@@ -416,7 +413,7 @@ _PLACE = "__getopts_place"
 """Holds the word and the letter in it that `getopts` reads next."""
 
 
-def assign_words(evaluator: SimpleCommands, words: list[Raw]) -> Flow:
+def assign_words(evaluator: ScriptReading, words: list[Raw]) -> Flow:
     """``export``, ``declare``, ``local``, ``readonly``, ``typeset``: assignments and attributes."""
     kind, state = words[0].text, evaluator.state
     flags, removed = "", ""
@@ -435,7 +432,7 @@ def assign_words(evaluator: SimpleCommands, words: list[Raw]) -> Flow:
     return Flow.NEXT
 
 
-def _declare_value(evaluator: SimpleCommands, kind: str, value: Value, flags: tuple[str, str], line: int) -> None:
+def _declare_value(evaluator: ScriptReading, kind: str, value: Value, flags: tuple[str, str], line: int) -> None:
     """Declare what an expansion gives: a name, or ``name=value``."""
     place = next((n for n, piece in enumerate(value) if "=" in (piece.text or "=")), len(value))
     head, tail = value[:place], value[place + 1 :]
@@ -451,7 +448,7 @@ def _declare_value(evaluator: SimpleCommands, kind: str, value: Value, flags: tu
         evaluator.expander.parameters.assign(name, None, (*from_text(first, line), *tail) if first else tail, line)
 
 
-def _declare(evaluator: SimpleCommands, kind: str, name: str, flags: str, removed: str) -> None:
+def _declare(evaluator: ScriptReading, kind: str, name: str, flags: str, removed: str) -> None:
     state = evaluator.state
     local = kind == "local" or (kind in {"declare", "typeset"} and "g" not in flags)
     if local and state.saved:
@@ -480,7 +477,7 @@ def _declare(evaluator: SimpleCommands, kind: str, name: str, flags: str, remove
     )
 
 
-BUILTINS: dict[str | None, Callable[[SimpleCommands, list[Value], int], Flow]] = {
+BUILTINS: dict[str | None, Callable[[ScriptReading, list[Value], int], Flow]] = {
     **dict.fromkeys(_QUIET, _succeed),
     ".": _source,
     "[": _bracket,

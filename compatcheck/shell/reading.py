@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.command import Command, Word
 from compatcheck.core.source import Skipped, Source
-from compatcheck.shell.builtins import TRUSTED
 from compatcheck.shell.conditions import Conditions
 from compatcheck.shell.expand import Expander, compact
 from compatcheck.shell.flow import Flow
@@ -50,6 +49,8 @@ Branch = tuple[str, Callable[[], Flow]]
 """A condition, as written, and what reads the statements under it."""
 StandIn = Callable[[Sequence[str], Callable[[str], str | None]], str | None]
 """What shell text a command stands for, given its words and what variables hold."""
+_TRUSTED = frozenset({"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"})
+"""Commands whose failure is an accident rather than an answer: after ``cd x && …`` the script is read as if it went on."""
 SHOWN = 120
 """Characters of a condition or a command that are repeated in a report."""
 
@@ -126,6 +127,18 @@ class ScriptReading(ABC):
     @abstractmethod
     def substitute(self, text: str, line: int, depth: int) -> Value:
         """Return the output of ``$( … )``."""
+
+    @abstractmethod
+    def nested(self, text: str, line: int, arguments: Sequence[Value] = ()) -> Flow:
+        """Read statements inside of a statement, with arguments of their own if any are given."""
+
+    @abstractmethod
+    def evaluate_text(self, value: Value, line: int) -> Flow:
+        """Read what ``eval`` is given."""
+
+    @abstractmethod
+    def assign(self, word: Raw) -> None:
+        """Set what an assignment sets."""
 
     def stand_in(self, values: Sequence[Value]) -> str | None:
         """Return the shell text that a command stands for, as far as the caller knows."""
@@ -344,5 +357,5 @@ class ScriptReading(ABC):
         else:
             self.commands.append(self._command(values, extra, line))
         self.emit(unknown(f"$({raw})", line))
-        self.state.status = True if self.assuming and text_of(values[0][0]) in TRUSTED else None
+        self.state.status = True if self.assuming and text_of(values[0][0]) in _TRUSTED else None
         return Flow.NEXT

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from compatcheck.lab.evidence.store import open_store
+from compatcheck.lab.evidence.store import EvidenceStore
 from compatcheck.lab.measurement import Measurement
 from compatcheck.lab.probes.probe import find_probe
 from tests import ROOT
@@ -38,7 +38,7 @@ def measured(**changes: object) -> Measurement:
 
 
 def keep(*measurements: Measurement) -> None:
-    with open_store() as store:
+    with EvidenceStore() as store:
         assert store.add_all(measurements) == len(measurements)
 
 

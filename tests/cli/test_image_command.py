@@ -92,7 +92,12 @@ def make_layer(files: dict[str, str]) -> bytes:
 
 
 def save(
-    path: str, *layers: dict[str, str], cmd: tuple[str, ...] = (), env: tuple[str, ...] = (), without: int | None = None
+    path: str,
+    *layers: dict[str, str],
+    cmd: tuple[str, ...] = (),
+    env: tuple[str, ...] = (),
+    without: int | None = None,
+    folder: str = "",
 ) -> str:
     """Write a docker archive as ``docker save`` does."""
     blobs = [make_layer(layer) for layer in layers]
@@ -101,7 +106,7 @@ def save(
         {
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Cmd": list(cmd), "Env": list(env or ("PATH=/usr/local/bin:/usr/bin",))},
+            "config": {"Cmd": list(cmd), "Env": list(env or ("PATH=/usr/local/bin:/usr/bin",)), "WorkingDir": folder},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
         }
     ).encode()
@@ -292,6 +297,50 @@ def test_image_without_python_is_nothing_to_check() -> None:
     ran = run("image", save("image.tar", {"/bin/sh": "\x7fELF"}))
     assert ran.code == 3
     assert "train:1: holds no Python environment" in ran.err
+
+
+UV_LOCK = (
+    'version = 1\nrequires-python = ">=3.11"\n[[package]]\nname = "train"\nversion = "0.1.0"\nsource = { virtual = "." }\n'
+    'dependencies = [{ name = "deepspeed" }]\n[[package]]\nname = "deepspeed"\nversion = "0.16.4"\n'
+    'source = { registry = "https://pypi.org/simple" }\n'
+)
+PYPROJECT = '[project]\nname = "train"\nversion = "0.1.0"\ndependencies = ["deepspeed>=0.16"]\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "subject", "found"),
+    [
+        ({"uv.lock": UV_LOCK}, "uv.lock", "0.16.4"),
+        ({"uv.lock": UV_LOCK, "pyproject.toml": PYPROJECT}, "uv.lock", "0.16.4"),
+        ({"pyproject.toml": PYPROJECT}, "pyproject.toml", ">=0.16"),
+        ({"requirements.txt": "deepspeed==0.16.4\n"}, "requirements.txt", "0.16.4"),
+    ],
+)
+@pytest.mark.parametrize("folder", ["/app", "/usr/src/app"])
+def test_a_project_of_which_nothing_is_installed_is_checked_as_locked(files, subject, found, folder) -> None:  # type: ignore[no-untyped-def]
+    image = save("image.tar", {f"{folder}/{name}": text for name, text in files.items()}, folder=folder)
+    report = described("image", image)
+    assert list(packages(report)) == [f"train:1:{folder}/{subject}"]
+    (state,) = report["subjects"]
+    (package,) = [one for one in state["environment"]["packages"] if one["name"] == "deepspeed"]
+    assert found in json.dumps(package)
+    assert f"train:1:{folder}/{subject}" in json.dumps(package)
+    assert "locked in the image, not installed" in run("image", image).out
+    for name, text in files.items():
+        Path(f"root{folder}", name).parent.mkdir(parents=True, exist_ok=True)
+        Path(f"root{folder}", name).write_text(text)
+    assert list(packages(described("image", "root"))) == [f"root:{folder}/{subject}"]
+
+
+def test_configurations_beside_a_lock_in_an_image_are_read_with_it() -> None:
+    files = {"requirements.txt": "deepspeed==0.16.4\ntransformers==4.45.2\naccelerate==1.0.0\n"}
+    files |= {name: Path(name).read_text() for name in ("train.yaml", "ds.json")}
+    Path("ds.json").unlink()  # that of the image counts
+    image = save("image.tar", {f"/app/{name}": text for name, text in files.items()}, folder="/app")
+    report = described("image", image, "--model", "llama-3-70b", "--gpu", "2xp4de.24xlarge")
+    assert list(packages(report)) == ["train:1:/app: requirements.txt + ds.json + train.yaml"]
+    assert DEEPSPEED in json.dumps(report)
+    assert report["code"] == 1
 
 
 def test_root_directory() -> None:

@@ -191,9 +191,13 @@ def test_the_stage_that_is_built_is_chosen_by_name_or_number() -> None:
     assert status("Dockerfile", "--stage", "Train") == "affected"
     assert status("Dockerfile", "--stage", "0") == "affected"
     ran = run("check", "Dockerfile", "--stage", "trian")
-    assert ran.code == 4
+    assert ran.code == 2
     assert "has no stage 'trian'" in ran.out + ran.err
     assert "stages: train, serve" in ran.out + ran.err
+    assert run("check", ".", "--stage", "trian").code == 2
+    Path("other").mkdir()
+    Path("other/Dockerfile").write_text("FROM python:3.11 AS other\nRUN pip install vllm==0.8.5\n")
+    assert status(".", "--stage", "train") == "affected"
 
 
 def test_a_script_is_read_with_the_arguments_it_is_started_with() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,7 @@ def test_a_random_few_of_the_stored_measurements_come_out_the_same(overlays: Ove
             f"{name}=={one.versions[name]}" for name in packages if name in one.versions and name != "torch"
         ]
         again: list[Measurement] = []
-        task = make_task(find_probe(one.probe), one.parameters, one.backend, one.accounting)
+        task = replace(make_task(find_probe(one.probe), one.parameters, one.backend), accounting=one.accounting)
         interpreter = overlays.open(requirements, exclude_newer=current_then(packages, one))
         run_tasks([task], interpreter, keep=lambda _, result, again=again: again.append(result))
         assert again[0].status == "ok", (one.command, requirements, again[0].reason)

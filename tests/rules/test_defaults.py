@@ -21,6 +21,7 @@ from packaging.version import Version
 
 from compatcheck.rules.expression import fact_names
 from compatcheck.rules.programs import find_program
+from compatcheck.rules.values import allowed_values
 from compatcheck.rules.vocabulary import vocabulary
 from tests import ROOT
 
@@ -365,8 +366,8 @@ def test_rows_are_well_formed(path: Path) -> None:
         value = row["value"]
         if value is None:
             assert term.nullable, row
-        elif term.allowed and term.type != "set":
-            assert str(value) in term.allowed, row
+        elif allowed_values(term) and term.type != "set":
+            assert str(value) in allowed_values(term), row
         else:
             kinds = {
                 "bool": bool,

@@ -18,8 +18,8 @@ from compatcheck.lab.evidence.files import append_measurement
 from compatcheck.lab.location import store_path
 from compatcheck.lab.measurement import to_json
 from compatcheck.lab.parameters import parse_one_set
+from compatcheck.lab.probe_choice import choose_every_task, choose_tasks
 from compatcheck.lab.probe_runs import exit_code_of, judge, run_probes
-from compatcheck.lab.probes.choice import choose_every_task, choose_tasks
 from compatcheck.lab.probes.probe import find_probe, probe_names
 from compatcheck.lab.probes.runner import Limits, make_task
 from compatcheck.lab.probes.script import make_script

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.conda.names import identify
-from compatcheck.collectors.conda.records import CondaPackage
 from compatcheck.collectors.conda.spec import convert_version
 from compatcheck.collectors.python.components import TorchBuild, find_components, read_build_string, read_torch_build
+from compatcheck.collectors.python.conda_names import identify
+from compatcheck.collectors.python.conda_records import CondaPackage
 from compatcheck.collectors.python.distributions import same_version
 from compatcheck.core.environment import Damage, Environment, Package
 from compatcheck.core.source import Skipped, Source

@@ -26,7 +26,7 @@ from compatcheck.collectors.dockerfile.text import (
     unquote,
 )
 from compatcheck.core.environment import Environment, Package
-from compatcheck.core.errors import InputError
+from compatcheck.core.errors import InputError, UsageError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement, read_url
@@ -100,7 +100,11 @@ def read_dockerfile(path: str, files: Files = LOCAL, selection: Selection = DEFA
 
 
 def _find_stage(path: str, stages: Sequence[Stage], name: str | None) -> Stage:
-    """Return the stage that is built: by its name or number, as ``docker build --target`` takes it."""
+    """Return the stage that is built: by its name or number, as ``docker build --target`` takes it.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
     if name is None:
         return stages[-1]
     for number, stage in enumerate(stages):
@@ -109,7 +113,7 @@ def _find_stage(path: str, stages: Sequence[Stage], name: str | None) -> Stage:
     known = [stage.name for stage in stages if stage.name]
     message = f"has no stage {echo(name)}"
     hint = f"stages: {', '.join(known)}" if known else f"its stages have no names: give a number below {len(stages)}"
-    raise InputError(message, source=Source(path, "FROM"), hint=hint)
+    raise UsageError(message, source=Source(path, "FROM"), hint=hint)
 
 
 class _Reader:
@@ -409,12 +413,13 @@ def _pass_over(words: Sequence[str], _look_up: object) -> str | None:
 
 def _shell_of_list(content: str) -> str:
     """Write ``["pip", "install", "torch"]`` as a shell would read it, every word quoted, at the same length or longer."""
-    import json  # noqa: PLC0415 (few commands are written as lists)
-    import shlex  # noqa: PLC0415 (as above)
+    import shlex  # noqa: PLC0415 (few commands are written as lists)
+
+    from compatcheck.core.json_file import parse_json  # noqa: PLC0415 (as above)
 
     try:
-        words = json.loads(content)
-    except (ValueError, RecursionError):
+        words = parse_json(content, "")
+    except InputError:
         return content
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return content

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.image.wrappers import (
     CONDA_VALUES,
-    LAUNCHERS,
     PYTHON,
     RUNNERS,
     SHELLS,
     SPREADERS,
     UV_VALUES,
     WRAPPERS,
+    is_launcher,
     is_started,
     skip_options,
 )
@@ -351,7 +351,7 @@ class _Walk:
             interpreter = ["sh"]
         if not interpreter:
             beside = posixpath.join(posixpath.dirname(path), "python")
-            if not first and self.files.is_file(beside) and posixpath.basename(path) in LAUNCHERS:
+            if not first and self.files.is_file(beside) and is_launcher(path):
                 return beside
             self.lost.append(f"{path} is a program, or was not read")
             return None
@@ -359,7 +359,7 @@ class _Walk:
             self.variables["0"] = path
             return self.run_text(path, text, words[1:])
         found = self.run([*interpreter, path])
-        self._is_tool = posixpath.basename(path) not in LAUNCHERS
+        self._is_tool = not is_launcher(path)
         return found
 
     def _find(self, name: str) -> str | None:

@@ -6,11 +6,13 @@ Formats: moby ``image/tarexport`` (``docker save``), and opencontainers/image-sp
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
+from compatcheck.core.json_file import parse_json
+from compatcheck.core.textfile import decode_text
 from compatcheck.core.units import MIB, format_bytes
 
 if TYPE_CHECKING:
@@ -258,9 +260,9 @@ class _Found:
                 self._say(f"has documents of more than {format_bytes(MAX_BYTES)}; the rest was not looked at")
                 return None
             try:
-                return json.loads(data)
-            except (ValueError, RecursionError):
-                self.problems.append(f"{name[:80]} is not JSON")
+                return parse_json(decode_text(data, name), name)
+            except InputError as error:
+                self.problems.append(f"{name[:80]} {error.message}")
                 return None
         return None
 

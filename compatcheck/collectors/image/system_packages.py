@@ -11,7 +11,9 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.environment import Package
+from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
+from compatcheck.core.json_file import parse_json
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
@@ -189,13 +191,11 @@ def _without_epoch(version: str) -> str:
 
 def _from_version_json(files: ImageTree) -> dict[str, Package]:
     """Read ``version.json`` of a CUDA toolkit, as its installer and packages write it since 11.1."""
-    import json  # noqa: PLC0415 (images only)
-
     keys = {"cuda": ("cuda", "cuda_cudart"), "cublas": ("libcublas",), "nvcc": ("cuda_nvcc",)}
     for path in ("/usr/local/cuda/version.json", *files.glob("/usr/local/cuda-*/version.json")):
         try:
-            content = json.loads(files.read_text(path))
-        except (OSError, ValueError, RecursionError):
+            content = parse_json(files.read_text(path), path)
+        except (OSError, InputError):
             continue
         found = {}
         for component, names in keys.items():

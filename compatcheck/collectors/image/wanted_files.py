@@ -42,6 +42,10 @@ RPM_BYTES = 64 * MIB
 """Of an rpm database, which has every file of every package (a base image: about 20 MB)."""
 SCRIPT_BYTES = 16 * KIB
 """Of scripts that an image may start."""
+LOCK_BYTES = 16 * MIB
+"""Of a lock, which names every file of every package (a large one: about 2 MB)."""
+CONFIGURATION_BYTES = 128 * KIB
+"""Of requirements and configurations; what is larger is data, of which no more than its name is kept."""
 
 _SITE = frozenset({b"site-packages", b"dist-packages"})
 _FOLDERS = frozenset({b"site-packages", b"dist-packages", b"conda-meta"})
@@ -57,6 +61,11 @@ _ALTERNATIVES = (b"etc/alternatives/cuda", b"etc/alternatives/python")
 _SYSTEM_PROGRAMS = frozenset({b"bin", b"sbin", b"usr/bin", b"usr/sbin"})
 _START_SCRIPT_DEPTH = 4
 _NO_START_SCRIPTS = (b"usr/lib/", b"usr/share/", b"etc/", b"lib/", b"var/", b"proc/", b"sys/")
+_PROJECT_DEPTH = 3
+_LOCK = rb"(?i)(?:(?:uv|poetry|pixi|pdm|pipfile)\.lock|pylock(?:\.[^.]+)?\.toml)\Z"
+_CONFIGURATIONS = (
+    rb"(?i)(?:pipfile|.*(?:requirements?|constraints?).*\.(?:txt|in)|.*\.(?:toml|json|jsonc|hjson|ya?ml))\Z"
+)
 _LIBRARY = rb"lib(?:cudart|cudnn|nccl|cublas|cuda)\.so(?:\.[0-9.]*)?\Z"
 _PYTHON = rb"(?:python|pypy)[0-9]*(?:\.[0-9]+)?t?(?:\.exe)?\Z"
 _PYTHON_FOLDER = rb"(?:python|pypy)[0-9]\.?[0-9]*t?\Z"
@@ -78,7 +87,16 @@ def judge_file(path: bytes) -> Interest | None:
         return known
     folder, _, name = path.rpartition(b"/")
     judge = _BY_SUFFIX.get(name[name.rfind(b".") :], _judge_program)
-    return judge(path, folder, name)
+    return judge(path, folder, name) or _judge_project(path, name)
+
+
+def _judge_project(path: bytes, name: bytes) -> Interest | None:
+    """Judge the locks, requirements and configurations of a project; where its image works may be said after its layers."""
+    if path.count(b"/") > _PROJECT_DEPTH or path.startswith(_NO_START_SCRIPTS) or b"-packages/" in path:
+        return None
+    if re.match(_LOCK, name):
+        return _WHOLE_LOCK
+    return _CONFIGURATION if re.match(_CONFIGURATIONS, name) else None
 
 
 def _judge_program(path: bytes, folder: bytes, name: bytes) -> Interest | None:
@@ -197,6 +215,11 @@ def keep_record(data: bytes) -> bytes:
     return json.dumps(kept).encode()
 
 
+def _keep_whole(limit: int) -> Interest:
+    """Keep a file that ends before a limit; of a larger one, the name."""
+    return Interest(limit, lambda data: data if len(data) < limit else b"")
+
+
 _NAME = Interest(0)
 _TEXT = Interest(TEXT_BYTES)
 _LONG_TEXT = Interest(METADATA_BYTES)
@@ -206,6 +229,8 @@ _SYSTEM_SCRIPT = Interest(SCRIPT_BYTES, keep_python_script, script=True)
 _RECORD = Interest(RECORD_BYTES, keep_record)
 _DPKG = Interest(DPKG_BYTES, keep_dpkg_fields)
 _RPM = Interest(RPM_BYTES, whole=True)
+_WHOLE_LOCK = _keep_whole(LOCK_BYTES)
+_CONFIGURATION = _keep_whole(CONFIGURATION_BYTES)
 _IN_METADATA = {
     b"METADATA": _METADATA,
     b"PKG-INFO": _METADATA,

@@ -6,6 +6,7 @@ import posixpath
 import re
 
 from compatcheck.core.data_file import read_data
+from compatcheck.rules.programs import installed_tools
 
 PYTHON = r"(?:python|pypy)[\d.]*t?"
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
@@ -18,10 +19,8 @@ UV_VALUES = frozenset(_TABLE["uv_values"])
 CONDA_VALUES = frozenset({"--cwd", "-r", "--root-prefix", "--rc-file"})
 SPREADERS = frozenset({"mpirun", "mpiexec", "orterun", "prun", "srun", "jsrun", "nsys", "ncu"})
 """Programs with options of their own in front of the command they start, too many to be listed here."""
-LAUNCHERS = frozenset(
-    {"torchrun", "accelerate", "deepspeed", "vllm", "ray", "jupyter", "trl", "tune", "axolotl", "swift"}
-)
-"""Console scripts that train or serve."""
+_LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "ray", "jupyter"})
+"""Console scripts that train or serve, and belong to no program with a record."""
 RUNNERS = frozenset({"poetry", "pdm", "pipenv", "hatch", "rye", "pixi"})
 
 
@@ -43,7 +42,13 @@ def skip_options(words: list[str]) -> list[str]:
     return rest[own:]
 
 
+def is_launcher(path: str) -> bool:
+    """Tell whether a file is a console script that trains or serves."""
+    name = posixpath.basename(path)
+    return name in _LAUNCHERS or name in installed_tools()
+
+
 def is_started(word: str) -> bool:
     """Tell whether a word is a program that such a command starts, not an option's value."""
     name = posixpath.basename(word)
-    return name in LAUNCHERS or name in SHELLS or re.fullmatch(PYTHON, name) is not None
+    return is_launcher(name) or name in SHELLS or re.fullmatch(PYTHON, name) is not None

@@ -11,7 +11,7 @@ from compatcheck.core.source import Source
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from compatcheck.collectors.conda.records import CondaPackage
+    from compatcheck.collectors.python.conda_records import CondaPackage
     from compatcheck.collectors.python.version_files import VersionFile
 
 _WHEELS = {

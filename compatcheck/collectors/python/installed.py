@@ -25,7 +25,7 @@ from compatcheck.core.redaction import redact
 from compatcheck.core.source import Skipped, Source
 
 if TYPE_CHECKING:
-    from compatcheck.collectors.conda.records import CondaPackage
+    from compatcheck.collectors.python.conda_records import CondaPackage
     from compatcheck.collectors.python.interpreter import Layout
 
 _REINSTALL = "reinstall it: pip install --force-reinstall --no-deps"
@@ -49,7 +49,7 @@ def collect_installed(layout: Layout, *, files: Files = LOCAL) -> Environment:
     torch = scan.read_torch(scan.check_version_files().get("torch"), conda)
     components, notes = find_components(scan.packages, conda, torch)
     if conda:
-        from compatcheck.collectors.conda.records import find_replaced  # noqa: PLC0415 (conda prefixes only)
+        from compatcheck.collectors.python.conda_records import find_replaced  # noqa: PLC0415 (conda prefixes only)
 
         scan.damage += find_replaced(conda, scan.packages, scan.copies, files)
     if scan.code:
@@ -275,7 +275,7 @@ class _Scan:
         conda: dict[str, CondaPackage] = {}
         if not folders:
             return conda
-        from compatcheck.collectors.conda.records import read_conda_meta  # noqa: PLC0415 (conda prefixes only)
+        from compatcheck.collectors.python.conda_records import read_conda_meta  # noqa: PLC0415 (conda prefixes only)
 
         for folder in folders:
             try:

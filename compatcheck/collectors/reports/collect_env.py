@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.collectors.conda.records import CondaPackage
+from compatcheck.collectors.python.conda_records import CondaPackage
 from compatcheck.collectors.reports.report import (
     CUDA,
     DRIVER,

@@ -34,7 +34,7 @@ from compatcheck.core.textfile import read_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from compatcheck.collectors.conda.records import CondaPackage
+    from compatcheck.collectors.python.conda_records import CondaPackage
     from compatcheck.collectors.reports.report import PastedReport
     from compatcheck.core.environment import Package
 

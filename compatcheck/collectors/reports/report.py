@@ -14,7 +14,7 @@ from compatcheck.core.versions import parse_version
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from compatcheck.collectors.conda.records import CondaPackage
+    from compatcheck.collectors.python.conda_records import CondaPackage
     from compatcheck.collectors.reports.text import Part
 
 _VERSION = re.compile(r"[0-9][0-9A-Za-z]{0,20}(?:[.+_!-][0-9A-Za-z]{1,60}){0,12}")

@@ -6,11 +6,12 @@ launchers say about ranks becomes a document of its own.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import TYPE_CHECKING
 
+from compatcheck.core.errors import InputError
+from compatcheck.core.json_file import parse_json
 from compatcheck.frameworks.keys import Names
 from compatcheck.frameworks.launch import ranks as rank_options
 from compatcheck.frameworks.launch.flags import split_flag
@@ -18,6 +19,7 @@ from compatcheck.frameworks.launch.program import Launch
 from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
 from compatcheck.frameworks.registry import FOLDERS
+from compatcheck.rules.programs import installed_tools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -73,8 +75,7 @@ _RAY_SWITCHES = {"no_wait", "verbose", "v"}
 _TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
 MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
 _OTHER_TOOLS = {"xtuner"}
-"""Tools with sub-commands that no program of the registry reads."""
-_TOOLS = {tool for folder in FOLDERS for tool in folder.tools} | _OTHER_TOOLS
+"""Tools with sub-commands that no program here reads."""
 _TOOL_MODULES = {module: tool for folder in FOLDERS for module, tool in folder.tool_modules.items()}
 
 
@@ -188,7 +189,7 @@ def _remove_launcher(name: str, state: _Remainder) -> tuple[str, str] | None:
         return _torchrun(state)
     if name in _LAUNCHERS:
         return _LAUNCHERS[name](state)
-    if name in _TOOLS:
+    if name in _OTHER_TOOLS or name in installed_tools():
         return _tool(name, state)
     if name.endswith(".py"):
         return command_word(state, name), "script"
@@ -390,8 +391,8 @@ def _ray(state: _Remainder) -> tuple[str, str] | None:
     given = options.get("runtime_env_json")
     if given is not None and isinstance(given.value, str):
         try:
-            inner = json.loads(given.value)
-        except ValueError:
+            inner = parse_json(given.value, str(state.command.source))
+        except InputError:
             inner = {}
         variables = inner.get("env_vars") if isinstance(inner, dict) else None
         if isinstance(variables, dict):

@@ -10,15 +10,12 @@ from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_text
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
-from compatcheck.frameworks.registry import FOLDERS
+from compatcheck.rules.programs import installed_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LAUNCHERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "python", "python3", "ray", "srun", "mpirun")
-_TOOLS = (tool for folder in FOLDERS for tool in folder.tools)
-_MARKS = re.compile(rf"\b({'|'.join(map(re.escape, (*_LAUNCHERS, *_TOOLS)))})\b")
-"""Words without which a script starts no training."""
 
 
 def read_launch_script(
@@ -37,7 +34,7 @@ def read_launch_script(
     """
     file, line = _split_line(path, files)
     text = read_text(file, files)
-    if not named and _MARKS.search(text) is None:
+    if not named and _find_mark(text) is None:
         return
     from compatcheck.shell import read_script  # noqa: PLC0415 (only for launch scripts)
 
@@ -49,6 +46,11 @@ def read_launch_script(
         if line is None or run.line == line:
             documents = (*run.documents, *([about] if script.skipped else []))
             yield (file if len(runs) == 1 else f"{file}:{run.line}"), run._replace(documents=documents)
+
+
+def _find_mark(text: str) -> re.Match[str] | None:
+    """Find a word without which a script starts no training."""
+    return re.search(rf"\b({'|'.join(map(re.escape, (*_LAUNCHERS, *installed_tools())))})\b", text)
 
 
 def _split_line(path: str, files: Files) -> tuple[str, int | None]:

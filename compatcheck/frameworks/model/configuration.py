@@ -10,7 +10,7 @@ from compatcheck.core.document import Document, Statement
 from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.reader import Reading
-from compatcheck.rules.vocabulary import parse_value
+from compatcheck.rules.values import parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

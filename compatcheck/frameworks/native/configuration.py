@@ -15,6 +15,7 @@ from compatcheck.frameworks.keys import Key
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.registry import find_configuration_reader
 from compatcheck.frameworks.translation import flatten, translate
+from compatcheck.rules.programs import trainers
 from compatcheck.rules.vocabulary import vocabulary
 
 READER, LABEL = "native", "facts"
@@ -112,7 +113,7 @@ def _refuse_unknown_names(document: Document) -> Document:
 def _framework(value: Any) -> Any:  # noqa: ANN401 (YAML)
     """Accept a program's own spelling: LLaMA-Factory, ms-swift, HF Trainer."""
     bare = str(value).lower().translate(_SEPARATORS)
-    known = {word.translate(_SEPARATORS): word for word in vocabulary()["training.framework"].allowed}
+    known = {word.translate(_SEPARATORS): word for word in trainers()}
     return known.get(bare, value)
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from compatcheck.lab.probes.cache import cache_directory, make_folder, unwritable
+from compatcheck.lab.cache import cache_directory, make_folder, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

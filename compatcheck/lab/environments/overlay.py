@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import run
+from compatcheck.lab.cache import cache_directory, make_folder, unwritable
 from compatcheck.lab.environments.installer import (
     TIMEOUT_SECONDS,
     Installer,
@@ -23,7 +24,6 @@ from compatcheck.lab.environments.installer import (
     find_installer,
 )
 from compatcheck.lab.environments.interpreter import Interpreter
-from compatcheck.lab.probes.cache import cache_directory, make_folder, unwritable
 from compatcheck.services.pip_index import uv_variables
 
 if TYPE_CHECKING:

@@ -351,11 +351,6 @@ class EvidenceStore:
             raise self._error(message)
 
 
-def open_store(path: str | None = None, *, read_only: bool = False) -> EvidenceStore:
-    """Open the person's store, or the one in a file."""
-    return EvidenceStore(path, read_only=read_only)
-
-
 def identify(measurement: Measurement) -> str:
     """Return the id of a measurement: twelve digits of the SHA-256 of its JSON."""
     return hashlib.sha256(_canonical(to_json(measurement)).encode()).hexdigest()[:_ID_DIGITS]

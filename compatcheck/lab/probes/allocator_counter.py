@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from compatcheck.core.process import run
-from compatcheck.lab.probes.cache import cache_directory, make_folder
+from compatcheck.lab.cache import cache_directory, make_folder
 
 SOURCE = Path(__file__).with_name("worker") / "memshim.c"
 _TIMEOUT_SECONDS = 60

@@ -70,9 +70,7 @@ class Task:
         return "world_size" in self.parameters or self.probe.alone
 
 
-def make_task(
-    probe: Probe, parameters: Mapping[str, Any], backend: str | None = None, accounting: str | None = None
-) -> Task:
+def make_task(probe: Probe, parameters: Mapping[str, Any], backend: str | None = None) -> Task:
     """Complete the parameters and choose back end and accounting.
 
     Raises:
@@ -82,7 +80,7 @@ def make_task(
     if chosen not in probe.module.BACKENDS:
         msg = f"probe {probe.name} cannot run on {chosen}"
         raise UsageError(msg, hint=f"it runs on {', '.join(probe.module.BACKENDS)}")
-    counted = {"cuda": "cuda", "fake": "storages"}.get(chosen) or accounting or probe.module.ACCOUNTING
+    counted = {"cuda": "cuda", "fake": "storages"}.get(chosen) or probe.module.ACCOUNTING
     if counted == "allocator" and counter_library()[0] is None:
         counted = "storages"
     return Task(probe=probe, parameters=probe.complete(parameters), backend=chosen, accounting=counted)

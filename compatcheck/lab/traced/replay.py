@@ -73,7 +73,6 @@ def replay(
     settings: Settings = DEFAULT,
     *,
     device_bytes: int | None = None,
-    allowed_bytes: int | None = None,
 ) -> Replay:
     """Replay events.
 
@@ -82,9 +81,8 @@ def replay(
         marks: beginnings of phases, ascending; events before the first belong to none.
         settings: of the allocator.
         device_bytes: memory that the driver can give; None never ends.
-        allowed_bytes: see `CachingAllocator`.
     """
-    allocator = CachingAllocator(settings, device_bytes=device_bytes, allowed_bytes=allowed_bytes)
+    allocator = CachingAllocator(settings, device_bytes=device_bytes)
     live: dict[int, Block] = {}
     phases: list[PhasePeak] = []
     series = _Series(len(events))

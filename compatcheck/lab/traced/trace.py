@@ -95,7 +95,6 @@ def trace(
     *,
     config: Mapping[str, Any],
     python: str | Runtime,
-    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Trace | Untraceable:
     """Trace the training step that facts describe.
 
@@ -103,7 +102,6 @@ def trace(
         facts: of one role of a subject, by the vocabulary's names, as `Fact` or as plain values.
         config: the model's ``config.json``.
         python: the interpreter that has torch and transformers.
-        timeout_seconds: time of the whole trace.
 
     Returns:
         The trace, or the reason why there is none: nothing is raised for a model or a release that cannot be traced.
@@ -111,7 +109,7 @@ def trace(
     request = make_request(facts, config)
     if isinstance(request, Untraceable):
         return request
-    found = run_program([request.program], python, timeout_seconds=timeout_seconds)
+    found = run_program([request.program], python)
     if isinstance(found, Untraceable):
         return found
     (result,) = found
@@ -120,9 +118,7 @@ def trace(
     return conclude(result, request, facts)
 
 
-def run_program(
-    requests: Sequence[Mapping[str, Any]], python: str | Runtime, *, timeout_seconds: float = TIMEOUT_SECONDS
-) -> list[dict[str, Any]] | Untraceable:
+def run_program(requests: Sequence[Mapping[str, Any]], python: str | Runtime) -> list[dict[str, Any]] | Untraceable:
     """Run requests of `StepRequest.program` in one process of an interpreter and return their results."""
     program = python if isinstance(python, str) else python.python
     environ = plain_environment() if isinstance(python, str) else python.environment()
@@ -131,7 +127,7 @@ def run_program(
         Path(asked).write_text(json.dumps({"worker": str(WORKER), "requests": list(requests)}), encoding="utf-8")
         completed = run(
             [program, str(PROGRAM), asked, answered],
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=TIMEOUT_SECONDS,
             environ={**environ, "TMPDIR": folder},
         )
         try:

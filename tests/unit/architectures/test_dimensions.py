@@ -8,7 +8,7 @@ from compatcheck.architectures.count import known_model_types
 from compatcheck.architectures.dimensions import CLASS_DEFAULT, dimensions
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Source
-from compatcheck.rules.vocabulary import parse_value
+from compatcheck.rules.values import parse_value
 
 LLAMA = {
     "model_type": "llama",

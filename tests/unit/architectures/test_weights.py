@@ -115,6 +115,7 @@ def test_a_file_cut_short_is_named(tmp_path):
         b'{"a": {"dtype": 7, "shape": [1], "data_offsets": [0, 4]}}',
         b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}',
         b'{"a": {"dtype": "F32", "shape": [1]}}',
+        b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "a": {"dtype": "F32", "shape": [4]}}',
         b"[" * 100_000,
         b"\xff\xfe",
     ],
@@ -164,15 +165,15 @@ def test_buffers_and_blocks_that_are_not_loaded_are_left_out():
         LAYER + "self_attn.rotary_emb.inv_freq": 4,
         LAYER + "block_sparse_moe.gate.e_score_correction_bias": 2,
     }
-    assert counts_from_tensors(CONFIG, numel | extra) == count_parameters(CONFIG)
+    assert counts_from_tensors(CONFIG, numel | extra, "config.json") == count_parameters(CONFIG)
 
 
 def test_a_tied_head_that_is_stored_all_the_same_counts_once():
     numel = {name: math.prod(shape) for name, shape in TENSORS.items()}
-    counts = counts_from_tensors({**CONFIG, "tie_word_embeddings": True}, numel)
+    counts = counts_from_tensors({**CONFIG, "tie_word_embeddings": True}, numel, "config.json")
     assert counts == count_parameters({**CONFIG, "tie_word_embeddings": True})
     assert counts.lm_head == 0
 
 
 def test_names_that_say_nothing_are_not_sorted():
-    assert counts_from_tensors(CONFIG, {"a": 3, "b": 4}) is None
+    assert counts_from_tensors(CONFIG, {"a": 3, "b": 4}, "config.json") is None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from compatcheck.core.facts import Fact
-from compatcheck.core.report import Finding, FindingImpact, Report, SubjectReport, Suppression
+from compatcheck.core.report import Finding, FindingImpact, Report, SubjectReport
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.suppression import Suppression
 from compatcheck.core.units import GIB
 from compatcheck.matching.difference import compare
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from compatcheck.core.report import Finding, FindingImpact, Suppression
+from compatcheck.core.report import Finding, FindingImpact
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.suppression import Suppression
 from compatcheck.reporters.folding import fold_findings, fold_skips, shorten
 
 

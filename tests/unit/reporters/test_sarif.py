@@ -10,8 +10,9 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 
-from compatcheck.core.report import Finding, Suppression
+from compatcheck.core.report import Finding
 from compatcheck.core.source import Source
+from compatcheck.core.suppression import Suppression
 from compatcheck.reporters.sarif import best_reference, describe_log, format_report, physical_location
 from tests import ROOT
 from tests.unit.reporters.drawn_reports import CASES, REFERENCES, reports

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.resolution.derive import DERIVATIONS, derive, derive_unsharded
-from compatcheck.rules.vocabulary import parse_value, vocabulary
+from compatcheck.rules.values import allowed_values, parse_value
+from compatcheck.rules.vocabulary import vocabulary
 
 
 def values_of(name: str) -> st.SearchStrategy[Any]:
     term = vocabulary()[name]
     plain: st.SearchStrategy[Any]
-    if term.allowed:
-        plain = st.sampled_from([int(value) if term.type == "int" else value for value in term.allowed])
+    if allowed := allowed_values(term):
+        plain = st.sampled_from([int(value) if term.type == "int" else value for value in allowed])
     else:
         plain = {
             "bool": st.booleans(),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compatcheck.core.errors import RuleError
+from compatcheck.rules.program import read_programs
 from compatcheck.rules.program_files import read_program_files
-from compatcheck.rules.programs import read_programs
 
 START = "label: One\npackages: [one, torch]\n"
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from compatcheck.rules.programs import KINDS, find_program, lineage, programs, trainers
+from compatcheck.rules.program import KINDS
+from compatcheck.rules.programs import find_program, lineage, programs, trainers
 from tests import ROOT
 
 READERS = re.compile(r'(?:make_document\(|Document\(|READER, LABEL = |READER = |reader=|reader = )\s*"([\w-]+)"')

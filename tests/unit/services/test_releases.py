@@ -52,6 +52,14 @@ def test_releases_come_sorted_with_date_yank_and_prerelease() -> None:
     assert found[2].date is None
 
 
+@pytest.mark.parametrize("text", ["", "<html>", '{"files": [], "files": []}', "[" * 100_000])
+def test_an_answer_that_is_no_json_is_an_error_with_its_address(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        list(releases._parse_json(text, "https://index.example/simple/demo/"))
+    assert caught.value.source is not None
+    assert caught.value.source.path == "https://index.example/simple/demo/"
+
+
 def test_json_form_is_read_like_the_html_form() -> None:
     text = json.dumps(
         {

@@ -396,8 +396,12 @@ def test_a_configuration_that_is_missing_is_said(tmp_path):
         (squeeze(bytes(5000))[:20], "gzip data ends early"),
         (b"\x1f\x8b" + b"x" * 600, "gzip data is damaged"),
         (tar({"manifest.json": "[]"}), "names no image"),
-        (tar({"manifest.json": "{"}), "is not JSON"),
-        (tar({"manifest.json": "[" * 100_000}), "is not JSON"),
+        (tar({"manifest.json": "{"}), "is not valid JSON"),
+        (tar({"manifest.json": "[" * 100_000}), "nested more than 100 levels"),
+        (
+            tar({"manifest.json": '[{"Config": "a.json", "Config": "b.json", "Layers": []}]'}),
+            "has the key 'Config' twice",
+        ),
         (tar({"manifest.json": "[1, {}]"}), "describes no image"),
         (
             tar({"manifest.json": '[{"Config": "a.json", "Layers": ["a/layer.tar"]}]'}),

@@ -1,6 +1,7 @@
 import pytest
 
 from compatcheck.collectors.image.entrypoint import Start, find_start
+from compatcheck.rules.programs import installed_tools
 from tests.unit.collectors.image.trees import PROGRAM, To, conda, debian, make_image, python, venv
 
 FILES = {
@@ -170,6 +171,15 @@ def test_last_of_several_interpreters_is_started_and_the_others_are_said():
     text = "#!/bin/bash\n/usr/bin/python3 prepare.py\nsource /opt/conda/bin/activate train\nexec torchrun train.py\n"
     found = start(entrypoint=("/entry.sh",), files={**FILES, "/entry.sh": text})
     assert (found.executable, found.doubts) == (TRAIN + "3.10", ("a start script runs /usr/bin/python3, too",))
+
+
+@pytest.mark.parametrize("tool", sorted(installed_tools()))
+def test_tools_of_the_programs_train_and_do_not_prepare(tool):
+    files = {**FILES, f"/opt/venv/bin/{tool}": "#!/opt/venv/bin/python\n"}
+    files["/entry.sh"] = f"#!/bin/bash\n/usr/bin/python3 prepare.py\nexec /opt/venv/bin/{tool} train x.yaml\n"
+    found = start(entrypoint=("/entry.sh",), files=files)
+    assert (found.executable, found.doubts) == (VENV, ("a start script runs /usr/bin/python3, too",))
+    assert start("mpirun", "-np", "8", f"/opt/venv/bin/{tool}", "train", "x.yaml", files=files).executable == VENV
 
 
 @pytest.mark.parametrize(

@@ -533,4 +533,4 @@ def test_the_usual_path_imports_little(prefix, site):
         "difflib",
     }
     assert heavy.isdisjoint(loaded.stdout.split())
-    assert "compatcheck.collectors.conda.records" not in loaded.stdout
+    assert "compatcheck.collectors.python.conda_records" not in loaded.stdout

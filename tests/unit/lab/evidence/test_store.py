@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import EXIT_UNREADABLE_INPUT, InputError
-from compatcheck.lab.evidence.store import APPLICATION_ID, MIGRATIONS, EvidenceStore, identify, open_store
+from compatcheck.lab.evidence.store import APPLICATION_ID, MIGRATIONS, EvidenceStore, identify
 from compatcheck.lab.location import store_path
 from compatcheck.lab.measurement import from_json, to_json
 from tests import ROOT
@@ -42,14 +42,14 @@ def test_where_it_is() -> None:
 
 def test_what_was_added_is_found_again(tmp_path: Path) -> None:
     path = str(tmp_path / "deep" / "evidence.sqlite3")
-    with open_store(path) as store:
+    with EvidenceStore(path) as store:
         assert len(store) == 0
         assert store.find(**TASK) is None
         store.add(measurement())
         store.add(measurement())
         assert len(store) == 1
         assert store.find(**TASK) == measurement()
-    with open_store(path, read_only=True) as store:
+    with EvidenceStore(path, read_only=True) as store:
         (stored,) = store.list()
         assert stored == (identify(measurement()), measurement())
         assert store.get(stored.id[:3]) == (stored,)
@@ -68,13 +68,13 @@ def test_what_was_added_is_found_again(tmp_path: Path) -> None:
     ],
 )
 def test_another_task_is_not_found(tmp_path: Path, change: dict[str, object]) -> None:
-    with open_store(str(tmp_path / "e")) as store:
+    with EvidenceStore(str(tmp_path / "e")) as store:
         store.add(measurement())
         assert store.find(**{**TASK, **change}) is None  # type: ignore[arg-type]
 
 
 def test_resuming_takes_the_newest_result_and_tries_failures_again(tmp_path: Path) -> None:
-    with open_store(str(tmp_path / "e")) as store:
+    with EvidenceStore(str(tmp_path / "e")) as store:
         for day, status in enumerate(("failed", "timeout", "oom", "interrupted"), 24):
             store.add(measurement(status=status, time=f"2026-11-{day}T00:00:00+00:00"))
         assert store.find(**TASK) is None
@@ -88,7 +88,7 @@ def test_resuming_takes_the_newest_result_and_tries_failures_again(tmp_path: Pat
 
 
 def test_filters(tmp_path: Path) -> None:
-    with open_store(str(tmp_path / "e")) as store:
+    with EvidenceStore(str(tmp_path / "e")) as store:
         store.add_all(
             [
                 measurement(),
@@ -120,7 +120,7 @@ def test_rows_are_measurements(tmp_path: Path, drawn: list) -> None:
     path = tmp_path / "e"
     for name in tmp_path.iterdir():
         name.unlink()
-    with open_store(str(path)) as store:
+    with EvidenceStore(str(path)) as store:
         assert store.add_all(drawn) == len({identify(one) for one in drawn})
         assert store.add_all(drawn) == 0
         kept = {stored.id: to_json(stored.measurement) for stored in store.list()}
@@ -131,9 +131,9 @@ WRITER = """
 import sys
 sys.path[:0] = sys.argv[3:]
 from tests.unit.lab.evidence.drawn_measurements import measurement
-from compatcheck.lab.evidence.store import open_store
+from compatcheck.lab.evidence.store import EvidenceStore
 
-with open_store(sys.argv[1]) as store:
+with EvidenceStore(sys.argv[1]) as store:
     for index in range(40):
         store.add(measurement(parameters={"writer": int(sys.argv[2]), "index": index}))
 """
@@ -150,12 +150,12 @@ def test_processes_may_make_and_fill_it_at_once(tmp_path: Path) -> None:
     ]
     errors = [writer.communicate()[1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * 4, errors
-    with open_store(path, read_only=True) as store:
+    with EvidenceStore(path, read_only=True) as store:
         assert len(store) == 160
 
 
 def test_threads_may_share_it(tmp_path: Path) -> None:
-    with open_store(str(tmp_path / "e")) as store:
+    with EvidenceStore(str(tmp_path / "e")) as store:
 
         def add(index: int) -> None:
             store.add(measurement(parameters={"index": index}))
@@ -168,14 +168,14 @@ def test_threads_may_share_it(tmp_path: Path) -> None:
 
 def test_nothing_is_made_to_read(tmp_path: Path) -> None:
     path = tmp_path / "none" / "e"
-    with open_store(str(path), read_only=True) as store:
+    with EvidenceStore(str(path), read_only=True) as store:
         assert len(store) == 0
         assert list(store.list()) == []
         assert store.find(**TASK) is None
     assert not path.parent.exists()
     empty = tmp_path / "empty"
     empty.touch()
-    with open_store(str(empty), read_only=True) as store:
+    with EvidenceStore(str(empty), read_only=True) as store:
         assert len(store) == 0
 
 
@@ -187,7 +187,7 @@ def test_what_is_no_store_is_named_with_a_remedy(tmp_path: Path, *, read_only: b
     with sqlite3.connect(foreign) as connection:
         connection.execute("CREATE TABLE cookies (name)")
     connection.close()
-    open_store(str(newer)).add(measurement())
+    EvidenceStore(str(newer)).add(measurement())
     with sqlite3.connect(newer) as connection:
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
@@ -210,12 +210,12 @@ def test_what_is_no_store_is_named_with_a_remedy(tmp_path: Path, *, read_only: b
 
 def test_a_damaged_store_is_said_to_be_damaged(tmp_path: Path) -> None:
     path = tmp_path / "e"
-    with open_store(str(path)) as store:
+    with EvidenceStore(str(path)) as store:
         store.add_all(measurement(parameters={"index": index}) for index in range(200))
     data = bytearray(path.read_bytes())
     data[4096 * 2 : 4096 * 6] = b"\xff" * (4096 * 4)
     path.write_bytes(data)
-    with open_store(str(path)) as store, pytest.raises(InputError) as caught:
+    with EvidenceStore(str(path)) as store, pytest.raises(InputError) as caught:
         list(store.list())
     assert "damaged" in caught.value.message
     assert "recover" in str(caught.value.hint)
@@ -223,7 +223,7 @@ def test_a_damaged_store_is_said_to_be_damaged(tmp_path: Path) -> None:
 
 def test_a_row_that_is_no_measurement_is_named(tmp_path: Path) -> None:
     path = tmp_path / "e"
-    with open_store(str(path)) as store:
+    with EvidenceStore(str(path)) as store:
         store.add(measurement())
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
@@ -231,7 +231,7 @@ def test_a_row_that_is_no_measurement_is_named(tmp_path: Path) -> None:
         connection.execute('UPDATE measurement SET data = \'{"status": "fine"}\'')
     connection.close()
     with (
-        open_store(str(path)) as store,
+        EvidenceStore(str(path)) as store,
         pytest.raises(InputError, match=r"measurement .* cannot be read: status 'fine'"),
     ):
         list(store.list())
@@ -239,6 +239,9 @@ def test_a_row_that_is_no_measurement_is_named(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with open_store(str(tmp_path / "file" / "e")) as store, pytest.raises(InputError, match="cannot be kept") as caught:
+    with (
+        EvidenceStore(str(tmp_path / "file" / "e")) as store,
+        pytest.raises(InputError, match="cannot be kept") as caught,
+    ):
         store.add(measurement())
     assert "COMPATCHECK_EVIDENCE" in str(caught.value.hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatcheck.collectors.conda.names import identify
+from compatcheck.collectors.python.conda_names import identify
 
 
 @pytest.mark.parametrize(

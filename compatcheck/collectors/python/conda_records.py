@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.conda.names import find_distribution
+from compatcheck.collectors.python.conda_names import find_distribution
 from compatcheck.collectors.python.distributions import canonical_name, read_installer, same_version
 from compatcheck.core.environment import Damage, Package
 from compatcheck.core.files import LOCAL

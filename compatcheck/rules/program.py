@@ -1,0 +1,86 @@
+"""The record of a program or library that reads a configuration, as ``rules/_programs/<name>.yaml`` compiles to it."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+SECTION = "programs"
+"""Section of the compiled database."""
+KINDS = ("program", "engine", "library", "base", "facts", "model", "script")
+"""What a record is of: a program that trains; an inference engine started by itself; a library whose file several of them read
+and which can run a loop itself; what they call and no file is of; a facts file; a model's own files; what a launch script says.
+A reader without a record is ``unknown``."""
+READ_KEYS = frozenset({"program", "library"})
+"""Kinds whose keys, left out, have defaults."""
+
+
+class Resemblance(NamedTuple):
+    """Whose files a program's own can be taken for."""
+
+    reader: str
+    """Name of the other program."""
+    package: str
+    """Distribution that brings the program: without it the file is the other's."""
+    keys: tuple[str, ...]
+    """Keys that the shortest files of both hold."""
+
+
+class Part(NamedTuple):
+    """Defaults that hold for some of a program's files only."""
+
+    name: str
+    label: str
+    keys: tuple[str, ...] = ()
+    """Any of these in a configuration of the run makes it take part."""
+    model_left_alone: bool = False
+    """It takes part where no program of the run says by itself how the model is loaded; all documents are about it."""
+
+
+class Program(NamedTuple):
+    """One program or library."""
+
+    name: str
+    """As ``training.framework`` and readers name it."""
+    label: str = ""
+    """As people call it."""
+    kind: str = "program"
+    """One of `KINDS`; it decides the rank of what the configuration states."""
+    packages: tuple[str, ...] = ()
+    """Distributions that a run of it imports in any case."""
+    tools: tuple[str, ...] = ()
+    """Commands it installs that train, each with a sub-command: ``axolotl train``."""
+    engines: tuple[str, ...] = ()
+    """Distributions of engines, each of which is imported where ``rollout.engine`` names it."""
+    inherits: str | None = None
+    """Program it is built on: keys it leaves alone keep that one's default, and traits it states none of that one's."""
+    renames: Mapping[str, str] = {}
+    """Its keys that become a key of that program under another name: stating one leaves no room for its default."""
+    own_keys_only: bool = False
+    """It passes on only keys it has itself."""
+    runs_as: str | None = None
+    """Program whose loop it runs, where ``training.framework`` names that one."""
+    order: int = 0
+    """Place among libraries, whose defaults come last, the smallest first."""
+    reconciles_deepspeed: bool = False
+    """It fills in ``auto`` of a DeepSpeed file, and refuses to start where the file and its own arguments differ."""
+    drops_auto: bool = False
+    """As the program that trains, it drops ``auto`` where a section has it and keeps its own default."""
+    writes_deepspeed_file: bool = False
+    """It makes DeepSpeed's configuration out of arguments of its own."""
+    leaves_model_alone: bool = False
+    """It loads a model as transformers does by default, unless its configuration says how."""
+    resembles: Resemblance | None = None
+    parts: tuple[Part, ...] = ()
+
+
+def read_programs(section: Mapping[str, Mapping[str, object]]) -> Mapping[str, Program]:
+    """Return the records of a compiled section."""
+    return {name: _read(name, record) for name, record in section.items()}
+
+
+def _read(name: str, record: Mapping[str, object]) -> Program:
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+    resembles, parts = record.get("resembles"), record.get("parts", ())
+    if isinstance(resembles, dict):
+        values["resembles"] = Resemblance(**{**resembles, "keys": tuple(resembles["keys"])})
+    values["parts"] = tuple(Part(**{**part, "keys": tuple(part.get("keys", ()))}) for part in parts)  # type: ignore[attr-defined]  # as compiled
+    return Program(name, **values)  # type: ignore[arg-type]  # checked when it was compiled
