@@ -84,7 +84,9 @@ def _models_not_read(subject: Subject) -> Iterator[Assumption]:
 def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
     """Return a subject whose first role has what its estimate came to among its facts."""
     verdict, peak, place = estimate.verdict, estimate.peak_phase, None
-    values: dict[str, Value] = {"estimate.verdict": verdict.outcome if estimate.phases else "cannot_start"}
+    values: dict[str, Value] = {}
+    if estimate.phases or verdict.primary is not None:
+        values["estimate.verdict"] = verdict.outcome if estimate.phases else "cannot_start"
     if estimate.phases and verdict.limit_bytes is not None:
         worst = verdict.outcome == "marginal"
         needed = estimate.device.high if worst else estimate.needed.expected

@@ -32,7 +32,11 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
     gathered = gather_all(inspection, criteria.rules, environ)
     report = build_report(gathered, criteria)
     failing = [finding for finding in report.findings if finding.fails]
-    failing = failing or [finding for finding in report.findings if is_advice(finding)]
+    failing = failing or [
+        finding
+        for finding in report.findings
+        if finding.advice and not finding.aside and severity_rank(finding.severity) >= severity_rank("medium")
+    ]
     if not failing:
         return Fix(report, (), applied=False)
     plans, evaluations = find_plans(
@@ -50,12 +54,6 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         plans = _prove(plans, report, build_report(written, criteria))
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, evaluations=evaluations, resolutions=asked)
-
-
-def is_advice(finding: Finding) -> bool:
-    """Tell whether a finding that does not fail is worth a plan where nothing else is: a certain pitfall that costs something."""
-    certain = finding.status == "affected" and finding.suppressed is None and not finding.aside
-    return certain and finding.kind == "pitfall" and severity_rank(finding.severity) >= severity_rank("medium")
 
 
 def require_safe(fix: Fix) -> None:

@@ -82,7 +82,7 @@ def _mark(finding: Finding, subject: Subject, criteria: Criteria) -> Finding:
 
 
 def _is_advice(finding: Finding) -> bool:
-    """Tell whether a finding is about no release: a pitfall that every release has, which does not decide whether the run fits.
+    """Tell whether no release is at fault: a pitfall, or a default, that none brought in and that does not decide the fit.
 
     What only passes through the host while a run is loaded or saved is advice, too.
     """
@@ -90,7 +90,8 @@ def _is_advice(finding: Finding) -> bool:
     if impact is not None and impact.memory == "host" and impact.phase in {"load", "save"}:
         return True
     starts = impact is None or impact.effect != "fails_to_start"
-    return finding.kind == "pitfall" and starts and finding.rating is None and not finding.by_release
+    habit = finding.kind in {"pitfall", "default-change"} and not finding.by_release
+    return habit and starts and finding.rating is None
 
 
 _CHOICES = frozenset(

@@ -87,7 +87,7 @@ class Finding(NamedTuple):
     aside: bool = False
     """Whether its subject's findings are shown and never fail the run."""
     by_release: bool = False
-    """Whether another release of a package clears it, as a remedy of its rule says."""
+    """Whether a release of a package brought it in: older ones do not have it."""
     advice: bool = False
     """Whether it is certain and fails no run whatever the threshold: no release is at fault and the run has room for it."""
     folded: bool = False

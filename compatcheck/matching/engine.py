@@ -265,11 +265,26 @@ def build(
         facts=used,
         locations=tuple(dict.fromkeys(source for fact in used for source in fact.sources)),
         remedies=write_remedies(rule, texts, scope),
-        by_release=any(remedy["verb"] in {"upgrade", "downgrade"} for remedy in texts.remedies),
+        by_release=_came_with_release(rule, texts, scope.rules),
         references=tuple(
             FindingReference(str(entry["type"]), str(entry["url"]), entry["date"]) for entry in texts.references
         ),
     )
+
+
+def _came_with_release(rule: CompiledRule, texts: Texts, rules: RuleSet) -> bool:
+    """Tell whether a release brought in what a rule is about: an older one is known that does not have it.
+
+    Of a pitfall, that alone says little: every release may have it in another form. One counts that a change of release clears.
+    """
+    if rule.kind == "pitfall" and not any(remedy["verb"] in {"upgrade", "downgrade"} for remedy in texts.remedies):
+        return False
+    for clause in rule.clauses:
+        for name, bounds in clause.packages.items():
+            known = rules.releases(name)[:1]
+            if known and not isinstance(bounds, str) and contains(bounds, known[0]) == "no":
+                return True
+    return False
 
 
 def _unchecked(decision: Decision, texts: Texts, scope: FactScope) -> Iterator[str]:

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 STACKS: dict[str, dict[str, Any]] = yaml.safe_load(
     (ROOT / "fixtures/known_good/stacks.yaml").read_text(encoding="utf-8")
 )
-FALSE_ALARMS = {
-    "verl-0.4-grpo": {"transformers/attention-output-kept-twice"},
-    "easyr1-grpo": {"transformers/attention-output-kept-twice"},
-}
-"""Findings of rules that take a default of transformers for what these programs run; each is to go."""
 
 
 def examine(stack: dict[str, Any], directory: Path) -> Report:
@@ -40,8 +35,8 @@ def examine(stack: dict[str, Any], directory: Path) -> Report:
 def test_nothing_gates(name: str, tmp_path: Path) -> None:
     report = examine(STACKS[name], tmp_path)
     failing = {finding.rule_id for finding in report.findings if finding.fails}
-    assert failing <= FALSE_ALARMS.get(name, set())
-    assert report.exit_code == (1 if failing else 0)
+    assert failing == set()
+    assert report.exit_code == 0
 
 
 def test_few_possible_findings_are_shown(tmp_path: Path) -> None:
