@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from compatcheck.checking.checks import Criteria
     from compatcheck.checking.inspection import Inspection
-    from compatcheck.core.report import Finding, Report
+    from compatcheck.core.report import Report
     from compatcheck.fixing.plan import Ways
 
 
