@@ -60,6 +60,11 @@ class Questions:
             self.asked[key] = self._ask(values, self.resolver)
         return self.asked[key]
 
+    def allow(self, changes: Sequence[Change]) -> bool:
+        """Tell whether a resolver has nothing against changes, with what has to move along."""
+        wanted = {change.name: (change,) for change in self.complete(changes) if change.kind == VERSION}
+        return not wanted or self.ask(wanted).verdict != REFUSED
+
     def _ask(self, wanted: Mapping[str, Sequence[str]], resolver: UvResolver) -> Answer:
         """Ask about each project; what does not resolve as it stands tells nothing."""
         answers = []
@@ -113,10 +118,10 @@ def search_confirmed(
     while True:
         search = Search(changes, evaluate)
         found = search.run()
-        wanted = _releases(questions.complete(found.changes))
-        if not wanted or questions.ask(wanted).verdict != REFUSED:
+        if questions.allow(found.changes):
             return Confirmed(found, tuple(refused), not refused and search.is_smallest(found))
         refused.append(found.changes)
+        wanted = [change.name for change in questions.complete(found.changes) if change.kind == VERSION]
         fitting = {name: search.fitting(found, name) for name in wanted if name in changes}
         other = _resolve_otherwise(found, fitting, search, questions)
         if other is not None:
@@ -126,10 +131,6 @@ def search_confirmed(
             lever: [change for change in values if lever not in alone or change not in fitting[lever]]
             for lever, values in changes.items()
         }
-
-
-def _releases(changes: Iterable[Change]) -> dict[str, Sequence[Change]]:
-    return {change.name: (change,) for change in changes if change.kind == VERSION}
 
 
 def _resolve_otherwise(
@@ -175,8 +176,4 @@ def _narrow(
         pinned = parse_version(pins.get(name, ""))
         pick = next((one for one in fits if parse_version(one.release or "") == pinned), fits[0])
         state = search.with_change(state, pick)
-    return (
-        state
-        if state.failing <= before and questions.ask(_releases(questions.complete(state.changes))).verdict != REFUSED
-        else None
-    )
+    return state if state.failing <= before and questions.allow(state.changes) else None

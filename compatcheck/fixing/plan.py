@@ -197,7 +197,7 @@ class Group:
                 break
         assert found is not None  # noqa: S101 (there are effects)
         self.shortage = False  # what only brings a run nearer to fitting is taken back
-        pruned = Search(every, self).prune(State(found.state.changes, self(found.state.changes)))
+        pruned = Search(every, self).prune(State(found.state.changes, self(found.state.changes)), self.questions.allow)
         own = tuple(self._own.get(change, change) for change in pruned.changes)
         return Confirmed(pruned._replace(changes=own), tuple(refused), found.smallest)
 
@@ -228,7 +228,8 @@ class Group:
             brings=_rules_of(
                 targets_of(one for one in after if one.suppressed is None) - targets_of(self.evaluation.before)
             ),
-            exhausted=not found.smallest or self.questions.stopped,
+            exhausted=bool(changes[1:] or cleared < targets_of(self.failing))
+            and (not found.smallest or self.questions.stopped),
             notes=(*self.levers.notes, *written.notes),
         )
 
