@@ -182,7 +182,7 @@ class Group:
         least = 0
         best: State | None = None
         for level in levels:  # what a resolver says is asked for what is worth asking about
-            state = Search(_within(every, level), self).run()
+            state = Search(within(every, level), self).run()
             if best is None or len(state.blamed) < len(best.blamed):
                 best, least = state, level
             if not best.blamed:
@@ -190,7 +190,7 @@ class Group:
         found: Confirmed | None = None
         refused: list[tuple[Change, ...]] = []
         for level in (level for level in levels if level >= least):
-            other = search_confirmed(_within(every, level), self, self.questions)
+            other = search_confirmed(within(every, level), self, self.questions)
             refused += other.refused
             found = other if found is None or len(other.state.blamed) < len(found.state.blamed) else found
             if best is not None and len(found.state.blamed) <= len(best.blamed):
@@ -303,7 +303,7 @@ def _costs(changes: Mapping[str, Sequence[Change]], lever: str, level: int) -> b
     return any(EFFECTS.index(one.effect) == level for one in changes.get(lever, ()))
 
 
-def _within(changes: Mapping[str, Sequence[Change]], level: int) -> dict[str, list[Change]]:
+def within(changes: Mapping[str, Sequence[Change]], level: int) -> dict[str, list[Change]]:
     """Return the changes that cost no more than a level of `EFFECTS`."""
     return {name: [one for one in some if EFFECTS.index(one.effect) <= level] for name, some in changes.items()}
 
@@ -315,8 +315,11 @@ _STEPS = 32
 def _count_steps(finding: Finding) -> int:
     facts = {fact.name: fact.value for fact in finding.facts}
     needed, limit = facts.get("estimate.needed_bytes"), facts.get("estimate.limit_bytes")
-    if not isinstance(needed, int) or not isinstance(limit, int):
-        return 0
+    return count_steps(needed, limit) if isinstance(needed, int) and isinstance(limit, int) else 0
+
+
+def count_steps(needed: int, limit: int) -> int:
+    """Count in how many steps what is missing is made up for."""
     return min(_STEPS, max(0, needed - limit) * 16 // limit)
 
 

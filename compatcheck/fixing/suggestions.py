@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.effects import EFFECTS
+from compatcheck.core.effects import EFFECTS, MORE_HARDWARE
 from compatcheck.core.estimate import NOTHING
 from compatcheck.core.suggestions import Suggestion
 from compatcheck.fixing.evaluation import target_of, targets_of
-from compatcheck.fixing.plan import Group, Ways
+from compatcheck.fixing.plan import Group, Ways, count_steps, within
+from compatcheck.fixing.search import Search
 from compatcheck.fixing.settings import find_smaller_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Change
     from compatcheck.fixing.evaluation import Judge
@@ -36,16 +37,20 @@ def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion,
     about = [one for one in verdict.findings if one.fails or (one.rule_id in regressions and one.status == "affected")]
     group = Group((subject,), about, rules, judge, Ways(None))
     before = NOTHING if estimate is None else estimate.needed
+    limit = None if estimate is None else estimate.verdict.limit_bytes
     found = dict.fromkeys(filter(None, (_evaluate(group, changes, before.expected) for changes in _options(group))))
-    return tuple(sorted(found, key=_rank)[:_MOST])
+    return tuple(sorted(found, key=lambda one: _rank(one, limit))[:_MOST])
 
 
 def _options(group: Group) -> Iterator[Sequence[Change]]:
     """Yield the plan, and each change by itself: of a package the nearest release that clears something."""
     if any(finding.fails for finding in group.failing):
         yield group.search().state.changes
+    smaller: dict[str, list[Change]] = {}
     for change in find_smaller_settings(group.subjects[0]):
+        smaller.setdefault(change.lever, []).append(change)
         yield (change,)
+    yield _find_fit(group, smaller)
     blamed = frozenset().union(*map(group.levers.blamed, group.failing))
     here = targets_of(group.failing)
     for lever in sorted(blamed & group.levers.packages.keys()):
@@ -53,6 +58,42 @@ def _options(group: Group) -> Iterator[Sequence[Change]]:
             if group.effect(change) is not None and not here <= targets_of(group.evaluation.findings((change,))):
                 yield (change,)
                 break
+
+
+class _Shortage:
+    """What a run needs too much for it to fit for certain, in steps, and what fails besides."""
+
+    def __init__(self, group: Group, levers: frozenset[str]) -> None:
+        self.group = group
+        self.levers = levers
+
+    @property
+    def count(self) -> int:
+        return self.group.count
+
+    def __call__(self, changes: Sequence[Change]) -> Mapping[Hashable, frozenset[str]]:
+        ((_, verdict),) = self.group.evaluation.judged(changes)
+        found: dict[Hashable, frozenset[str]] = dict.fromkeys(
+            targets_of(one for one in verdict.findings if one.fails), self.levers
+        )
+        estimate = verdict.estimate
+        if estimate is None or not estimate.phases or estimate.verdict.limit_bytes is None:
+            return {**found, None: self.levers}
+        steps = 0 if estimate.verdict.outcome == "fits" else 1
+        steps += count_steps(estimate.needed.high, estimate.verdict.limit_bytes) if steps else 0
+        return found | dict.fromkeys(range(steps), self.levers)
+
+
+def _find_fit(group: Group, smaller: Mapping[str, Sequence[Change]]) -> Sequence[Change]:
+    """Find the settings after which the run fits for certain, of those that cost the person least; none where nothing does."""
+    problem = _Shortage(group, frozenset(smaller))
+    if not problem(()) or None in problem(()):
+        return ()
+    for level in range(len(EFFECTS)):
+        state = Search(within(smaller, level), problem).run()
+        if not state.blamed:
+            return state.changes
+    return ()
 
 
 def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestion | None:
@@ -73,6 +114,10 @@ def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestio
     return Suggestion(complete, verdict.estimate.needed, saved, verdict.estimate.verdict.outcome, clears)
 
 
-def _rank(suggestion: Suggestion) -> tuple[int, ...]:
+def _rank(suggestion: Suggestion, limit: int | None) -> tuple[int, ...]:
     number = len(suggestion.changes) if suggestion.outcome in {"fits", "marginal"} else 0
-    return _ORDER.index(suggestion.outcome), EFFECTS.index(suggestion.effect), number, -suggestion.saved_bytes
+    over = limit is not None and suggestion.needed.expected > limit
+    effect = EFFECTS.index(suggestion.effect)
+    enough = number and not over and suggestion.effect == MORE_HARDWARE  # no more of it than it takes
+    saved = suggestion.saved_bytes if enough else -suggestion.saved_bytes
+    return _ORDER.index(suggestion.outcome), over, effect, number, saved
