@@ -12,7 +12,7 @@ from compatcheck.fixing.resolver import DEFAULT_PYTHON, Answer, Demand
 from compatcheck.fixing.search import Search, by_series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Change
     from compatcheck.fixing.evaluation import Evaluation
@@ -29,7 +29,12 @@ class Questions:
     """What the projects of a group require, as questions to a resolver."""
 
     def __init__(
-        self, evaluation: Evaluation, levers: Levers, files: EditableFiles, resolver: UvResolver | None
+        self,
+        evaluation: Evaluation,
+        levers: Levers,
+        files: EditableFiles,
+        resolver: UvResolver | None,
+        announce: Callable[[str], None] | None = None,
     ) -> None:
         """Keep what is asked about."""
         self.complete = evaluation.complete
@@ -41,6 +46,7 @@ class Questions:
         self.levers = levers
         self.files = files
         self.resolver = resolver
+        self._announce = announce
         self.asked: dict[tuple[tuple[str, str], ...], Answer] = {}
 
     @property
@@ -57,6 +63,11 @@ class Questions:
         if key not in self.asked:
             if self.stopped:
                 return Answer(REFUSED, f"the resolver was asked {MOST_QUESTIONS} questions, and no more")
+            if self._announce is not None:
+                number = f"question {len(self.asked) + 1} of at most {MOST_QUESTIONS}"
+                self._announce(
+                    f"asking uv, {number}: {', '.join(name + _few(values[name]) for name in sorted(values))}"
+                )
             self.asked[key] = self._ask(values, self.resolver)
         return self.asked[key]
 
@@ -96,6 +107,10 @@ class Questions:
             own = {name: f"=={one.version.partition('+')[0]}" for name, one in packages.items() if one.version}
             pins = tuple(name + versions for name, versions in {**own, **ranges}.items() if name in own)
             yield Demand(pins, (), (), self.python)
+
+
+def _few(values: Sequence[str]) -> str:
+    return f" {values[0]}" + (f" and {len(values) - 1} more" if len(values) > 1 else "")
 
 
 class Confirmed(NamedTuple):

@@ -36,6 +36,8 @@ class Ways(NamedTuple):
     """Asks an index for the final releases of a package, oldest first; None to stay with the known ones."""
     why_not: str | None = None
     """Why there is no resolver."""
+    announce: Callable[[str], None] | None = None
+    """Told what the resolver is asked, which takes seconds."""
 
 
 def find_ways(*, offline: bool) -> Ways:
@@ -127,7 +129,7 @@ class Group:
         self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
         self.evaluation = Evaluation(subjects, rules, judge)
-        self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver)
+        self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver, ways.announce)
         self.shortage = True
         """Whether how much is missing counts, and not only that a run does not fit: each step towards it is one."""
         self._effects: dict[Change, str | None] = {}
