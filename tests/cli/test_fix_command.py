@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ from compatcheck.fixing import plan as fixing
 from compatcheck.fixing.plan import Ways
 from compatcheck.fixing.resolver import UvResolver
 from tests import ROOT
+from tests.cli import run_cli
 from tests.cli.run_cli import Ran, run
 
 REQUIREMENTS = "# pins\ndeepspeed==0.16.4  # the one we tested\ntorch==2.5.1\n"
@@ -484,6 +487,47 @@ def test_advisories_are_not_its_business() -> None:
 
 
 CASES = ROOT / "fixtures" / "cases"
+
+
+def test_a_setting_to_be_made_by_hand_counts_with_what_is_written() -> None:
+    text = (CASES / "qwen1.5-32b-8xa800" / "facts.yaml").read_text()
+    Path("facts.yaml").write_text(text.replace("training:\n", "training:\n  gradient_checkpointing: false\n"))
+    arguments = ("requirements.txt", "facts.yaml")
+    Path("requirements.txt").write_text("deepspeed==0.16.4\n")
+    described = fix(*arguments)
+    (plan,) = described["plans"]
+    by_hand, released = {}, {}
+    for change in plan["changes"]:
+        (released if change["places"] else by_hand)[change["name"]] = change
+    assert "training.gradient_checkpointing" in by_hand
+    assert released["deepspeed"]["after"] == "0.16.8"  # recomputation brings out what 0.16.4 keeps
+    assert plan["remaining"] == []
+    assert [one["rule_id"] for one in plan["cleared"]] == ["_stack/run-does-not-fit"]
+    ran = run("fix", *arguments, "--apply")
+    assert ran.code == 1  # a hand is needed still
+    assert "by hand   --set training.gradient_checkpointing=true" in ran.out
+    assert Path("requirements.txt").read_text() == "deepspeed==0.16.8\n"
+    options = ("--set", "training.gradient_checkpointing=true", "--set", "training.use_reentrant=false")
+    assert run("check", *arguments, *options).code == 0
+
+
+class TerminalText(io.StringIO):
+    """What a terminal shows."""
+
+    def isatty(self) -> bool:
+        """Say that it is one."""
+        return True
+
+
+@needs_uv
+def test_on_a_terminal_it_says_what_is_asked(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index({"torch": {"2.5.1": ()}, "deepspeed": {"0.16.4": (), "0.16.8": ("torch",)}})
+    assert run("fix", *PAIR).err == ""
+    monkeypatch.setattr(run_cli, "io", SimpleNamespace(StringIO=TerminalText))
+    monkeypatch.setattr("compatcheck.cli.fix.terminal_width", lambda: 80)
+    shown = run("fix", *PAIR).err
+    assert "asking uv, question 1 of at most 20: deepspeed 0.16.8" in shown
+    assert shown.endswith("\r\x1b[K")  # nothing of it stays
 
 
 def test_the_incident_of_openrlhf_moves_with_what_its_releases_pin() -> None:
