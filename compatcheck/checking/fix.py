@@ -9,9 +9,9 @@ from compatcheck.checking.report import build_report
 from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import UsageError
 from compatcheck.core.files import Overlay
-from compatcheck.core.fix import Fix, Plan
+from compatcheck.core.fix import SETTING, Fix, Plan
 from compatcheck.core.report import severity_rank
-from compatcheck.fixing.evaluation import target_of, targets_of
+from compatcheck.fixing.evaluation import resolve_changed, target_of, targets_of
 from compatcheck.fixing.plan import find_plans
 
 if TYPE_CHECKING:
@@ -51,6 +51,12 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         files = Overlay(gathered.files, texts)
         requests = tuple(request._replace(files=files) for request in inspection.requests)
         written = gather_all(inspection._replace(requests=requests), criteria.rules, environ)
+        by_hand = [one for plan in plans for one in plan.changes if one.kind == SETTING and not one.edits]
+        subjects = tuple(
+            resolve_changed(subject, [one for one in by_hand if subject.id in one.subjects], criteria.rules)
+            for subject in written.subjects
+        )
+        written = written._replace(subjects=subjects)
         plans = _prove(plans, report, build_report(written, criteria))
     asked = 0 if ways.resolver is None else ways.resolver.asked
     return Fix(report, tuple(plans), applied=False, evaluations=evaluations, resolutions=asked)
@@ -71,7 +77,7 @@ def require_safe(fix: Fix) -> None:
 
 
 def _prove(plans: list[Plan], report: Report, after: Report) -> list[Plan]:
-    """Hold plans against what was read as if the files were written: what the new texts do not clear was not cleared."""
+    """Hold plans against what was read as if all was done as they say: what the new texts do not clear was not cleared."""
     failing = targets_of(finding for finding in after.findings if finding.fails)
     new = failing - targets_of(finding for finding in report.findings if finding.fails)
     proved = []

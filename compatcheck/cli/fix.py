@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,10 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
         raise UsageError(msg, hint="`pip-audit --fix` does; or leave it out")
     rules = open_rules(checks.rule_directories)
     criteria = open_criteria(inspection, rules, checks)
-    fix = find_fix(inspection, criteria, os.environ, find_ways(offline=offline))
+    try:
+        fix = find_fix(inspection, criteria, os.environ, find_ways(offline=offline)._replace(announce=show_progress))
+    finally:
+        show_progress("")
     if apply and not unsafe:
         require_safe(fix)
     if apply and fix.files:
@@ -100,6 +104,13 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
     fix = fix._replace(applied=apply, seconds=time.perf_counter() - started)
     write_formatted(lambda name, color: format_as(name, fix, output, color=color), output, targets)
     return fix.exit_code
+
+
+def show_progress(line: str) -> None:
+    """Write what takes long over the line before it, on a terminal alone."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{line[: terminal_width() - 1]}")
+        sys.stderr.flush()
 
 
 def format_as(name: str, fix: Fix, output: Output, *, color: bool) -> str:

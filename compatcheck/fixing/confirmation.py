@@ -12,7 +12,7 @@ from compatcheck.fixing.resolver import DEFAULT_PYTHON, Answer, Demand
 from compatcheck.fixing.search import Search, by_series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Change
     from compatcheck.fixing.evaluation import Evaluation
@@ -29,7 +29,12 @@ class Questions:
     """What the projects of a group require, as questions to a resolver."""
 
     def __init__(
-        self, evaluation: Evaluation, levers: Levers, files: EditableFiles, resolver: UvResolver | None
+        self,
+        evaluation: Evaluation,
+        levers: Levers,
+        files: EditableFiles,
+        resolver: UvResolver | None,
+        announce: Callable[[str], None] | None = None,
     ) -> None:
         """Keep what is asked about."""
         self.complete = evaluation.complete
@@ -41,6 +46,7 @@ class Questions:
         self.levers = levers
         self.files = files
         self.resolver = resolver
+        self._announce = announce
         self.asked: dict[tuple[tuple[str, str], ...], Answer] = {}
 
     @property
@@ -57,8 +63,18 @@ class Questions:
         if key not in self.asked:
             if self.stopped:
                 return Answer(REFUSED, f"the resolver was asked {MOST_QUESTIONS} questions, and no more")
+            if self._announce is not None:
+                number = f"question {len(self.asked) + 1} of at most {MOST_QUESTIONS}"
+                self._announce(
+                    f"asking uv, {number}: {', '.join(name + _few(values[name]) for name in sorted(values))}"
+                )
             self.asked[key] = self._ask(values, self.resolver)
         return self.asked[key]
+
+    def allow(self, changes: Sequence[Change]) -> bool:
+        """Tell whether a resolver has nothing against changes, with what has to move along."""
+        wanted = {change.name: (change,) for change in self.complete(changes) if change.kind == VERSION}
+        return not wanted or self.ask(wanted).verdict != REFUSED
 
     def _ask(self, wanted: Mapping[str, Sequence[str]], resolver: UvResolver) -> Answer:
         """Ask about each project; what does not resolve as it stands tells nothing."""
@@ -93,6 +109,10 @@ class Questions:
             yield Demand(pins, (), (), self.python)
 
 
+def _few(values: Sequence[str]) -> str:
+    return f" {values[0]}" + (f" and {len(values) - 1} more" if len(values) > 1 else "")
+
+
 class Confirmed(NamedTuple):
     """The best state whose releases fit together, as far as that could be asked."""
 
@@ -113,10 +133,10 @@ def search_confirmed(
     while True:
         search = Search(changes, evaluate)
         found = search.run()
-        wanted = _releases(questions.complete(found.changes))
-        if not wanted or questions.ask(wanted).verdict != REFUSED:
+        if questions.allow(found.changes):
             return Confirmed(found, tuple(refused), not refused and search.is_smallest(found))
         refused.append(found.changes)
+        wanted = [change.name for change in questions.complete(found.changes) if change.kind == VERSION]
         fitting = {name: search.fitting(found, name) for name in wanted if name in changes}
         other = _resolve_otherwise(found, fitting, search, questions)
         if other is not None:
@@ -126,10 +146,6 @@ def search_confirmed(
             lever: [change for change in values if lever not in alone or change not in fitting[lever]]
             for lever, values in changes.items()
         }
-
-
-def _releases(changes: Iterable[Change]) -> dict[str, Sequence[Change]]:
-    return {change.name: (change,) for change in changes if change.kind == VERSION}
 
 
 def _resolve_otherwise(
@@ -175,8 +191,4 @@ def _narrow(
         pinned = parse_version(pins.get(name, ""))
         pick = next((one for one in fits if parse_version(one.release or "") == pinned), fits[0])
         state = search.with_change(state, pick)
-    return (
-        state
-        if state.failing <= before and questions.ask(_releases(questions.complete(state.changes))).verdict != REFUSED
-        else None
-    )
+    return state if state.failing <= before and questions.allow(state.changes) else None

@@ -63,7 +63,8 @@ class Levers(NamedTuple):
 
     def blamed(self, finding: Finding) -> frozenset[str]:
         """Return the levers that may clear a finding."""
-        return self.blame.packages(finding) | self.advised.get((finding.subject, finding.rule_id), frozenset())
+        rule = FIT if is_about_fit(finding) else finding.rule_id
+        return self.blame.packages(finding) | self.advised.get((finding.subject, rule), frozenset())
 
 
 def find_levers(
@@ -110,8 +111,8 @@ def find_levers(
     for subject in subjects:
         own = [finding for finding in failing if finding.subject == subject.id]
         advice = [(one.rule_id, change) for one in own for change in find_settings(subject, one, rules, files)]
-        for short in (one.rule_id for one in own if is_about_fit(one)):
-            advice += [(short, change) for change in find_smaller_settings(subject)]
+        if any(map(is_about_fit, own)):
+            advice += [(FIT, change) for change in find_smaller_settings(subject)]
         for rule_id, change in advice:
             advised.setdefault((subject.id, rule_id), set()).add(change.lever)
             same = settings.setdefault(change.lever, {})
@@ -122,6 +123,10 @@ def find_levers(
     changes.update((lever, _sorted(found.values())) for lever, found in settings.items())
     by_finding = {key: frozenset(found) for key, found in advised.items()}
     return Levers(changes, packages, releases, by_finding, tuple(notes), blame)
+
+
+FIT = "fit"
+"""Stands for every rule about whether a run fits: the same settings help against each."""
 
 
 def is_about_fit(finding: Finding) -> bool:

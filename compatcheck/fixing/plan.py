@@ -36,6 +36,8 @@ class Ways(NamedTuple):
     """Asks an index for the final releases of a package, oldest first; None to stay with the known ones."""
     why_not: str | None = None
     """Why there is no resolver."""
+    announce: Callable[[str], None] | None = None
+    """Told what the resolver is asked, which takes seconds."""
 
 
 def find_ways(*, offline: bool) -> Ways:
@@ -116,9 +118,18 @@ class Group:
     """Subjects that share files, with what can change in them."""
 
     def __init__(
-        self, subjects: Sequence[Subject], failing: Sequence[Finding], rules: RuleSet, judge: Judge, ways: Ways
+        self,
+        subjects: Sequence[Subject],
+        failing: Sequence[Finding],
+        rules: RuleSet,
+        judge: Judge,
+        ways: Ways,
+        goals: frozenset[Target] = frozenset(),
     ) -> None:
-        """Collect what could change; nothing is searched yet."""
+        """Collect what could change; nothing is searched yet.
+
+        Goals are findings that are not there now, and that the changes shall not leave either.
+        """
         names = {subject.id for subject in subjects}
         self.subjects = subjects
         self.rules = rules
@@ -126,8 +137,8 @@ class Group:
         self.failing = [finding for finding in failing if finding.subject in names]
         self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
-        self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing))
-        self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver)
+        self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing) | goals)
+        self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver, ways.announce)
         self.shortage = True
         """Whether how much is missing counts, and not only that a run does not fit: each step towards it is one."""
         self._effects: dict[Change, str | None] = {}
@@ -182,7 +193,7 @@ class Group:
         least = 0
         best: State | None = None
         for level in levels:  # what a resolver says is asked for what is worth asking about
-            state = Search(_within(every, level), self).run()
+            state = Search(within(every, level), self).run()
             if best is None or len(state.blamed) < len(best.blamed):
                 best, least = state, level
             if not best.blamed:
@@ -190,14 +201,14 @@ class Group:
         found: Confirmed | None = None
         refused: list[tuple[Change, ...]] = []
         for level in (level for level in levels if level >= least):
-            other = search_confirmed(_within(every, level), self, self.questions)
+            other = search_confirmed(within(every, level), self, self.questions)
             refused += other.refused
             found = other if found is None or len(other.state.blamed) < len(found.state.blamed) else found
             if best is not None and len(found.state.blamed) <= len(best.blamed):
                 break
         assert found is not None  # noqa: S101 (there are effects)
         self.shortage = False  # what only brings a run nearer to fitting is taken back
-        pruned = Search(every, self).prune(State(found.state.changes, self(found.state.changes)))
+        pruned = Search(every, self).prune(State(found.state.changes, self(found.state.changes)), self.questions.allow)
         own = tuple(self._own.get(change, change) for change in pruned.changes)
         return Confirmed(pruned._replace(changes=own), tuple(refused), found.smallest)
 
@@ -228,7 +239,8 @@ class Group:
             brings=_rules_of(
                 targets_of(one for one in after if one.suppressed is None) - targets_of(self.evaluation.before)
             ),
-            exhausted=not found.smallest or self.questions.stopped,
+            exhausted=bool(changes[1:] or cleared < targets_of(self.failing))
+            and (not found.smallest or self.questions.stopped),
             notes=(*self.levers.notes, *written.notes),
         )
 
@@ -302,7 +314,7 @@ def _costs(changes: Mapping[str, Sequence[Change]], lever: str, level: int) -> b
     return any(EFFECTS.index(one.effect) == level for one in changes.get(lever, ()))
 
 
-def _within(changes: Mapping[str, Sequence[Change]], level: int) -> dict[str, list[Change]]:
+def within(changes: Mapping[str, Sequence[Change]], level: int) -> dict[str, list[Change]]:
     """Return the changes that cost no more than a level of `EFFECTS`."""
     return {name: [one for one in some if EFFECTS.index(one.effect) <= level] for name, some in changes.items()}
 

@@ -16,7 +16,7 @@ from compatcheck.core.effects import EFFECTS
 from compatcheck.fixing.moves import series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from compatcheck.core.fix import Change
 
@@ -163,12 +163,13 @@ class Search:
                 best = after
         return best
 
-    def prune(self, state: State) -> State:
-        """Take back what is not needed, what costs most first."""
+    def prune(self, state: State, allow: Callable[[Sequence[Change]], bool] | None = None) -> State:
+        """Take back what is not needed, what costs most first; what is left is allowed."""
         for change in sorted(state.changes, key=lambda one: (-EFFECTS.index(one.effect), *(-n for n in one.distance))):
             changes = tuple(other for other in state.changes if other is not change)
             without = State(changes, self.evaluate(changes))
-            state = without if without.failing <= state.failing else state
+            if without.failing <= state.failing and (allow is None or allow(changes)):
+                state = without
         return state
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.effects import EFFECTS
+from compatcheck.core.effects import EFFECTS, MORE_HARDWARE
 from compatcheck.core.estimate import NOTHING
 from compatcheck.core.suggestions import Suggestion
 from compatcheck.fixing.evaluation import target_of, targets_of
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
+MAY_NOT_FIT = "_stack/run-may-not-fit"
+"""What is left of a run that fits, but not for certain."""
 _MOST = 8
 """How many are returned."""
 _ORDER = ("fits", "marginal", "unknown", "does_not_fit")
@@ -36,10 +38,12 @@ def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion,
     regressions = () if estimate is None else {one.rule_id for one in estimate.regressions}
     certain = (one for one in verdict.findings if one.status == "affected" and one.suppressed is None)
     about = [one for one in certain if one.fails or one.rule_id in regressions or is_about_fit(one)]
-    group = Group((subject,), about, rules, judge, Ways(None))
+    certain_fit = frozenset(target_of(one)._replace(rule=MAY_NOT_FIT) for one in about if is_about_fit(one))
+    group = Group((subject,), about, rules, judge, Ways(None), certain_fit)
     before = NOTHING if estimate is None else estimate.needed
+    limit = None if estimate is None else estimate.verdict.limit_bytes
     found = dict.fromkeys(filter(None, (_evaluate(group, changes, before.expected) for changes in _options(group))))
-    return tuple(sorted(found, key=_rank)[:_MOST])
+    return tuple(sorted(found, key=lambda one: _rank(one, limit))[:_MOST])
 
 
 def _options(group: Group) -> Iterator[Sequence[Change]]:
@@ -75,6 +79,10 @@ def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestio
     return Suggestion(complete, verdict.estimate.needed, saved, verdict.estimate.verdict.outcome, clears)
 
 
-def _rank(suggestion: Suggestion) -> tuple[int, ...]:
+def _rank(suggestion: Suggestion, limit: int | None) -> tuple[int, ...]:
     number = len(suggestion.changes) if suggestion.outcome in {"fits", "marginal"} else 0
-    return _ORDER.index(suggestion.outcome), EFFECTS.index(suggestion.effect), number, -suggestion.saved_bytes
+    over = limit is not None and suggestion.needed.expected > limit
+    effect = EFFECTS.index(suggestion.effect)
+    enough = number and not over and suggestion.effect == MORE_HARDWARE  # no more of it than it takes
+    saved = suggestion.saved_bytes if enough else -suggestion.saved_bytes
+    return _ORDER.index(suggestion.outcome), over, effect, number, saved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ from compatcheck.fixing import plan as fixing
 from compatcheck.fixing.plan import Ways
 from compatcheck.fixing.resolver import UvResolver
 from tests import ROOT
+from tests.cli import run_cli
 from tests.cli.run_cli import Ran, run
 
 REQUIREMENTS = "# pins\ndeepspeed==0.16.4  # the one we tested\ntorch==2.5.1\n"
@@ -33,6 +36,8 @@ hardware:
 """
 RULE = "deepspeed/zero3-params-kept-in-backward"
 PAIR = ("requirements.txt", "facts.yaml", "--select", RULE)
+STATED = ("--set", "training.use_reentrant=false")
+"""What an option states no edit of a file changes: releases alone clear the finding."""
 
 needs_uv = pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
 
@@ -104,7 +109,7 @@ def apply_diff(ran: Ran) -> None:
 def test_a_patch_release_is_shown_and_nothing_written() -> None:
     ran = run("fix", *PAIR)
     assert ran.code == 1
-    assert "-deepspeed==0.16.4  # the one we tested\n+deepspeed==0.16.9  # the one we tested\n" in ran.out
+    assert "-deepspeed==0.16.4  # the one we tested\n+deepspeed==0.16.8  # the one we tested\n" in ran.out
     assert f"clears    {RULE}" in ran.out
     assert "not checked by a resolver: no index" in " ".join(ran.out.split())
     assert Path("requirements.txt").read_text() == REQUIREMENTS
@@ -115,7 +120,7 @@ def test_a_patch_release_is_shown_and_nothing_written() -> None:
 def test_the_whole_output_applies_with_git_and_clears_the_finding() -> None:
     ran = run("fix", *PAIR)
     apply_diff(ran)
-    assert Path("requirements.txt").read_text() == REQUIREMENTS.replace("0.16.4", "0.16.9")
+    assert Path("requirements.txt").read_text() == REQUIREMENTS.replace("0.16.4", "0.16.8")
     assert run("check", *PAIR).code == 0
     again = run("fix", *PAIR)
     assert again.code == 0
@@ -125,7 +130,7 @@ def test_the_whole_output_applies_with_git_and_clears_the_finding() -> None:
 def test_apply_writes_and_returns_zero() -> None:
     ran = run("fix", *PAIR, "--apply")
     assert ran.code == 0
-    assert Path("requirements.txt").read_text() == REQUIREMENTS.replace("0.16.4", "0.16.9")
+    assert Path("requirements.txt").read_text() == REQUIREMENTS.replace("0.16.4", "0.16.8")
     assert "--- a/" not in ran.out
 
 
@@ -141,7 +146,7 @@ def test_included_files_are_changed_where_the_pin_stands() -> None:
     described = fix(*PAIR)
     assert described["summary"]["files"] == ["base.txt"]
     assert run("fix", *PAIR, "--apply").code == 0
-    assert Path("base.txt").read_bytes() == b"deepspeed==0.16.9\r\n"
+    assert Path("base.txt").read_bytes() == b"deepspeed==0.16.8\r\n"
 
 
 def test_constraints_that_forbid_the_release_are_changed_too() -> None:
@@ -173,13 +178,13 @@ def test_a_range_that_only_may_be_good_clears_nothing() -> None:
     [
         (
             '[project]\nname = "x"\nversion = "1"\ndependencies = [\n  "deepspeed==0.16.4", # here\n]\n',
-            '"deepspeed==0.16.9", # here',
+            '"deepspeed==0.16.8", # here',
         ),
         (
             '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.5.1", "deepspeed == 0.16.4"]\n',
-            '"deepspeed == 0.16.9"]',
+            '"deepspeed == 0.16.8"]',
         ),
-        ('[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\ndeepspeed = "==0.16.4"\n', 'deepspeed = "==0.16.9"'),
+        ('[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\ndeepspeed = "==0.16.4"\n', 'deepspeed = "==0.16.8"'),
     ],
 )
 def test_projects_are_edited_in_place(table: str, expected: str) -> None:
@@ -206,7 +211,7 @@ def test_projects_are_edited_in_place(table: str, expected: str) -> None:
         (
             "pylock.train.toml",
             'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "deepspeed"\nversion = "0.16.4"\n',
-            "uv pip compile pyproject.toml --upgrade-package deepspeed==0.16.9 -o pylock.train.toml",
+            "uv pip compile pyproject.toml --upgrade-package deepspeed==0.16.8 -o pylock.train.toml",
         ),
         (
             "train.py.lock",
@@ -214,7 +219,7 @@ def test_projects_are_edited_in_place(table: str, expected: str) -> None:
                 'version = 1\n[manifest]\nrequirements = [{ name = "deepspeed" }]\n[[package]]\nname = "deepspeed"\n'
                 'version = "0.16.4"\nsource = { registry = "https://index.example/simple" }\n'
             ),
-            "uv lock --script train.py --upgrade-package deepspeed==0.16.9",
+            "uv lock --script train.py --upgrade-package deepspeed==0.16.8",
         ),
     ],
 )
@@ -246,14 +251,14 @@ def test_the_pin_of_an_extra_is_changed() -> None:
     text = '[project]\nname = "x"\nversion = "1"\n[project.optional-dependencies]\ntrain = ["deepspeed==0.16.4"]\n'
     Path("pyproject.toml").write_text(text)
     assert run("fix", "pyproject.toml", *PAIR[1:], "--strict", "--apply").code == 0
-    assert Path("pyproject.toml").read_text() == text.replace("0.16.4", "0.16.9")
+    assert Path("pyproject.toml").read_text() == text.replace("0.16.4", "0.16.8")
 
 
 def test_the_pin_of_another_platform_stays() -> None:
     other = 'deepspeed==0.15.4 ; sys_platform == "darwin"\n'
     Path("requirements.txt").write_text('deepspeed==0.16.4 ; sys_platform == "linux"\n' + other)
     assert run("fix", *PAIR, "--apply").code == 0
-    assert Path("requirements.txt").read_text() == 'deepspeed==0.16.9 ; sys_platform == "linux"\n' + other
+    assert Path("requirements.txt").read_text() == 'deepspeed==0.16.8 ; sys_platform == "linux"\n' + other
 
 
 def test_a_pin_that_one_command_has_twice_moves_twice() -> None:
@@ -261,13 +266,13 @@ def test_a_pin_that_one_command_has_twice_moves_twice() -> None:
     text = 'FROM python:3.11\nRUN pip install deepspeed==0.16.4 && pip install "deepspeed==0.16.4"\n'
     Path("Dockerfile").write_text(text)
     assert run("fix", "Dockerfile", *PAIR[1:], "--apply").code == 0
-    assert Path("Dockerfile").read_text() == text.replace("0.16.4", "0.16.9")
+    assert Path("Dockerfile").read_text() == text.replace("0.16.4", "0.16.8")
 
 
 def test_a_release_that_no_edit_moves_is_said() -> None:
     Path("requirements.txt").unlink()
     Path("Dockerfile").write_text("FROM python:3.11\nARG DS=0.16.4\nRUN pip install deepspeed==${DS}\n")
-    (plan,) = fix("Dockerfile", *PAIR[1:])["plans"]
+    (plan,) = fix("Dockerfile", *PAIR[1:], *STATED)["plans"]
     assert plan["changes"] == []
     assert any("Dockerfile:3" in note and "is left alone: no pin stands there" in note for note in plan["notes"])
 
@@ -279,7 +284,7 @@ def test_a_file_with_hashes_is_left_to_the_program_that_made_it() -> None:
     )
     described = fix(*PAIR, "--apply")
     (change,) = described["plans"][0]["changes"]
-    assert change["command"] == "pip-compile --generate-hashes r.in --upgrade-package deepspeed==0.16.9"
+    assert change["command"] == "pip-compile --generate-hashes r.in --upgrade-package deepspeed==0.16.8"
     assert described["summary"]["files"] == []
     assert described["code"] == 1
 
@@ -287,21 +292,26 @@ def test_a_file_with_hashes_is_left_to_the_program_that_made_it() -> None:
 def test_a_facts_file_that_states_the_release_is_changed() -> None:
     Path("facts.yaml").write_text(FACTS + "packages:\n  deepspeed: 0.16.4  # ours\n")
     described = fix("facts.yaml", *PAIR[2:])
-    assert moves(described) == {"deepspeed": "0.16.9"}
+    assert moves(described) == {"deepspeed": "0.16.8"}
     assert run("fix", "facts.yaml", *PAIR[2:], "--apply").code == 0
-    assert 'deepspeed: "0.16.9"  # ours' in Path("facts.yaml").read_text()
+    assert 'deepspeed: "0.16.8"  # ours' in Path("facts.yaml").read_text()
 
 
-def test_a_setting_that_is_not_safe_is_named_and_made_only_when_asked() -> None:
+def test_a_change_that_alters_training_is_shown_with_its_price_and_written_only_when_asked() -> None:
     Path("requirements.txt").write_text("deepspeed @ file:///wheels/deepspeed-0.16.4-py3-none-any.whl\n")
     described = fix(*PAIR)
     (plan,) = described["plans"]
-    assert (plan["changes"], described["diff"]) == ([], "")
-    assert [(change["name"], change["after"], change["safe"]) for change in plan["unsafe"]["changes"]] == [
-        ("training.use_reentrant", "true", False)
-    ]
-    assert plan["remaining"][0]["reason"] == "only an unsafe change clears it"
-    assert "--unsafe" in run("fix", *PAIR).out
+    (change,) = plan["changes"]
+    assert (change["name"], change["after"]) == ("training.use_reentrant", "true")
+    assert (change["effect"], change["safe"]) == ("changes training", False)
+    assert "+  use_reentrant: true" in described["diff"]
+    ran = run("fix", *PAIR)
+    assert "costs     changes training" in ran.out
+    assert "--apply needs --unsafe" in " ".join(ran.out.split())
+    refused = run("fix", *PAIR, "--apply")
+    assert refused.code == 2
+    assert "training.use_reentrant (changes training)" in refused.err
+    assert Path("facts.yaml").read_text() == FACTS
     assert run("fix", *PAIR, "--unsafe", "--apply").code == 0
     assert Path("facts.yaml").read_text() == FACTS.replace("use_reentrant: false", "use_reentrant: true")
 
@@ -318,7 +328,7 @@ def test_possible_findings_count_only_under_strict() -> None:
     assert run("fix", *PAIR).code == 0
     described = fix(*PAIR, "--strict")
     assert described["summary"]["failing"] == 1
-    assert moves(described) == {"deepspeed": "0.16.9"}
+    assert moves(described) == {"deepspeed": "0.16.8"}
 
 
 def test_markdown_and_files() -> None:
@@ -349,31 +359,57 @@ def test_a_pin_of_another_package_moves_with_it(index: Index) -> None:
     Path("requirements.txt").write_text("openrlhf==0.6.1\ndeepspeed==0.16.4\n")
     index(
         {
-            "deepspeed": {"0.16.4": (), "0.16.8": (), "0.16.9": ()},
+            "deepspeed": {"0.16.4": (), "0.16.5": (), "0.16.8": (), "0.16.9": ()},
             "openrlhf": {
                 "0.6.1": ("deepspeed==0.16.4",),
-                "0.6.2": ("deepspeed==0.16.4",),
-                "0.6.4": ("deepspeed==0.16.8",),
+                "0.6.4": ("deepspeed==0.16.5",),
+                "0.8.1": ("deepspeed==0.16.8",),
             },
         }
     )
     described = fix(*PAIR)
-    assert moves(described) == {"deepspeed": "0.16.8", "openrlhf": "0.6.4"}
-    assert described["plans"][0]["resolution"]["verdict"] == "resolved"
+    assert moves(described) == {"deepspeed": "0.16.8", "openrlhf": "0.8.1"}
+    (plan,) = described["plans"]
+    assert plan["resolution"]["verdict"] == "resolved"
+    assert [change["follows"] for change in plan["changes"]] == [False, True]
+    assert "openrlhf 0.6.1 requires deepspeed==0.16.4" in plan["changes"][1]["why"]
     assert described["summary"]["cleared"] == 1
+
+
+@needs_uv
+def test_a_pin_that_only_the_index_knows_moves_with_it(index: Index) -> None:
+    Path("requirements.txt").write_text("accelerate==1.2.0\ndeepspeed==0.16.4\n")
+    index(
+        {
+            "deepspeed": {"0.16.4": (), "0.16.8": (), "0.16.9": ()},
+            "accelerate": {"1.2.0": ("deepspeed==0.16.4",), "1.3.0": ("deepspeed==0.16.8",)},
+        }
+    )
+    described = fix(*PAIR, *STATED)
+    assert moves(described) == {"deepspeed": "0.16.8", "accelerate": "1.3.0"}
+    assert described["plans"][0]["resolution"]["verdict"] == "resolved"
 
 
 @needs_uv
 def test_unresolvable_is_a_result_with_uvs_reason(index: Index) -> None:
     Path("requirements.txt").write_text("holder==1.0\ndeepspeed==0.16.4\n")
     index({"holder": {"1.0": ("deepspeed==0.16.4",)}, "deepspeed": {"0.16.4": (), "0.16.8": (), "0.16.9": ()}})
-    described = fix(*PAIR)
+    described = fix(*PAIR, *STATED)
     (plan,) = described["plans"]
-    assert moves(described) in ({}, {"training.use_reentrant": "true"})
-    assert described["diff"] == ""
+    assert (moves(described), described["diff"]) == ({}, "")
     (left,) = plan["remaining"]
-    assert plan["unsafe"] is not None or "unresolvable" in left["reason"]
+    assert left["reason"].startswith("unresolvable: deepspeed 0.16.8 would clear it, but ")
+    assert "all versions of holder depend on deepspeed==0.16.4" in left["reason"]
     assert described["code"] == 1
+
+
+@needs_uv
+def test_a_setting_takes_the_place_of_a_release_that_uv_refuses(index: Index) -> None:
+    Path("requirements.txt").write_text("holder==1.0\ndeepspeed==0.16.4\n")
+    index({"holder": {"1.0": ("deepspeed==0.16.4",)}, "deepspeed": {"0.16.4": (), "0.16.8": ()}})
+    described = fix(*PAIR)
+    assert moves(described) == {"training.use_reentrant": "true"}
+    assert described["plans"][0]["remaining"] == []
 
 
 @needs_uv
@@ -411,7 +447,7 @@ def test_of_an_installed_environment_only_the_command_is_shown(tmp_path: Path) -
     assert run("env", *arguments).code == 1
     described = fix(*arguments, "--apply")
     (change,) = described["plans"][0]["changes"]
-    assert change["command"] == "uv pip install 'deepspeed==0.16.9'"
+    assert change["command"] == "uv pip install 'deepspeed==0.16.8'"
     assert (described["diff"], described["code"]) == ("", 1)
     assert (info / "METADATA").exists()
 
@@ -437,7 +473,7 @@ def test_a_setting_is_written_into_the_file_of_its_program() -> None:
     ("name", "release", "text"),
     [
         ("environment.yml", "0.16.8", "name: x\ndependencies:\n  - python=3.11\n  - deepspeed=0.16.4  # conda\n"),
-        ("Dockerfile", "0.16.9", 'FROM python:3.11\nRUN pip install "torch==2.5.1" \\\n    deepspeed==0.16.4\n'),
+        ("Dockerfile", "0.16.8", 'FROM python:3.11\nRUN pip install "torch==2.5.1" \\\n    deepspeed==0.16.4\n'),
     ],
 )
 def test_pins_of_other_files_are_edited_on_their_line(name: str, release: str, text: str) -> None:
@@ -453,15 +489,61 @@ def test_advisories_are_not_its_business() -> None:
 CASES = ROOT / "fixtures" / "cases"
 
 
-def test_the_incident_of_openrlhf_is_cleared_by_two_patch_releases() -> None:
+def test_a_setting_to_be_made_by_hand_counts_with_what_is_written() -> None:
+    text = (CASES / "qwen1.5-32b-8xa800" / "facts.yaml").read_text()
+    Path("facts.yaml").write_text(text.replace("training:\n", "training:\n  gradient_checkpointing: false\n"))
+    arguments = ("requirements.txt", "facts.yaml")
+    Path("requirements.txt").write_text("deepspeed==0.16.4\n")
+    described = fix(*arguments)
+    (plan,) = described["plans"]
+    by_hand, released = {}, {}
+    for change in plan["changes"]:
+        (released if change["places"] else by_hand)[change["name"]] = change
+    assert "training.gradient_checkpointing" in by_hand
+    assert released["deepspeed"]["after"] == "0.16.8"  # recomputation brings out what 0.16.4 keeps
+    assert plan["remaining"] == []
+    assert [one["rule_id"] for one in plan["cleared"]] == ["_stack/run-does-not-fit"]
+    ran = run("fix", *arguments, "--apply")
+    assert ran.code == 1  # a hand is needed still
+    assert "by hand   --set training.gradient_checkpointing=true" in ran.out
+    assert Path("requirements.txt").read_text() == "deepspeed==0.16.8\n"
+    options = ("--set", "training.gradient_checkpointing=true", "--set", "training.use_reentrant=false")
+    assert run("check", *arguments, *options).code == 0
+
+
+class TerminalText(io.StringIO):
+    """What a terminal shows."""
+
+    def isatty(self) -> bool:
+        """Say that it is one."""
+        return True
+
+
+@needs_uv
+def test_on_a_terminal_it_says_what_is_asked(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    index({"torch": {"2.5.1": ()}, "deepspeed": {"0.16.4": (), "0.16.8": ("torch",)}})
+    assert run("fix", *PAIR).err == ""
+    monkeypatch.setattr(run_cli, "io", SimpleNamespace(StringIO=TerminalText))
+    monkeypatch.setattr("compatcheck.cli.fix.terminal_width", lambda: 80)
+    shown = run("fix", *PAIR).err
+    assert "asking uv, question 1 of at most 20: deepspeed 0.16.8" in shown
+    assert shown.endswith("\r\x1b[K")  # nothing of it stays
+
+
+def test_the_incident_of_openrlhf_moves_with_what_its_releases_pin() -> None:
     case = CASES / "openrlhf-llama3-70b"
     described = fix(*(case / name for name in ("requirements.txt", "facts.yaml", "config.json")))
     assert moves(described) == {
-        "deepspeed": "0.16.9",
-        "openrlhf": "0.6.4",
-    }  # without a resolver: 0.6.4 pins another transformers
-    assert described["plans"][0]["resolution"]["verdict"] == "not checked"
-    assert described["plans"][0]["remaining"] == []
+        "deepspeed": "0.16.8",
+        "openrlhf": "0.8.1",
+        "flash-attn": "2.7.4.post1",
+        "ray": "2.43.0",
+        "transformers": "4.51.3",
+    }
+    (plan,) = described["plans"]
+    assert [change["name"] for change in plan["changes"] if not change["follows"]] == ["deepspeed"]
+    assert plan["resolution"]["verdict"] == "not checked"
+    assert plan["remaining"] == []
 
 
 def test_where_a_retriever_runs_is_not_a_setting_to_change() -> None:
@@ -472,7 +554,17 @@ def test_where_a_retriever_runs_is_not_a_setting_to_change() -> None:
 def test_compiled_code_moves_to_the_torch_beside_it() -> None:
     Path("requirements.txt").write_text("torch==2.5.1\ntorchvision==0.17.0\n")
     ran = run("fix", "requirements.txt", "--offline", "--unsafe", "--format", "diff")
-    assert "+torchvision==0.20.1\n" in ran.out
+    assert "+torchvision==0.20.0\n" in ran.out
+
+
+@needs_uv
+def test_of_a_series_uv_takes_the_release_that_is_built_for_this_torch(index: Index) -> None:
+    Path("requirements.txt").write_text("torch==2.5.1\ntorchvision==0.17.0\n")
+    releases = {"0.17.0": (), "0.20.0": ("torch==2.5.0",), "0.20.1": ("torch==2.5.1",)}
+    index({"torch": {"2.5.0": (), "2.5.1": ()}, "torchvision": releases})
+    described = fix("requirements.txt")
+    assert moves(described) == {"torchvision": "0.20.1"}
+    assert described["plans"][0]["resolution"]["verdict"] == "resolved"
 
 
 def test_another_torch_brings_another_cuda() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import pytest
 
+from compatcheck.core.effects import PATCH_RELEASE
 from compatcheck.core.environment import Package
 from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED, VERSION, Change
 from compatcheck.core.source import Source
@@ -18,7 +19,7 @@ from compatcheck.fixing.resolver import Answer, Demand
 from compatcheck.rules.locate import open_rules
 
 RELEASES = {
-    "deepspeed": ("0.16.9", "0.16.8", "0.17.1", "0.17.0"),
+    "deepspeed": ("0.16.8", "0.16.9", "0.17.0", "0.17.1"),
     "openrlhf": ("0.6.4", "0.6.2", "0.7.0"),
 }
 """By package, the nearest first; deepspeed 0.16.4 and openrlhf 0.6.1 are there."""
@@ -27,7 +28,18 @@ CURRENT = {"deepspeed": "0.16.4", "openrlhf": "0.6.1"}
 
 def change(name: str, release: str) -> Change:
     distance = (RELEASES[name].index(release),)
-    return Change(VERSION, name, CURRENT[name], release, frozenset({"s"}), distance, True, "", release, "patch")
+    return Change(
+        VERSION,
+        name,
+        CURRENT[name],
+        release,
+        frozenset({"s"}),
+        PATCH_RELEASE,
+        distance,
+        "",
+        release=release,
+        move="patch",
+    )
 
 
 LEVERS = {name: [change(name, release) for release in releases] for name, releases in RELEASES.items()}
@@ -72,6 +84,16 @@ def holds(versions: str, release: str) -> bool:
     return contains(compile_specifier(versions), release) == "yes"
 
 
+class Alone:
+    """Subjects of which nothing has to move along."""
+
+    subjects = ()
+
+    @staticmethod
+    def complete(changes: Sequence[Change]) -> Sequence[Change]:
+        return changes
+
+
 class Installed:
     """No file: the packages are installed."""
 
@@ -82,7 +104,7 @@ def confirm(uv: Uv) -> tuple[Confirmed, Questions]:
     packages = {name: Package(name, version, Source("s")) for name, version in CURRENT.items()}
     releases = {name: tuple(sorted((*RELEASES[name], CURRENT[name]))) for name in RELEASES}
     levers = Levers(LEVERS, packages, releases, {}, (), Blame(open_rules(())))
-    questions = Questions((), levers, Installed(), uv)  # type: ignore[arg-type]
+    questions = Questions(Alone(), levers, Installed(), uv)  # type: ignore[arg-type]
     return search_confirmed(LEVERS, Fails(), questions), questions
 
 
@@ -93,14 +115,14 @@ def releases_of(found: Confirmed) -> dict[str, str | None]:
 def test_what_fits_is_asked_once() -> None:
     uv = Uv(lambda _: True)
     found, _ = confirm(uv)
-    assert releases_of(found) == {"deepspeed": "0.16.9"}
+    assert releases_of(found) == {"deepspeed": "0.16.8"}
     assert len(uv.asked) == 1
     assert found.smallest
 
 
 def test_a_release_that_is_not_there_gives_way_to_the_next_of_its_series() -> None:
-    found, _ = confirm(Uv(lambda pins: pins["deepspeed"] != "0.16.9"))
-    assert releases_of(found) == {"deepspeed": "0.16.8"}
+    found, _ = confirm(Uv(lambda pins: pins["deepspeed"] != "0.16.8"))
+    assert releases_of(found) == {"deepspeed": "0.16.9"}
 
 
 def test_another_series_is_taken_where_the_nearest_does_not_fit() -> None:
@@ -113,7 +135,7 @@ def test_a_package_that_the_refusal_names_moves_with_it() -> None:
     uv = Uv(lambda pins: (pins["deepspeed"], pins["openrlhf"]) in fits, "openrlhf==0.6.1 depends on deepspeed==0.16.4")
     found, _ = confirm(uv)
     assert releases_of(found) == {"deepspeed": "0.16.8", "openrlhf": "0.6.4"}
-    assert [[one.release for one in refused] for refused in found.refused] == [["0.16.9"]]
+    assert [[one.release for one in refused] for refused in found.refused] == [["0.16.8"]]
 
 
 def test_what_nothing_resolves_is_not_proposed() -> None:
@@ -125,7 +147,7 @@ def test_what_nothing_resolves_is_not_proposed() -> None:
 
 def test_a_project_that_does_not_resolve_as_it_is_tells_nothing() -> None:
     found, questions = confirm(Uv(lambda _: False, "no torch"))
-    assert releases_of(found) == {"deepspeed": "0.16.9"}
+    assert releases_of(found) == {"deepspeed": "0.16.8"}
     answer = questions.ask({"deepspeed": found.state.changes})
     assert answer.verdict == NOT_CHECKED
     assert "does not resolve: no torch" in (answer.detail or "")

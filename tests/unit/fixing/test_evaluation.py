@@ -9,7 +9,8 @@ import pytest
 
 from compatcheck.checking import Checks, Request, gather
 from compatcheck.checking.checks import Criteria
-from compatcheck.checking.fix import judge
+from compatcheck.checking.verdict import Judgement, judge
+from compatcheck.core.effects import PATCH_RELEASE, SLOWER
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.fix import SETTING, VERSION, Change
 from compatcheck.fixing.evaluation import Evaluation, resolve_changed, targets_of
@@ -32,8 +33,12 @@ def criteria() -> Criteria:
     return Criteria(open_rules(()), Checks(), parse_threshold("low"))
 
 
-def findings(one: Subject) -> Sequence[Finding]:
+def judged(one: Subject) -> Judgement:
     return judge(one, criteria())
+
+
+def findings(one: Subject) -> Sequence[Finding]:
+    return judged(one).findings
 
 
 def read(*paths: str) -> Subject:
@@ -47,11 +52,11 @@ def subject() -> Subject:
 
 
 def version(name: str, value: str, *subjects: str) -> Change:
-    return Change(VERSION, name, None, value, frozenset(subjects), (0,), True, "", value.lstrip(">="))
+    return Change(VERSION, name, None, value, frozenset(subjects), PATCH_RELEASE, (0,), "", release=value.lstrip(">="))
 
 
 def setting(name: str, value: bool, *subjects: str) -> Change:  # noqa: FBT001 (a value)
-    return Change(SETTING, name, None, value, frozenset(subjects), (0,), True, "", edits=())
+    return Change(SETTING, name, None, value, frozenset(subjects), SLOWER, (0,), "", ((name, value),))
 
 
 def test_releases_count_as_if_the_file_required_them(tmp_path: Path) -> None:
@@ -77,7 +82,7 @@ def test_another_torch_brings_another_cuda(tmp_path: Path) -> None:
 
 def test_a_subject_that_no_change_touches_is_not_judged_again() -> None:
     first, second = subject(), subject()._replace(id="other")
-    evaluation = Evaluation((first, second), criteria().rules, findings)
+    evaluation = Evaluation((first, second), criteria().rules, judged)
     assert evaluation.count == 2
     assert {target.subject for target in evaluation.targets} == {first.id, "other"}
     one = version("deepspeed", "0.16.9", "other")
@@ -97,7 +102,7 @@ def test_what_the_run_was_resolved_with_stays() -> None:
 def test_a_range_that_only_may_be_good_still_fails(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("deepspeed>=0.16.4,<0.16.8\n")
     stated = read(str(tmp_path / "requirements.txt"), str(CASE / "facts.yaml"))
-    evaluation = Evaluation((stated,), criteria().rules, findings)
+    evaluation = Evaluation((stated,), criteria().rules, judged)
     mixed, good = version("deepspeed", ">=0.15.4,<0.16.8", stated.id), version("deepspeed", ">=0.16.8", stated.id)
 
     def is_there(change: Change) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.core.versions import all_ordered, compile_specifier, parse_version
-from compatcheck.fixing.moves import cost_of_move, describe_move, rewrite
+from compatcheck.fixing.moves import Distances, describe_move, rewrite
 
 RELEASES = ("0.16.3", "0.16.4", "0.16.8", "0.16.9", "0.17.0", "0.17.6", "0.18.1", "1.0.0")
 
@@ -28,15 +28,18 @@ def test_moves_by_the_first_number_that_differs(before: str, after: str, move: s
     assert describe_move(before, after) == move
 
 
-def test_nearer_series_come_first_and_the_newest_release_of_a_series() -> None:
-    others = [release for release in RELEASES if release != "0.16.4"]
-    order = sorted(others, key=lambda release: cost_of_move("0.16.4", release, RELEASES, pinned=True))
-    assert order == ["0.16.9", "0.16.8", "0.16.3", "0.17.6", "0.17.0", "0.18.1", "1.0.0"]
+def test_the_nearest_release_comes_first_newer_before_older_and_series_after_series() -> None:
+    distances = Distances("0.16.4", RELEASES)
+    order = sorted((release for release in RELEASES if release != "0.16.4"), key=distances.to)
+    assert order == ["0.16.8", "0.16.9", "0.16.3", "0.17.0", "0.17.6", "0.18.1", "1.0.0"]
 
 
-def test_of_a_range_the_lowest_floor_comes_first() -> None:
-    order = sorted(RELEASES[2:4], key=lambda release: cost_of_move("0.16.4", release, RELEASES, pinned=False))
-    assert order == ["0.16.8", "0.16.9"]
+def test_distances_count_what_is_crossed() -> None:
+    distances = Distances("0.16.4", RELEASES)
+    assert distances.to("0.16.9") == (0, 0, 1)
+    assert distances.to("0.18.1")[1:] == (2, 4)
+    assert distances.to("0.16.3")[0] > distances.to("0.16.9")[0]
+    assert Distances("0.16.5", RELEASES).to("0.16.8") == (0, 0, 0)  # what is not known has a place, too
 
 
 @pytest.mark.parametrize(

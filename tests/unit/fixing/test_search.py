@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compatcheck.core.effects import CHANGES_TRAINING, PATCH_RELEASE
 from compatcheck.core.fix import VERSION, Change
 from compatcheck.fixing import search as search_module
 from compatcheck.fixing.search import Search, State
@@ -50,7 +51,10 @@ class MadeUp:
 
 def change(name: str, value: int, distance: int = 1, *, safe: bool = True) -> Change:
     release = f"{value}.{value}"  # each in a series of its own
-    return Change(VERSION, name, "0.0", release, frozenset({"s"}), (distance,), safe, "", release, "minor")
+    effect = PATCH_RELEASE if safe else CHANGES_TRAINING
+    return Change(
+        VERSION, name, "0.0", release, frozenset({"s"}), effect, (distance,), "", release=release, move="minor"
+    )
 
 
 def levers(unsafe: frozenset[tuple[str, int]] = frozenset()) -> dict[str, list[Change]]:
@@ -136,13 +140,18 @@ def test_what_a_change_brings_in_is_cleared_by_those_that_have_to_move_with_it()
     assert not search.is_smallest(state)
 
 
-def test_safe_changes_are_kept_where_unsafe_ones_clear_the_rest() -> None:
+def test_what_costs_less_goes_before_what_is_nearer() -> None:
+    problem = MadeUp([Finding((bad(("a", {0}), ("b", {0, 1, 2})),))])
+    state = Search(levers(frozenset({("a", value) for value in range(1, VALUES)})), problem).run()
+    assert after(state) == {"b": "3.3"}
+
+
+def test_what_costs_more_is_made_only_for_what_is_left() -> None:
     unsafe = frozenset({("b", value) for value in range(1, VALUES)})
     problem = MadeUp([Finding((bad(("a", {0})),)), Finding((bad(("b", {0})),))])
-    every = levers(unsafe)
-    safe = Search({name: [one for one in found if one.safe] for name, found in every.items()}, problem).run()
-    assert after(safe) == {"a": "1.1"}
-    assert after(Search(every, problem).run(safe.changes)) == {"a": "1.1", "b": "1.1"}
+    state = Search(levers(unsafe), problem).run()
+    assert after(state) == {"a": "1.1", "b": "1.1"}
+    assert [one.effect for one in state.changes] == [PATCH_RELEASE, CHANGES_TRAINING]
 
 
 def test_a_series_whose_newest_release_changes_nothing_is_passed_over() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from compatcheck.collectors.machine.instances import parse_hardware
 from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
-from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.facts import Fact, Facts, Value
 from compatcheck.core.units import GIB
 from compatcheck.memory.smallest_hardware import name_instance, place
 from compatcheck.rules.locate import open_rules
@@ -41,6 +41,39 @@ def test_the_smallest_hardware_names_instances_that_hold_it() -> None:
         hardware = parse_hardware(str(placement.instance))
         assert hardware.gpu == placement.gpu
         assert (hardware.nodes or 1) * (hardware.gpus_per_node or 0) >= placement.gpus
+
+
+@pytest.mark.parametrize(
+    ("stated", "nvidia"),
+    [
+        ({"hardware.gpu": "A800-80GB"}, True),
+        ({"hardware.gpu": "MI300X"}, False),
+        ({"runtime.torch_build": "rocm"}, False),
+        ({"runtime.torch_build": "cuda"}, True),
+        ({"hardware.gpu": "H100-80GB", "runtime.torch_build": "rocm"}, True),
+        ({}, True),
+    ],
+)
+def test_devices_are_of_the_maker_that_the_run_is_built_for(stated: dict[str, Value], nvidia: bool) -> None:  # noqa: FBT001 (a value)
+    values: dict[str, Value] = {"training.sharding": "zero", **stated}
+    placements = place(
+        {"train": Facts({name: Fact(name, value, "set") for name, value in values.items()})}, price, open_rules()
+    )
+    rows = open_rules().section("gpus")
+    assert placements
+    assert {rows[placement.gpu].get("cc") is not None for placement in placements} == {nvidia}
+
+
+def test_a_device_on_which_the_stack_does_not_start_is_none() -> None:
+    run = Facts({"training.sharding": Fact("training.sharding", "zero", "set")})
+    first, *_ = place({"train": run}, price, open_rules())
+
+    def refusing(roles: Mapping[str, Facts]) -> Estimate | None:
+        return None if roles["train"]["hardware.gpu"].value == first.gpu else price(roles)
+
+    found = place({"train": run}, refusing, open_rules())
+    assert found
+    assert first.gpu not in {placement.gpu for placement in found}
 
 
 def test_an_engine_that_splits_its_model_starts_on_no_fewer_devices() -> None:

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
+from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, MORE_HARDWARE, SAME_RESULT, SLOWER
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import Component, Estimate, Phase, Verdict, exactly
 from compatcheck.core.facts import Fact, Facts, Value
-from compatcheck.core.suggestions import CHANGES_TRAINING
 from compatcheck.memory.largest_settings import find_wall
-from compatcheck.memory.suggest import candidates, overlay, suggest
+from compatcheck.memory.suggest import candidates, overlay
 
 GIB = 2**30
 LIMIT = 80 * GIB
@@ -52,32 +52,8 @@ RUN = make_facts(
 )
 
 
-def test_what_fits_with_one_gentle_change_comes_first() -> None:
-    best = suggest({"train": RUN}, price)[0]
-    assert [change.words for change in best.changes] == ["gradient checkpointing"]
-    assert best.outcome == "fits"
-    assert best.saved_bytes == 128 * GIB - 128 * GIB // 10
-
-
-def test_changes_are_combined_when_none_is_enough() -> None:
-    run = overlay(RUN, {"training.sequence_length": 131072})
-    best = suggest({"train": run}, price)[0]
-    assert best.outcome == "fits"
-    assert len(best.changes) == 2
-    assert best.effect != CHANGES_TRAINING
-
-
-def test_a_combination_holds_no_idle_change() -> None:
-    run = overlay(RUN, {"training.micro_batch_size": 64})
-    for one in suggest({"train": run}, price):
-        words = [change.words for change in one.changes]
-        assert "optimizer states on the host" not in words
-
-
-def test_each_suggestion_is_priced_by_the_whole_model() -> None:
-    for one in suggest({"train": RUN}, price):
-        changed = {name: value for change in one.changes for name, value in change.facts.items()}
-        assert one.device == price({"train": overlay(RUN, changed)}).device
+def price_of(run: Facts) -> Callable[[Mapping[str, Value]], Estimate]:
+    return lambda changed: price({"train": overlay(run, changed)})
 
 
 def test_a_smaller_batch_keeps_the_global_batch() -> None:
@@ -89,6 +65,16 @@ def test_a_smaller_batch_keeps_the_global_batch() -> None:
         assert micro * steps == 16
 
 
+def test_every_change_says_what_it_costs() -> None:
+    run = overlay(RUN, {"training.zero_stage": 2, "model.attn_implementation": "eager"})
+    effects = {change.words: change.effect for change in candidates({"train": run})}
+    assert set(effects.values()) <= set(EFFECTS)
+    assert effects["sdpa attention"] == SAME_RESULT
+    assert effects["gradient checkpointing"] == effects["ZeRO-2 → ZeRO-3"] == SLOWER
+    assert effects["sequences of 8,192"] == CHANGES_TRAINING
+    assert effects["1 → 2 nodes"] == MORE_HARDWARE
+
+
 def test_nothing_is_suggested_that_is_on_already() -> None:
     run = overlay(RUN, {"training.gradient_checkpointing": True, "training.offload_optimizer": "cpu"})
     words = [change.words for change in candidates({"train": run})]
@@ -97,7 +83,7 @@ def test_nothing_is_suggested_that_is_on_already() -> None:
 
 
 def test_the_wall_is_exact() -> None:
-    wall = find_wall("sequence_length", {"train": RUN}, price)
+    wall = find_wall("sequence_length", {"train": RUN}, price_of(RUN))
     assert wall.fits is not None
     assert (wall.fits, wall.fails) == (wall.fits, wall.fits + 1)
     for value, outcome in ((wall.fits, "fits"), (wall.fits + 1, "does_not_fit")):
@@ -107,10 +93,11 @@ def test_the_wall_is_exact() -> None:
 
 def test_of_nodes_the_wall_is_the_fewest_that_fit() -> None:
     run = overlay(RUN, {"hardware.gpus_per_node": 1, "hardware.world_size": 1, "training.gradient_checkpointing": True})
-    wall = find_wall("nodes", {"train": run}, price)
+    wall = find_wall("nodes", {"train": run}, price_of(run))
     assert (wall.fits, wall.fails) == (3, 2)  # 12.8 GiB of activations and 160 / 3 of state
     assert wall.bytes_per_step == 80 * GIB - 160 * GIB
-    assert find_wall("nodes", {"train": overlay(RUN, {"training.sequence_length": 2**30})}, price).fits is None
+    long = overlay(RUN, {"training.sequence_length": 2**30})
+    assert find_wall("nodes", {"train": long}, price_of(long)).fits is None
 
 
 def test_a_layer_more_has_parameters() -> None:
@@ -119,8 +106,8 @@ def test_a_layer_more_has_parameters() -> None:
         model__trainable_parameters=130, hardware__memory_bytes=1000,
     )  # fmt: skip
 
-    def by_parameters(roles: Mapping[str, Facts]) -> Estimate:
-        values = {name: fact.value for name, fact in roles["train"].items()}
+    def by_parameters(changed: Mapping[str, Value]) -> Estimate:
+        values = {name: fact.value for name, fact in overlay(run, changed).items()}
         assert values["model.parameters"] == values["model.trainable_parameters"]
         size = values["model.parameters"]
         assert isinstance(size, int)
@@ -137,12 +124,12 @@ def test_a_layer_more_has_parameters() -> None:
 
 def test_a_wall_below_the_smallest_value() -> None:
     run = overlay(RUN, {"hardware.world_size": 1})
-    wall = find_wall("micro_batch_size", {"train": run}, price)
+    wall = find_wall("micro_batch_size", {"train": run}, price_of(run))
     assert wall.fits is None
     assert wall.fails == 1
 
 
 def test_a_setting_that_cannot_be_swept() -> None:
     with pytest.raises(UsageError, match="sequence_lenght") as error:
-        find_wall("sequence_lenght", {"train": RUN}, price)
+        find_wall("sequence_lenght", {"train": RUN}, price_of(RUN))
     assert error.value.hint == "did you mean sequence_length?"

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pytest
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.estimate import Estimate
 from compatcheck.core.facts import Facts, Value
-from compatcheck.core.suggestions import CHANGES_TRAINING
+from compatcheck.core.source import Source
 from compatcheck.memory.job import estimate_job
 from compatcheck.memory.largest_settings import find_wall
-from compatcheck.memory.suggest import candidates, change_roles, suggest
+from compatcheck.memory.suggest import candidates, overlay
 from compatcheck.memory.suggest_roles import propose
+from compatcheck.resolution.settings import settings_of
 from tests.unit.memory.traits import with_traits
 
 GIB = 2**30
@@ -89,37 +93,35 @@ def test_forks_are_not_offered_what_they_do_not_have() -> None:
         assert name not in found
 
 
-def test_a_change_means_what_it_means_for_each_role() -> None:
-    roles = {"actor": make_facts(ACTOR), "reference": make_facts(REFERENCE)}
-    update = change_roles(roles, {"training.micro_batch_size": 4})
-    assert update["actor"]["training.micro_batch_size"].value == 4
-    assert update["reference"]["training.micro_batch_size"].value == 160
-    scoring = change_roles(roles, {"rollout.log_prob_micro_batch_size": 8})
-    assert scoring["reference"]["training.micro_batch_size"].value == 8
-    assert scoring["actor"]["training.micro_batch_size"].value == 64
-    shorter = change_roles(roles, {"training.max_response_length": 1024})
-    assert shorter["actor"]["training.sequence_length"].value == 1424
+def price_of(roles: Mapping[str, Facts]) -> Callable[[Mapping[str, Value]], Estimate]:
+    """Price a job with settings as ``--set`` states them, a sequence being a prompt with its completion."""
 
+    def price(changed: Mapping[str, Value]) -> Estimate:
+        stated = {name: (value, Source("--set")) for name, value in changed.items()}
+        new = {}
+        for role, facts in roles.items():
+            own: dict[str, Value] = {name: value for name, (value, _) in settings_of(role, stated).items()}
+            completion = own.get("training.max_response_length")
+            if isinstance(completion, int):
+                own["training.sequence_length"] = 400 + completion
+            new[role] = overlay(facts, own)
+        return estimate_job(new)
 
-def test_what_the_whole_model_says_fits_comes_first() -> None:
-    found = suggest({"actor": make_facts(ACTOR), "reference": make_facts(REFERENCE)}, estimate_job)
-    assert found[0].outcome == "fits"
-    assert found[0].effect != CHANGES_TRAINING
-    assert all(one.saved_bytes > 0 for one in found)
+    return price
 
 
 def test_scoring_and_completions_have_walls() -> None:
     long: dict[str, Value] = {**ACTOR, "training.micro_batch_size": 4, "training.sequence_length": 8592}
     roles = {"actor": make_facts({**long, "training.max_response_length": 8192, "rollout.free_cache_engine": True})}
-    wall = find_wall("max_response_length", roles, estimate_job)
+    wall = find_wall("max_response_length", roles, price_of(roles))
     assert wall.fits is not None
     for value, fits in ((wall.fits, True), (wall.fits + 1, False)):
-        margin = estimate_job(change_roles(roles, {wall.fact: value})).verdict.margin_bytes
+        margin = price_of(roles)({wall.fact: value}).verdict.margin_bytes
         assert margin is not None
         assert (margin >= 0) is fits
     many: dict[str, Value] = {"training.micro_batch_size": 4, "rollout.global_batch_size": 4096}
     short = {"actor": make_facts({**ACTOR, **many, "rollout.free_cache_engine": True})}
-    wall = find_wall("log_prob_micro_batch_size", short, estimate_job)
+    wall = find_wall("log_prob_micro_batch_size", short, price_of(short))
     assert wall.current == 160
     assert wall.fits is not None
     assert wall.fails == wall.fits + 1
@@ -128,5 +130,6 @@ def test_scoring_and_completions_have_walls() -> None:
 
 def test_a_run_without_generation_has_no_such_wall() -> None:
     values = {name: value for name, value in ACTOR.items() if not name.startswith("rollout.")}
+    roles = {"train": make_facts(values)}
     with pytest.raises(UsageError, match="no log_prob_micro_batch_size"):
-        find_wall("log_prob_micro_batch_size", {"train": make_facts(values)}, estimate_job)
+        find_wall("log_prob_micro_batch_size", roles, price_of(roles))

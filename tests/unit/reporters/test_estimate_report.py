@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from compatcheck.core.effects import PATCH_RELEASE, SLOWER
 from compatcheck.core.errors import UsageError
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Size, Unmodelled, Verdict, exactly
 from compatcheck.core.estimate_report import EstimateReport
-from compatcheck.core.suggestions import SLOWER, Placement, SuggestedChange, Suggestion, Wall
+from compatcheck.core.fix import SETTING, VERSION, Change
+from compatcheck.core.suggestions import Placement, Suggestion, Wall
 from compatcheck.reporters.estimate import format_json, format_markdown, format_text
 from compatcheck.reporters.plot import write_plot
 
@@ -54,8 +56,31 @@ REPORT = EstimateReport(
     suggestions=(
         Suggestion(
             (
-                SuggestedChange(
-                    "gradient checkpointing", {"training.gradient_checkpointing": True}, SLOWER, "recomputes"
+                Change(
+                    SETTING,
+                    "training.gradient_checkpointing",
+                    "false",
+                    True,
+                    frozenset({"run"}),
+                    SLOWER,
+                    (0, 0, 0),
+                    SLOWER,
+                    (("training.gradient_checkpointing", True),),
+                    "gradient checkpointing",
+                    note="recomputes",
+                ),
+                Change(
+                    VERSION,
+                    "deepspeed",
+                    "0.16.4",
+                    "0.16.8",
+                    frozenset({"run"}),
+                    PATCH_RELEASE,
+                    (0, 0, 3),
+                    "openrlhf 0.8.1 asks",
+                    release="0.16.8",
+                    move="patch",
+                    follows=True,
                 ),
             ),
             exactly(40 * GIB),
@@ -85,6 +110,10 @@ def test_text_fits_a_terminal_and_leaves_nothing_out(verbose: int) -> None:
         "vision tower",
         "12,287 fits, 12,288 does not",
         "p5.48xlarge",
+        "same result, slower",
+        "recomputes",
+        "--set training.gradient_checkpointing=true",
+        "with deepspeed 0.16.4 → 0.16.8 (patch): openrlhf 0.8.1 asks",
     ):
         assert part in text
     assert ("8,030,261,248" in text) is (verbose > 0)
@@ -114,7 +143,13 @@ def test_json_holds_every_component() -> None:
     backward = subject["estimate"]["phases"][1]
     assert [part["name"] for part in backward["components"]] == [part.name for part in PHASES[1].components]
     assert subject["estimate"]["peak_bytes"]["expected"] == int(78.5 * GIB)
-    assert subject["suggestions"][0]["changes"][0]["facts"] == {"training.gradient_checkpointing": True}
+    (suggestion,) = subject["suggestions"]
+    setting, release = suggestion["changes"]
+    assert setting["facts"] == {"training.gradient_checkpointing": True}
+    assert setting["options"] == ["--set training.gradient_checkpointing=true"]
+    assert (release["name"], release["after"], release["follows"]) == ("deepspeed", "0.16.8", True)
+    assert suggestion["effect"] == "same result, slower"
+    assert suggestion["needed_bytes"]["expected"] == 40 * GIB
     assert subject["walls"][0]["points"] == [[1024, 20 * GIB], [8192, 70 * GIB]]
 
 

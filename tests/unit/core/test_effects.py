@@ -1,0 +1,26 @@
+"""What changes cost, the least first."""
+
+from __future__ import annotations
+
+from compatcheck.core.effects import (
+    CHANGES_TRAINING,
+    EFFECTS,
+    MORE_HARDWARE,
+    OTHER_RELEASE,
+    PATCH_RELEASE,
+    SAFE,
+    SAME_RESULT,
+    SLOWER,
+    worst_effect,
+)
+
+
+def test_what_can_alter_results_costs_more_than_what_cannot() -> None:
+    safe = [effect in SAFE for effect in EFFECTS]
+    assert safe == sorted(safe, reverse=True)
+    assert EFFECTS == (SAME_RESULT, PATCH_RELEASE, SLOWER, OTHER_RELEASE, CHANGES_TRAINING, MORE_HARDWARE)
+
+
+def test_of_several_the_worst_counts() -> None:
+    assert worst_effect([SLOWER, MORE_HARDWARE, SAME_RESULT]) == MORE_HARDWARE
+    assert worst_effect(()) == SAME_RESULT

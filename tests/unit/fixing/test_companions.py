@@ -1,0 +1,127 @@
+"""What has to move with a package, by the pins of the frameworks beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from compatcheck.core.environment import Environment, Package
+from compatcheck.core.source import Source
+from compatcheck.fixing.companions import Companions, Pin, nearest_first
+
+Rows = Mapping[str, Mapping[str, str]]
+"""Release → what it requires."""
+RELEASES = {"engine": ("1.0", "1.1", "1.2", "2.0"), "torch": ("2.5.0", "2.5.1", "2.6.0")}
+
+
+class Rules:
+    """Pins and releases that are made up."""
+
+    def __init__(self, pins: Mapping[str, Rows]) -> None:
+        self._pins = pins
+
+    def section(self, name: str) -> object:
+        rows = self._pins.get(name.removeprefix("pins/"), {})
+        # What extras require stands beside what the release does.
+        return {"rows": [{"version": v, "requires": r, "extras": {"fast": {"engine": "==9"}}} for v, r in rows.items()]}
+
+    def releases(self, name: str) -> Sequence[str]:
+        return RELEASES.get(name, ())
+
+
+def companions(pins: Mapping[str, Rows], **versions: str | None) -> Companions:
+    packages = {
+        name: Package(name, version, Source("requirements.txt"), specifier=None if version else ">=1")
+        for name, version in versions.items()
+    }
+    return Companions(Environment("requirements.txt", packages, complete=False), Rules(pins))  # type: ignore[arg-type]
+
+
+def moved(found: object) -> dict[str, str]:
+    assert isinstance(found, dict)
+    return {name: release for name, (release, _) in found.items()}
+
+
+def test_the_nearest_release_of_the_holder_that_allows_it_moves_along() -> None:
+    pins = {
+        "frame": {"1": {"engine": "==1.0"}, "2": {"engine": "==1.1"}, "3": {"engine": "==1.2"}, "4": {"engine": ""}}
+    }
+    found = companions(pins, frame="1", engine="1.0").complete({"engine": "1.2"})
+    assert isinstance(found, dict)
+    assert moved(found) == {"frame": "3"}
+    assert str(found["frame"][1]) == "frame 1 requires engine==1.0"
+
+
+def test_what_the_new_holder_pins_moves_too() -> None:
+    pins = {"frame": {"1": {"engine": "==1.0", "torch": "==2.5.0"}, "2": {"engine": "==1.1", "torch": "==2.6.0"}}}
+    found = companions(pins, frame="1", engine="1.0", torch="2.5.0").complete({"engine": "1.1"})
+    assert isinstance(found, dict)
+    assert moved(found) == {"frame": "2", "torch": "2.6.0"}
+    assert found["torch"][1] == Pin("frame", "2", "torch", "==2.6.0")
+
+
+def test_a_range_that_the_new_holder_requires_is_met_by_the_nearest_release() -> None:
+    pins = {"frame": {"1": {"engine": "==1.0"}, "2": {"engine": "==1.1", "torch": ">=2.5.1"}}}
+    found = companions(pins, frame="1", engine="1.0", torch="2.5.0").complete({"engine": "1.1"})
+    assert moved(found) == {"frame": "2", "torch": "2.5.1"}
+
+
+def test_newer_holders_go_before_older_ones() -> None:
+    pins = {"frame": {"1": {"engine": ""}, "2": {"engine": "==1.0"}, "5": {"engine": "==1.1"}}}
+    assert moved(companions(pins, frame="2", engine="1.0").complete({"engine": "1.1"})) == {"frame": "5"}
+
+
+def test_a_holder_whose_own_pins_cannot_be_met_gives_way_to_the_next() -> None:
+    pins = {
+        "frame": {
+            "1": {"engine": "==1.0"},
+            "2": {"engine": "==1.1", "torch": ">=3"},
+            "3": {"engine": "==1.1", "torch": ">=2.6"},
+        }
+    }
+    found = companions(pins, frame="1", engine="1.0", torch="2.5.0").complete({"engine": "1.1"})
+    assert moved(found) == {"frame": "3", "torch": "2.6.0"}
+
+
+def test_a_pin_that_did_not_hold_before_is_the_persons_own_choice() -> None:
+    pins = {"frame": {"1": {"engine": "==1.0"}, "2": {"engine": "==1.2"}}}
+    assert companions(pins, frame="1", engine="1.1").complete({"engine": "1.2"}) == {}
+
+
+def test_where_no_release_of_the_holder_fits_its_pin_is_named() -> None:
+    pins = {"frame": {"1": {"engine": "==1.0"}, "2": {"engine": "==1.1"}}}
+    found = companions(pins, frame="1", engine="1.0").complete({"engine": "2.0"})
+    assert found == Pin("frame", "1", "engine", "==1.0")
+
+
+def test_two_packages_that_move_where_a_holder_allows_only_one() -> None:
+    pins = {"frame": {"1": {"engine": "==1.0", "torch": "==2.5.0"}, "2": {"engine": "==1.1", "torch": "==2.5.1"}}}
+    found = companions(pins, frame="1", engine="1.0", torch="2.5.0").complete({"engine": "1.1", "torch": "2.6.0"})
+    assert isinstance(found, Pin)
+    assert found.holder == "frame"
+
+
+def test_extras_and_bare_names_ask_for_nothing() -> None:
+    pins = {"frame": {"1": {"engine": ""}, "2": {}}}
+    assert companions(pins, frame="1", engine="1.0").complete({"engine": "2.0"}) == {}
+
+
+def test_what_is_required_as_a_range_takes_no_part() -> None:
+    pins = {"frame": {"1": {"engine": "==1.0"}, "2": {"engine": "==1.1"}}}
+    assert companions(pins, frame=None, engine="1.0").complete({"engine": "1.1"}) == {}
+    assert companions(pins, frame="1", engine=None).complete({"frame": "2"}) == {}
+
+
+def test_a_build_of_a_release_is_held_as_the_release() -> None:
+    pins = {"frame": {"1": {"torch": "==2.5.0"}, "2": {"torch": "==2.5.1"}}}
+    found = companions(pins, frame="1", torch="2.5.0+cu124").complete({"torch": "2.5.1"})
+    assert moved(found) == {"frame": "2"}
+
+
+@pytest.mark.parametrize(
+    ("current", "expected"),
+    [("1.1", ["1.2", "2.0", "1.0"]), ("0.9", ["1.0", "1.1", "1.2", "2.0"]), ("3", ["2.0", "1.2", "1.1", "1.0"])],
+)
+def test_newer_before_older_and_near_before_far(current: str, expected: list[str]) -> None:
+    assert nearest_first(current, ["2.0", "1.0", "1.2", "1.1", "2.1rc1"]) == expected

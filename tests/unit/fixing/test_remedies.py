@@ -1,0 +1,129 @@
+"""Remedies are tried out: what does not hold what it promises is not printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.checking.checks import Checks, Criteria
+from compatcheck.checking.verdict import Judgement, judge
+from compatcheck.core.fail_on import parse_threshold
+from compatcheck.fixing.remedies import try_remedies
+from compatcheck.rules.locate import open_rules
+from tests.cli.test_fix_command import FACTS
+from tests.unit.fixing.test_evaluation import RULE, read
+
+if TYPE_CHECKING:
+    from compatcheck.core.report import Finding
+    from compatcheck.resolution.subject import Subject
+
+RULES = open_rules(())
+CRITERIA = Criteria(RULES, Checks(), parse_threshold("medium"))
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def tried(requirements: str, facts: str = FACTS, bad: frozenset[str] = frozenset()) -> Finding:
+    """Return the finding with the remedies that hold; releases of deepspeed that are ``bad`` bring in another that fails."""
+    Path("requirements.txt").write_text(requirements)
+    Path("facts.yaml").write_text(facts)
+    subject = read("requirements.txt", "facts.yaml")
+
+    def judge_made_up(one: Subject) -> Judgement:
+        found = judge(one, CRITERIA)
+        assert one.environment is not None
+        if one.environment.packages["deepspeed"].version not in bad:
+            return found
+        first = judge(subject, CRITERIA).findings[0]
+        other = first._replace(rule_id="deepspeed/another", fails=True, status="affected")
+        return found._replace(findings=(*found.findings, other))
+
+    findings = try_remedies(subject, judge(subject, CRITERIA).findings, RULES, judge_made_up)
+    (finding,) = (one for one in findings if one.rule_id == RULE)
+    return finding
+
+
+def releases(finding: Finding) -> list[dict[str, str]]:
+    return [dict(one.releases) for one in finding.remedies if one.releases]
+
+
+def test_the_nearest_good_release_is_advised() -> None:
+    assert releases(tried("deepspeed==0.16.4\n")) == [{"deepspeed": "0.16.8"}]
+
+
+def test_a_release_that_brings_in_what_fails_gives_way_to_the_next() -> None:
+    finding = tried("deepspeed==0.16.4\n", bad=frozenset({"0.16.8"}))
+    assert releases(finding) == [{"deepspeed": "0.16.9"}]
+    assert "0.16.8" not in " ".join(one.text for one in finding.remedies)
+
+
+def test_where_every_release_brings_in_what_fails_none_is_advised() -> None:
+    known = frozenset(RULES.releases("deepspeed"))
+    finding = tried("deepspeed==0.16.4\n", bad=known - {"0.16.4"})
+    assert releases(finding) == []
+    assert [one.settings for one in finding.remedies] == [(("training.use_reentrant", True),)]
+
+
+def test_a_setting_that_clears_nothing_is_not_advised() -> None:
+    Path("requirements.txt").write_text("deepspeed==0.16.4\n")
+    Path("facts.yaml").write_text(FACTS)
+    subject = read("requirements.txt", "facts.yaml")
+    findings = judge(subject, CRITERIA).findings
+
+    def settings(stays: bool) -> list[object]:  # noqa: FBT001 (a value)
+        def judge_made_up(one: Subject) -> Judgement:
+            found = judge(one, CRITERIA)
+            changed = one.roles["train"]["training.use_reentrant"].value
+            return found._replace(findings=findings) if changed and stays else found
+
+        (finding,) = (one for one in try_remedies(subject, findings, RULES, judge_made_up) if one.rule_id == RULE)
+        return [one.settings for one in finding.remedies if one.settings]
+
+    assert settings(stays=False) == [(("training.use_reentrant", True),)]
+    assert settings(stays=True) == []
+
+
+def test_a_setting_in_force_is_not_advised() -> None:
+    """What is set to what a remedy says, and held to be no cause by nothing, is no advice."""
+    Path("requirements.txt").write_text("deepspeed==0.16.4\n")
+    Path("facts.yaml").write_text(FACTS)
+    subject = read("requirements.txt", "facts.yaml")
+    findings = judge(subject, CRITERIA).findings
+    Path("facts.yaml").write_text(FACTS.replace("use_reentrant: false", "use_reentrant: true"))
+    in_force = read("requirements.txt", "facts.yaml")
+    (finding,) = (
+        one for one in try_remedies(in_force, findings, RULES, lambda one: judge(one, CRITERIA)) if one.rule_id == RULE
+    )
+    assert not any(one.settings for one in finding.remedies)
+
+
+def test_what_is_only_possible_is_left_as_it_is() -> None:
+    finding = tried("deepspeed==0.16.4\n", FACTS.replace("  use_reentrant: false\n", ""), bad=frozenset({"0.16.8"}))
+    assert finding.status == "possible"
+    assert "0.16.8" in finding.remedies[0].text
+
+
+def test_what_has_to_move_along_is_part_of_the_remedy() -> None:
+    finding = tried("openrlhf==0.6.1\ndeepspeed==0.16.4\n")
+    first = finding.remedies[0]
+    assert dict(first.releases) == {"deepspeed": "0.16.8", "openrlhf": "0.8.1"}
+    assert "with openrlhf 0.8.1 (openrlhf 0.6.1 requires deepspeed==0.16.4" in first.text
+    assert first.command == "pip install 'deepspeed==0.16.8' 'openrlhf==0.8.1'"
+
+
+def test_a_pin_that_is_in_the_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from compatcheck.fixing.companions import Companions, Pin
+
+    pin = Pin("openrlhf", "0.6.1", "deepspeed", "==0.16.4")
+    monkeypatch.setattr(Companions, "complete", lambda *_: pin)
+    first = tried("openrlhf==0.6.1\ndeepspeed==0.16.4\n").remedies[0]
+    assert first.command is None
+    assert first.note is not None
+    assert first.note.startswith(
+        "openrlhf 0.6.1 requires deepspeed==0.16.4, and no known release of openrlhf allows another"
+    )
