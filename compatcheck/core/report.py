@@ -126,6 +126,13 @@ class SubjectReport(NamedTuple):
     """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
     target: str | None = None
     """Machine of the policy it is checked for, where there are several."""
+    stacked: bool = True
+    """Whether its packages, if any, hold one of a training stack: one that a rule or the record of a program is about."""
+
+    @property
+    def is_checkable(self) -> bool:
+        """Tell whether rules could be checked: every rule is about a package."""
+        return self.stacked and bool(self.packages)
 
 
 class Report(NamedTuple):

@@ -80,8 +80,8 @@ def closing_line(report: Report) -> str:
 
 
 def checked_anything(report: Report) -> bool:
-    """Tell whether any rule could be checked: every rule is about a package."""
-    return bool(report.findings) or any(subject.packages for subject in report.subjects)
+    """Tell whether any rule could be checked: every rule is about a package of a training stack."""
+    return bool(report.findings) or any(subject.is_checkable for subject in report.subjects)
 
 
 def closing_lines(report: Report, width: int) -> list[str]:
@@ -224,13 +224,14 @@ def clean_text(subject: SubjectReport) -> str:
     """Say of a subject without findings what was looked at; without a package nothing was."""
     number = sum(not fact.name.startswith(TRAITS) for _, fact in subject.facts)
     facts = f"{number} fact{'' if number == 1 else 's'}"
-    if not subject.packages:
-        return (
-            f"nothing was checked: no package is known ({facts} read)"
-            if number
-            else ("nothing was checked: no package is known")
-        )
     count = len(subject.packages)
+    if not subject.is_checkable:
+        known = (
+            f"none of {count} package{'' if count == 1 else 's'} is of a training stack"
+            if count
+            else "no package is known"
+        )
+        return f"nothing was checked: {known}" + (f" ({facts} read)" if number else "")
     return f"no known problem among the rules about {count} package{'' if count == 1 else 's'} and {facts}"
 
 

@@ -166,7 +166,7 @@ class _Writer(Terminal):
             yield ""
             yield from self.wrapped("more", f"{choice.rest}; -v shows them")
         configured = any(fact.origin in {"configuration", "script"} for _, fact in subject.facts)
-        if subject.waiting and not configured and subject.packages:
+        if subject.waiting and not configured and subject.is_checkable:
             yield ""
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
@@ -252,11 +252,13 @@ class _Writer(Terminal):
         found = {finding.subject for finding in report.findings if finding.suppressed is None}
         clean = [subject for subject in report.subjects if subject.id not in found]
         if clean:
-            bare = sum(not subject.packages for subject in clean)
+            bare = sum(not subject.is_checkable for subject in clean)
             if bare < len(clean):
                 yield from self.wrapped("none", f"no known problem in {len(clean) - bare} of {total}")
             if bare:
-                yield from self.wrapped("none", f"nothing was checked in {bare} of {total}: no package is known")
+                yield from self.wrapped(
+                    "none", f"nothing was checked in {bare} of {total}: no package of a training stack is known"
+                )
         for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
             places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
             yield from self.wrapped("conflict", f"{name}: {places}", "33")
