@@ -69,7 +69,7 @@ def check(
         policy=None if inspection.policy is None else inspection.policy.path,
         waiver_notes=() if waivers is None else waivers.notes(complete=inspection.complete),
     )
-    if report.exit_code == EXIT_NOTHING_TO_CHECK and any(request.hook for request in inspection.requests):
+    if report.exit_code == EXIT_NOTHING_TO_CHECK and gathered.passes:
         report = report._replace(exit_code=EXIT_CLEAN)
     return report
 
