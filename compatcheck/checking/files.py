@@ -28,6 +28,7 @@ from compatcheck.checking.request import Gathered
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.textfile import STANDARD_INPUT
+from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.frameworks.recognise import is_script
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.pairing import ConfigurationSet
     from compatcheck.checking.request import Request
     from compatcheck.checking.shared import Shared
-    from compatcheck.core.environment import Environment
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.files import Files
     from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
@@ -202,6 +203,25 @@ def _over_installed(subjects: list[Subject], request: Request, shared: Shared, s
     return [_over(installed, subject, shared) for subject in subjects]
 
 
+def _is_settled_by(stated: Package, installed: Package | None) -> bool:
+    """Tell whether what is installed says more surely what a file leaves open: an extra, a range of releases."""
+    if installed is None or installed.version is None or (stated.version is not None and not stated.is_optional):
+        return False
+    if stated.is_optional:
+        return True
+    try:
+        return contains(compile_specifier(stated.specifier or ""), installed.version) == "yes"
+    except ValueError:  # declared absent
+        return False
+
+
 def _over(installed: Environment, subject: Subject, shared: Shared) -> Subject:
-    environment = installed if subject.environment is None else merge_environments(installed, subject.environment)
+    environment = installed
+    if subject.environment is not None:
+        said = {
+            name: package
+            for name, package in subject.environment.packages.items()
+            if not _is_settled_by(package, installed.packages.get(name))
+        }
+        environment = merge_environments(installed, subject.environment._replace(packages=said))
     return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))

@@ -69,9 +69,7 @@ def broken(project: Path, what: str) -> None:
     policy = project / "compatcheck.toml"
     match what:
         case "half-read configuration":
-            (project / "configs/ds.json").write_text(
-                '{"zero_optimization": {"stage": "three"}}', "utf-8"
-            )
+            (project / "configs/ds.json").write_text('{"zero_optimization": {"stage": "three"}}', "utf-8")
         case "truncated configuration":
             (project / "configs/ds.json").write_text('{"zero_optimization": {"sta', "utf-8")
         case "device":
@@ -120,7 +118,8 @@ def test_the_policy_belongs_to_every_run(project: Path) -> None:
     assert outcome("check", "--hook", "compatcheck.toml")[0] == 4
 
 
-def test_files_beside_the_runs_are_checked_by_themselves(project: Path) -> None:
+@pytest.mark.usefixtures("project")
+def test_files_beside_the_runs_are_checked_by_themselves() -> None:
     found = outcome("check", "--hook", "apart/requirements.txt", "requirements.txt")
     assert found[1] == ["train: requirements.txt", "apart/requirements.txt"]
     assert outcome("check", "--hook", "--run", "train", "apart/requirements.txt") == (0, [], [], 0)
