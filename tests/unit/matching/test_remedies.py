@@ -209,8 +209,8 @@ def test_a_program_that_writes_its_own_deepspeed_configuration_has_no_keys_of_de
 
 def test_a_remedy_under_a_condition_is_given_where_it_holds_and_keeps_it_where_nobody_knows() -> None:
     under = Remedy(
-        verb="upgrade",
-        target={"deepspeed": ">=0.16.8"},
+        verb="set",
+        target={"training.use_reentrant": True},
         safety="safe",
         note="for stage 3",
         when="training.zero_stage == 3",
