@@ -256,6 +256,15 @@ def target_text(facts: Iterable[tuple[str, Fact]]) -> str | None:
     return f"{', '.join(filter(None, words))}: declared at {place}, not measured"
 
 
+def device_text(facts: Iterable[tuple[str, Fact]]) -> str | None:
+    """Say which device a name without its size was taken for, and with how much memory; None where the name says it."""
+    for _, fact in facts:
+        key = fact.sources[0].key if fact.name == "hardware.memory_bytes" and fact.sources else None
+        if key is not None and " is taken for " in key and isinstance(fact.value, int):
+            return f"{key}: {format_bytes(fact.value)} a device is assumed"
+    return None
+
+
 def needs_text(needs: tuple[str, ...]) -> str:
     """Say what would decide a possible finding: the ``--set`` of each fact, then the rest in words."""
     facts = [need for need in needs if "." in need and " " not in need and "[" not in need]

@@ -11,6 +11,7 @@ from compatcheck.core.summary import (
     choose,
     clean_text,
     closing_lines,
+    device_text,
     fact_text,
     fit_text,
     measured_text,
@@ -206,6 +207,9 @@ class _Writer(Terminal):
 
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
         """Say which machine is declared, and what could not be decided, filled in or read of a subject."""
+        device = device_text(subject.facts)
+        if device is not None:
+            yield from self.wrapped("device", device)
         target = target_text(subject.facts)
         if target is not None:
             yield from self.wrapped("target", target)

@@ -93,6 +93,18 @@ def test_an_environment_without_a_training_stack_is_not_fine(prefix: Path, form:
             assert "none of 1 package is of a training stack" in " ".join(ran.out.split())
 
 
+def test_a_device_without_a_size_is_said(prefix: Path) -> None:
+    out = " ".join(run("env", "--prefix", prefix, "--gpu", "8xH100").out.split())
+    assert "H100 is taken for H100-80GB; there are also H100-94GB-NVL, H100-96GB: 79.6 GiB a device is assumed" in out
+    assert "is taken for" not in run("env", "--prefix", prefix, "--gpu", "8xH100-80GB").out
+
+
+def test_a_fact_without_its_group_is_told_the_whole(prefix: Path) -> None:
+    ran = run("env", "--prefix", prefix, "--set", "zero_stage=3")
+    assert ran.code == 2
+    assert "did you mean 'training.zero_stage'?" in ran.err
+
+
 def test_the_environment_of_the_project_is_found(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
