@@ -8,6 +8,7 @@ from compatcheck import __version__
 from compatcheck.checking.checks import Checks, Criteria, find_auditor, open_criteria
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.next_step import find_next_step
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.stack import holds_stack
 from compatcheck.checking.verdict import judge
@@ -68,6 +69,7 @@ def check(
     report = report._replace(
         policy=None if inspection.policy is None else inspection.policy.path,
         waiver_notes=() if waivers is None else waivers.notes(complete=inspection.complete),
+        next_step=find_next_step(inspection, gathered, report.subjects, environ),
     )
     if report.exit_code == EXIT_NOTHING_TO_CHECK and gathered.passes:
         report = report._replace(exit_code=EXIT_CLEAN)

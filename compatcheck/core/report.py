@@ -135,6 +135,15 @@ class SubjectReport(NamedTuple):
         return self.stacked and bool(self.packages)
 
 
+class NextStep(NamedTuple):
+    """What would make more of a check."""
+
+    reason: str
+    """What lies here or is missing, in words."""
+    commands: tuple[str, ...]
+    """Ready to paste; a path in capitals is the person's to fill in."""
+
+
 class Report(NamedTuple):
     """Everything reporters need."""
 
@@ -160,6 +169,8 @@ class Report(NamedTuple):
     """Security advisories about the same packages; None without ``--security``."""
     plans: "tuple[Plan, ...]" = ()
     """What clears the findings that fail, for each group of subjects that share files; not asked of a resolver."""
+    next_step: NextStep | None = None
+    """What a person can run where little could be checked."""
 
 
 def severity_rank(severity: str) -> int:

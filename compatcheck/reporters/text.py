@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compatcheck.core.advisory import Advisory
-    from compatcheck.core.report import Finding, Report, SubjectReport
+    from compatcheck.core.report import Finding, NextStep, Report, SubjectReport
 
 MAX_SUBJECTS = 3
 """Subjects reported one by one; what more of them have in common is said once."""
@@ -128,6 +128,8 @@ class _Writer(Terminal):
             counted = (entry for entry in report.skipped if entry.named or report.strict)
             yield from (" ".join(f"NOT READ {entry.source}: {entry.reason}".split()) for entry in counted)
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
+        if report.next_step is not None and not self.quiet:
+            yield from self.next_step(report.next_step)
         yield from closing_lines(report, self.width)
         yield from fill(ending(report), self.width)
 
@@ -356,6 +358,12 @@ class _Writer(Terminal):
             if not alone:
                 places = shorten(str(skip.source) for skip in entry.others)
                 yield from self.wrapped("", f"the same for {len(entry.others)} others: {places}; -v lists them")
+
+    def next_step(self, step: NextStep) -> Iterator[str]:
+        """Say what can be run next; a command is never broken."""
+        yield from self.wrapped("next", step.reason, "32")
+        yield from (f"{self.label('')}{self.paint(command, '1')}" for command in step.commands)
+        yield ""
 
     def few_lines(self, subject: SubjectReport, findings: list[Finding], *, named: bool) -> Iterator[str]:
         """Report a subject with a line for each finding, and one for what is not shown."""

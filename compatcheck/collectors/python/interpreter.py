@@ -76,6 +76,15 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str]) -
 _NONE_ACTIVE = "no environment is active"
 
 
+def find_active(environ: Mapping[str, str]) -> str | None:
+    """Return the interpreter of the active environment, or of the one in the working directory; None where there is none."""
+    try:
+        prefix = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX") or _find_virtual(os.getcwd())
+    except InputError:
+        return None
+    return None if prefix is None else _executable_in(prefix, LOCAL)
+
+
 def _find_virtual(directory: str) -> str | None:
     """Return the nearest virtual environment at or above a directory: one it lies in, else its ``.venv``, else its ``venv``.
 
