@@ -182,6 +182,7 @@ def choose_exit_code(
         return EXIT_UNREADABLE_INPUT
     if audit is not None and (audit.failure is not None or (strict and audit.unaudited)):
         return EXIT_UNREADABLE_INPUT
+    checked = checked or (audit is not None and bool(audit.audited))
     return EXIT_CLEAN if checked else EXIT_NOTHING_TO_CHECK
 
 

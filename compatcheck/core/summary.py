@@ -80,8 +80,9 @@ def closing_line(report: Report) -> str:
 
 
 def checked_anything(report: Report) -> bool:
-    """Tell whether any rule could be checked: every rule is about a package of a training stack."""
-    return bool(report.findings) or any(subject.is_checkable for subject in report.subjects)
+    """Tell whether any rule could be checked, for every rule is about a package of a training stack, or an advisory looked up."""
+    looked_up = report.audit is not None and bool(report.audit.audited)
+    return bool(report.findings) or looked_up or any(subject.is_checkable for subject in report.subjects)
 
 
 def closing_lines(report: Report, width: int) -> list[str]:

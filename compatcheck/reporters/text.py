@@ -262,9 +262,7 @@ class _Writer(Terminal):
             if bare < len(clean):
                 yield from self.wrapped("none", f"no known problem in {len(clean) - bare} of {total}")
             if bare:
-                yield from self.wrapped(
-                    "none", f"nothing was checked in {bare} of {total}: no package of a training stack is known"
-                )
+                yield from self.wrapped("none", f"nothing was checked in {bare} of {total}: no package is known")
         for name, values in dict.fromkeys(pair for subject in report.subjects for pair in subject.conflicts):
             places = "; ".join(f"{value_text(value)} at {source}" for value, source in values)
             yield from self.wrapped("conflict", f"{name}: {places}", "33")
