@@ -28,6 +28,7 @@ from compatcheck.checking.request import Gathered
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import NothingToCheckError, UsageError
 from compatcheck.core.textfile import STANDARD_INPUT
+from compatcheck.core.versions import compile_specifier, contains
 from compatcheck.frameworks.recognise import is_script
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.pairing import ConfigurationSet
     from compatcheck.checking.request import Request
     from compatcheck.checking.shared import Shared
-    from compatcheck.core.environment import Environment
+    from compatcheck.core.environment import Environment, Package
     from compatcheck.core.files import Files
     from compatcheck.core.source import Skipped
     from compatcheck.resolution.subject import Subject
@@ -92,14 +93,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
                 together=True,
             ),
         )
-    if request.image is not None:
-        from compatcheck.checking.images import find_started  # noqa: PLC0415 (only with --image)
-
-        installed, unread = find_started(request, shared)
-        skipped += unread
-        subjects = [_over(installed, subject, shared) for subject in subjects]
-    elif request.python is not None or request.prefix is not None:
-        subjects = [_over_installed(subject, request, shared) for subject in subjects]
+    subjects = _over_installed(subjects, request, shared, skipped)
     if not subjects and (shared.documents or shared.model):
         subjects.append(build_subject("command line", None, shared.documents, shared))
     if not subjects and not any(entry.named for entry in skipped):
@@ -184,21 +178,50 @@ def gather_touched(request: Request, shared: Shared) -> Gathered:
             )
             kept.append(run._replace(documents=documents))
             wanted += [root for root in nearest if root not in wanted]
-    subjects = tuple(pair_subjects(kept, wanted, shared))
-    unread = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
-    return Gathered(subjects, (*shared.skipped, *unread), files=shared.files)
+    subjects = _over_installed(list(pair_subjects(kept, wanted, shared)), request, shared, skipped)
+    if not subjects:  # a commit that is about something else is told only what it holds itself
+        skipped = [entry for entry in skipped if os.path.realpath(entry.source.path) in touched]
+    return Gathered(tuple(subjects), (*shared.skipped, *skipped), files=shared.files, passes=True)
 
 
-def _over_installed(subject: Subject, request: Request, shared: Shared) -> Subject:
+def _over_installed(subjects: list[Subject], request: Request, shared: Shared, skipped: list[Skipped]) -> list[Subject]:
+    """Lay what the files say over what is installed, in an image or here, where the person named that."""
+    if request.image is not None:
+        from compatcheck.checking.images import find_started  # noqa: PLC0415 (only with --image)
+
+        installed, unread = find_started(request, shared)
+        skipped += unread
+        return [_over(installed, subject, shared) for subject in subjects]
+    if not subjects or (request.python is None and request.prefix is None):
+        return subjects
     from compatcheck.collectors.python.installed import collect_installed  # noqa: PLC0415 (only with --python)
     from compatcheck.collectors.python.interpreter import locate  # noqa: PLC0415 (only with --python)
     from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (only with --python)
 
     layout = locate(request.python, request.prefix, shared.environ)
     installed = check_records(collect_installed(layout), shared.rules.packages)
-    return _over(installed, subject, shared)
+    return [_over(installed, subject, shared) for subject in subjects]
+
+
+def _is_settled_by(stated: Package, installed: Package | None) -> bool:
+    """Tell whether what is installed says more surely what a file leaves open: an extra, a range of releases."""
+    if installed is None or installed.version is None or (stated.version is not None and not stated.is_optional):
+        return False
+    if stated.is_optional:
+        return True
+    try:
+        return contains(compile_specifier(stated.specifier or ""), installed.version) == "yes"
+    except ValueError:  # declared absent
+        return False
 
 
 def _over(installed: Environment, subject: Subject, shared: Shared) -> Subject:
-    environment = installed if subject.environment is None else merge_environments(installed, subject.environment)
+    environment = installed
+    if subject.environment is not None:
+        said = {
+            name: package
+            for name, package in subject.environment.packages.items()
+            if not _is_settled_by(package, installed.packages.get(name))
+        }
+        environment = merge_environments(installed, subject.environment._replace(packages=said))
     return build_subject(subject.id, environment, subject.documents, shared._replace(documents=()))

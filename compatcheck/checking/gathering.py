@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from compatcheck.checking.commit import Commit
 from compatcheck.checking.environments import with_variables
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.shared import declared_hardware, declared_settings, read_shared
@@ -39,22 +40,32 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
     files = inspection.requests[0].files
     done: list[tuple[Request, Gathered]] = []
     skipped: list[Skipped] = []
-    for request in inspection.requests:
+    commit = Commit(inspection)
+    asked: list[Request] = []
+    for request in map(commit.narrow, inspection.requests):
+        if request is None:
+            continue
+        log = commit.watch(files)
         try:
             inputs = request._replace(gpu=None, nodes=None, driver=None, target=None, sources={})
             measures = request.gpu is None and request.here and not request.paths and request.image is None
             read = None if measures else next((part for known, part in done if known == inputs), None)
             if read is None:
-                part = gather(request._replace(files=files), rules, environ)
+                part = gather(request._replace(files=log or files), rules, environ)
             else:
                 part = resolve_on_machine(read, request, rules)
-            files = part.files  # standard input can be read only once
+            if log is None:
+                files = part.files  # standard input can be read only once
             done.append((inputs, part))
         except (InputError, NothingToCheckError) as error:
             if len(inspection.requests) == 1:
                 raise
-            skipped.append(_skipped_run(error, request, inspection))
+            if commit.concerns(request, log):
+                skipped.append(_skipped_run(error, request, inspection))
             continue
+        if not commit.concerns(request, log):
+            continue
+        asked.append(request)
         renamed = tuple(
             subject._replace(id=_name_subject(request, subject.id), target=request.target) for subject in part.subjects
         )
@@ -69,8 +80,9 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
         frozenset().union(*(part.aside for part in gathered)),
         {name: reason for part in gathered for name, reason in part.reasons.items()},
         files,
+        inspection.touched is not None and all(part.passes for part in gathered),
     )
-    require_offered(inspection.requests, everything.subjects, everything.skipped)
+    require_offered(asked, everything.subjects, everything.skipped)
     return everything
 
 

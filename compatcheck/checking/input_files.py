@@ -181,6 +181,21 @@ def read_standard_input_file(
     yield from _read_as(STANDARD_INPUT, recognise_content(content), files, skipped, selection, blocks)
 
 
+def read_found_file(path: str, files: Files) -> list[InputFile]:
+    """Read a file that lies where a person works as a configuration, a launch or a training script; none where it is not one."""
+    try:
+        if path.endswith(".py"):
+            from compatcheck.frameworks.python_script import read as python_script  # noqa: PLC0415 (only for scripts)
+
+            documents = python_script.read(path, files, named=False)
+            return [InputFile(path, documents)] if documents else []
+        if recognise(path, files, named=False) is not None:
+            return []
+        return [item for item in _read_configurations(path, files, named=False, mark=False) if item.documents]
+    except InputError:
+        return []
+
+
 def read_named_file(
     path: str, files: Files, skipped: list[Skipped], selection: Selection, blocks: Sequence[str] | None
 ) -> Iterator[InputFile]:

@@ -25,6 +25,8 @@ class Inspection(NamedTuple):
     policy: Policy | None = None
     complete: bool = True
     """Whether everything the policy is about takes part, so that an unused waiver is worth a word."""
+    touched: tuple[str, ...] | None = None
+    """Files a commit touches: a run takes part as a whole where one of them is read for it; None where runs are not chosen so."""
 
 
 class PolicyUse(NamedTuple):
@@ -128,7 +130,8 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
         if name not in runs:
             raise _unknown_run(name, runs, policy)
     chosen = [runs[name] for name in use.runs]
-    if files and not use.runs and not request.paths:
+    touched = request.paths if request.hook else None
+    if files and not use.runs and (request.hook or not request.paths):
         chosen = list(runs.values())
         if not chosen and request.training and not request.hook:
             request = request._replace(paths=request.training, training=())
@@ -137,11 +140,12 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
     targets = choose_targets(use.targets, policy) if on_targets or use.targets else ()
     complete = not (use.narrowed or request.hook or use.targets) and len(chosen) == len(runs)
     requests: list[Request] = []
-    for run in chosen or (None,):
+    rest = () if chosen and (use.runs or not (request.hook and request.paths)) else (None,)
+    for run in (*chosen, *rest):
         laid = request if run is None else lay_over(request, run, files=files)
         names = () if run is None or use.targets else run.targets
         requests += lay_targets(laid, [target for target in targets if not names or target.name in names])
-    return Inspection(tuple(requests), policy, complete)
+    return Inspection(tuple(requests), policy, complete, touched)
 
 
 def choose_targets(names: Sequence[str], policy: Policy | None) -> tuple[Target, ...]:
@@ -204,8 +208,8 @@ def lay_over(request: Request, run: NamedRun, *, files: bool) -> Request:
     return request._replace(
         run=run.name,
         sources={key: place for key, place in run.sources.items() if getattr(request, key, None) is None},
-        paths=request.paths or (run.paths if files else ()),
-        hook=request.hook and bool(request.paths),
+        paths=(run.paths if files else ()) if request.hook else request.paths or (run.paths if files else ()),
+        hook=False,
         python=request.python or (run.python if request.prefix is None else None),
         prefix=request.prefix or (run.prefix if request.python is None else None),
         model=request.model or run.model,

@@ -8,7 +8,9 @@ from compatcheck import __version__
 from compatcheck.checking.checks import Checks, Criteria, find_auditor, open_criteria
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
+from compatcheck.checking.next_step import find_next_step
 from compatcheck.checking.request import Gathered
+from compatcheck.checking.stack import holds_stack
 from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.fail_on import parse_threshold
@@ -67,8 +69,9 @@ def check(
     report = report._replace(
         policy=None if inspection.policy is None else inspection.policy.path,
         waiver_notes=() if waivers is None else waivers.notes(complete=inspection.complete),
+        next_step=find_next_step(inspection, gathered, report.subjects, environ),
     )
-    if report.exit_code == EXIT_NOTHING_TO_CHECK and any(request.hook for request in inspection.requests):
+    if report.exit_code == EXIT_NOTHING_TO_CHECK and gathered.passes:
         report = report._replace(exit_code=EXIT_CLEAN)
     return report
 
@@ -118,7 +121,8 @@ def build_report(
         skipped.extend(outcome.skipped)
         chosen = gathered.reasons.get(subject.id, gathered.chosen)
         described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
-        subjects.append(described._replace(estimate=verdict.estimate, aside=aside))
+        stacked = holds_stack(subject.environment, rules)
+        subjects.append(described._replace(estimate=verdict.estimate, aside=aside, stacked=stacked))
     if findings:
         findings = [add_lines(finding, lines) for finding in findings]
         if annotate is not None and any(finding.status == "affected" for finding in findings):
@@ -129,7 +133,7 @@ def build_report(
     if audit is not None:
         audit = rate_advisories(audit, gathered, threshold, waivers)
     fails = any(finding.fails for finding in findings)
-    checked = bool(findings) or any(map(holds_packages, gathered.subjects))
+    checked = bool(findings) or any(subject.is_checkable for subject in subjects)
     code = choose_exit_code(skipped, fails=fails, checked=checked, strict=checks.strict, audit=audit)
     return Report(
         version=__version__,
@@ -178,12 +182,8 @@ def choose_exit_code(
         return EXIT_UNREADABLE_INPUT
     if audit is not None and (audit.failure is not None or (strict and audit.unaudited)):
         return EXIT_UNREADABLE_INPUT
+    checked = checked or (audit is not None and bool(audit.audited))
     return EXIT_CLEAN if checked else EXIT_NOTHING_TO_CHECK
-
-
-def holds_packages(subject: Subject) -> bool:
-    """Tell whether rules could be checked on a subject: every rule is about a package."""
-    return subject.environment is not None and bool(subject.environment.packages)
 
 
 def holds_something(subject: Subject) -> bool:

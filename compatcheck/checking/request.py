@@ -68,3 +68,5 @@ class Gathered(NamedTuple):
     """How each subject came to be inspected, where that differs between them."""
     files: Files = LOCAL
     """Tree that the sources lie in, what standard input gave among them."""
+    passes: bool = False
+    """Whether finding nothing to check is no error: of a commit whose files belong to no run."""

@@ -20,7 +20,7 @@ from compatcheck.cli.output import FORMATS
 def command(**given: Any) -> int:  # noqa: ANN401 (click's signature)
     """Check what is installed in one interpreter, with this model, training configuration and hardware.
 
-    Reads metadata only. Without --python or --prefix: the active virtual or conda environment, else the one compatcheck
-    runs in.
+    Reads metadata only. Without --python or --prefix: the active virtual or conda environment, else .venv or venv here or
+    above, else the one compatcheck runs in. One without a training stack is exit code 3.
     """
     return execute(*split(given, files=False))

@@ -32,7 +32,7 @@ _READERS: Mapping[str, tuple[str, str, bool]] = {
     "report": ("reports.find", "read_reports", False),
     "conda_environment": ("conda.environment_yml", "read_conda_environment", False),
     "conda_list": ("conda.listing", "read_conda_list", False),
-    "conda_lock": ("conda.lock", "read_conda_lock", False),
+    "conda_lock": ("conda.lock", "read_conda_lock", True),
     "pixi_lock": ("conda.pixi_lock", "read_pixi_lock", False),
     "pixi": ("conda.pixi", "read_pixi", True),
     "cyclonedx_json": ("sbom.cyclonedx", "read_cyclonedx_json", False),

@@ -73,3 +73,5 @@ class Environment(NamedTuple):
     """Remarks such as ``.pth`` lines that would run code and were not followed."""
     offered: "frozenset[Choice]" = frozenset()
     """Extras and groups that can be selected of it."""
+    unlisted: tuple[str, ...] = ()
+    """Packages that a program of the run imports and that are not listed: it runs from a checkout, of any release."""

@@ -195,3 +195,23 @@ class Overlay:
     def resolve(self, path: str) -> str:
         """See `Files`."""
         return self.base.resolve(path)
+
+
+class ReadLog(Overlay):
+    """A tree of files that notes which of them were read."""
+
+    def __init__(self, base: Files) -> None:
+        """Start with none."""
+        super().__init__(base, {})
+        self.read: set[str] = set()
+        """Paths without links."""
+
+    def read_text(self, path: str, limit: int = 65536) -> str:
+        """See `Files`."""
+        self.read.add(self.base.resolve(path))
+        return self.base.read_text(path, limit)
+
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        """See `Files`."""
+        self.read.add(self.base.resolve(path))
+        return self.base.read_bytes(path, limit)

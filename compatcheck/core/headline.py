@@ -42,7 +42,8 @@ def reason_text(report: Report) -> str:
             said.insert(0, f"{count} finding{'' if count == 1 else 's'} at or above --fail-on {report.threshold}")
         return ", ".join(said)
     if report.exit_code == EXIT_NOTHING_TO_CHECK or not checked_anything(report):
-        return "no package is known"
+        there = any(subject.packages for subject in report.subjects)
+        return "no package of a training stack is there" if there else "no package is known"
     if report.exit_code == EXIT_UNREADABLE_INPUT:
         unread = sum(entry.named or report.strict for entry in report.skipped)
         if not unread and report.audit is not None:

@@ -126,6 +126,22 @@ class SubjectReport(NamedTuple):
     """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
     target: str | None = None
     """Machine of the policy it is checked for, where there are several."""
+    stacked: bool = True
+    """Whether its packages, if any, hold one of a training stack: one that a rule or the record of a program is about."""
+
+    @property
+    def is_checkable(self) -> bool:
+        """Tell whether rules could be checked: every rule is about a package."""
+        return self.stacked and bool(self.packages)
+
+
+class NextStep(NamedTuple):
+    """What would make more of a check."""
+
+    reason: str
+    """What lies here or is missing, in words."""
+    commands: tuple[str, ...]
+    """Ready to paste; a path in capitals is the person's to fill in."""
 
 
 class Report(NamedTuple):
@@ -153,6 +169,8 @@ class Report(NamedTuple):
     """Security advisories about the same packages; None without ``--security``."""
     plans: "tuple[Plan, ...]" = ()
     """What clears the findings that fail, for each group of subjects that share files; not asked of a resolver."""
+    next_step: NextStep | None = None
+    """What a person can run where little could be checked."""
 
 
 def severity_rank(severity: str) -> int:

@@ -136,7 +136,7 @@ def read_url(url: str, name: str | None = None) -> tuple[str | None, str | None,
     """Read name, version and details out of the URL or path of a distribution, as far as its text tells them.
 
     Returns:
-        The name (the given one, that of a wheel, or ``#egg=``), the version of a wheel or source archive, and details:
+        The name (the given one, that of a wheel, or ``#egg=``), the version of a wheel, source archive or tag, and details:
         ``direct_url`` without credentials, ``vcs``, ``revision``.
     """
     location, _, fragment = url.partition("#")
@@ -150,7 +150,11 @@ def read_url(url: str, name: str | None = None) -> tuple[str | None, str | None,
         path = location.partition("://")[2].partition("/")[2] or location
         if "@" in path:
             details["revision"] = path.rpartition("@")[2]
-        return name, None, details
+        # a part of a repository may have releases of its own
+        return name, None if "subdirectory" in options else read_tag(details.get("revision")), details
+    tagged = re.search(r"/archive/refs/tags/([^/]+?)\.(?:tar\.gz|zip)$", location)
+    if tagged and "subdirectory" not in options:
+        return name, read_tag(tagged[1]), details
     filename = _unquote(location.partition("?")[0].rstrip("/").rpartition("/")[2])
     if filename.endswith(".whl"):
         parts = filename.removesuffix(".whl").split("-")
@@ -168,6 +172,12 @@ def _unquote(text: str) -> str:
     return re.sub(
         r"(?:%[0-9A-Fa-f]{2})+", lambda part: bytes.fromhex(part[0].replace("%", "")).decode("utf-8", "replace"), text
     )
+
+
+def read_tag(revision: str | None) -> str | None:
+    """Return the release that a tag of a repository names, ``v0.16.4``; None of a branch, a commit or another word."""
+    version = (revision or "").removeprefix("v")
+    return version if re.match(r"\d+\.\d+\.\d", version) and parse_version(version) else None
 
 
 def combine(

@@ -80,8 +80,9 @@ def closing_line(report: Report) -> str:
 
 
 def checked_anything(report: Report) -> bool:
-    """Tell whether any rule could be checked: every rule is about a package."""
-    return bool(report.findings) or any(subject.packages for subject in report.subjects)
+    """Tell whether any rule could be checked, for every rule is about a package of a training stack, or an advisory looked up."""
+    looked_up = report.audit is not None and bool(report.audit.audited)
+    return bool(report.findings) or looked_up or any(subject.is_checkable for subject in report.subjects)
 
 
 def closing_lines(report: Report, width: int) -> list[str]:
@@ -224,13 +225,14 @@ def clean_text(subject: SubjectReport) -> str:
     """Say of a subject without findings what was looked at; without a package nothing was."""
     number = sum(not fact.name.startswith(TRAITS) for _, fact in subject.facts)
     facts = f"{number} fact{'' if number == 1 else 's'}"
-    if not subject.packages:
-        return (
-            f"nothing was checked: no package is known ({facts} read)"
-            if number
-            else ("nothing was checked: no package is known")
-        )
     count = len(subject.packages)
+    if not subject.is_checkable:
+        known = (
+            f"none of {count} package{'' if count == 1 else 's'} is of a training stack"
+            if count
+            else "no package is known"
+        )
+        return f"nothing was checked: {known}" + (f" ({facts} read)" if number else "")
     return f"no known problem among the rules about {count} package{'' if count == 1 else 's'} and {facts}"
 
 
@@ -253,6 +255,15 @@ def target_text(facts: Iterable[tuple[str, Fact]]) -> str | None:
     ]
     place = next(iter(stated.values()))[1]
     return f"{', '.join(filter(None, words))}: declared at {place}, not measured"
+
+
+def device_text(facts: Iterable[tuple[str, Fact]]) -> str | None:
+    """Say which device a name without its size was taken for, and with how much memory; None where the name says it."""
+    for _, fact in facts:
+        key = fact.sources[0].key if fact.name == "hardware.memory_bytes" and fact.sources else None
+        if key is not None and " is taken for " in key and isinstance(fact.value, int):
+            return f"{key}: {format_bytes(fact.value)} a device is assumed"
+    return None
 
 
 def needs_text(needs: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from compatcheck.core.versions import contains
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
 from compatcheck.matching.remedies import write_remedies
 from compatcheck.matching.severity import rate
+from compatcheck.resolution.imported import imported_packages
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Texts
@@ -184,15 +185,9 @@ def _has_evidence(rule: CompiledRule, decision: Decision, scope: FactScope) -> b
 def _implied(subject: Subject, known: set[str]) -> tuple[str, ...]:
     """Return the packages that the programs of a subject's configurations import, of which no input says anything."""
     if subject.environment is not None and subject.environment.complete:
-        return ()
-    implied: dict[str, None] = {}
+        return subject.environment.unlisted
     engines = {facts["rollout.engine"].value for facts in subject.roles.values() if "rollout.engine" in facts}
-    for document in subject.documents:
-        program = find_program(document.reader)
-        for package in (*program.packages, *(engine for engine in program.engines if engine in engines)):
-            if package not in known:
-                implied[package] = None
-    return tuple(implied)
+    return tuple(name for name in imported_packages(subject.documents, engines) if name not in known)
 
 
 def _served(subject: Subject) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.report import FindingRemedy
 from compatcheck.core.versions import compile_specifier, contains, nearest_release
 from compatcheck.resolution.scope import COMPONENT_FACTS, FactScope
+from compatcheck.rules.expression import Unknown, evaluate
 from compatcheck.rules.programs import lineage
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ def write_remedy(
         releases: package → release to name; None for the nearest ones that the rule does not hold.
 
     Returns:
-        None where it is in force already or leads nowhere new.
+        None where its condition is false, it is in force already or it leads nowhere new.
     """
     target: Mapping[str, Any] = remedy["target"]
+    condition = True if remedy["when"] is None else evaluate(remedy["when"], scope)
+    if not isinstance(condition, Unknown) and not condition:
+        return None
     match remedy["verb"]:
         case "upgrade" | "downgrade" as verb:
             entry = _change_release(rule, verb, target, scope, releases or {})
@@ -49,8 +53,11 @@ def write_remedy(
             entry = (remedy["note"], None)
     if entry is None:
         return None
+    text, command = entry
     note = None if remedy["verb"] == "note" else remedy["note"]
-    return FindingRemedy(entry[0], entry[1], remedy["safety"], note)
+    if note is not None and isinstance(condition, Unknown):  # whoever leaves notes out must not lose the condition
+        text, note = f"{text} ({note})", None
+    return FindingRemedy(text, command, remedy["safety"], note)
 
 
 def _set(target: Mapping[str, Any], scope: FactScope) -> tuple[str, str | None] | None:

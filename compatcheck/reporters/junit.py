@@ -102,7 +102,7 @@ class _Suite:
 def _subject_cases(subject: SubjectReport, findings: list[Finding]) -> list[_Case]:
     if findings:
         return [_finding_case(finding) for finding in findings]
-    if not subject.packages:
+    if not subject.is_checkable:
         return [_Case("packages", subject.id, "skipped", message=clean_text(subject))]
     return [_Case(clean_text(subject), subject.id, "passed")]
 

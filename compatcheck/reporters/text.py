@@ -11,6 +11,7 @@ from compatcheck.core.summary import (
     choose,
     clean_text,
     closing_lines,
+    device_text,
     fact_text,
     fit_text,
     measured_text,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compatcheck.core.advisory import Advisory
-    from compatcheck.core.report import Finding, Report, SubjectReport
+    from compatcheck.core.report import Finding, NextStep, Report, SubjectReport
 
 MAX_SUBJECTS = 3
 """Subjects reported one by one; what more of them have in common is said once."""
@@ -127,6 +128,8 @@ class _Writer(Terminal):
             counted = (entry for entry in report.skipped if entry.named or report.strict)
             yield from (" ".join(f"NOT READ {entry.source}: {entry.reason}".split()) for entry in counted)
             yield from (f"WAIVER {note}" for note in report.waiver_notes)
+        if report.next_step is not None and not self.quiet:
+            yield from self.next_step(report.next_step)
         yield from closing_lines(report, self.width)
         yield from fill(ending(report), self.width)
 
@@ -166,7 +169,7 @@ class _Writer(Terminal):
             yield ""
             yield from self.wrapped("more", f"{choice.rest}; -v shows them")
         configured = any(fact.origin in {"configuration", "script"} for _, fact in subject.facts)
-        if subject.waiting and not configured and subject.packages:
+        if subject.waiting and not configured and subject.is_checkable:
             yield ""
             count = subject.waiting
             text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
@@ -206,6 +209,9 @@ class _Writer(Terminal):
 
     def remarks(self, subject: SubjectReport) -> Iterator[str]:
         """Say which machine is declared, and what could not be decided, filled in or read of a subject."""
+        device = device_text(subject.facts)
+        if device is not None:
+            yield from self.wrapped("device", device)
         target = target_text(subject.facts)
         if target is not None:
             yield from self.wrapped("target", target)
@@ -252,7 +258,7 @@ class _Writer(Terminal):
         found = {finding.subject for finding in report.findings if finding.suppressed is None}
         clean = [subject for subject in report.subjects if subject.id not in found]
         if clean:
-            bare = sum(not subject.packages for subject in clean)
+            bare = sum(not subject.is_checkable for subject in clean)
             if bare < len(clean):
                 yield from self.wrapped("none", f"no known problem in {len(clean) - bare} of {total}")
             if bare:
@@ -350,6 +356,12 @@ class _Writer(Terminal):
             if not alone:
                 places = shorten(str(skip.source) for skip in entry.others)
                 yield from self.wrapped("", f"the same for {len(entry.others)} others: {places}; -v lists them")
+
+    def next_step(self, step: NextStep) -> Iterator[str]:
+        """Say what can be run next; a command is never broken."""
+        yield from self.wrapped("next", step.reason, "32")
+        yield from (f"{self.label('')}{self.paint(command, '1')}" for command in step.commands)
+        yield ""
 
     def few_lines(self, subject: SubjectReport, findings: list[Finding], *, named: bool) -> Iterator[str]:
         """Report a subject with a line for each finding, and one for what is not shown."""

@@ -12,6 +12,7 @@ from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import find_misfits
 from compatcheck.resolution.defaults import apply_defaults, apply_traits
 from compatcheck.resolution.derive import derive, derive_unsharded
+from compatcheck.resolution.imported import with_unlisted
 from compatcheck.resolution.known_keys import drop_unknown_keys
 from compatcheck.resolution.merge import (
     DECLARED,
@@ -64,6 +65,7 @@ def resolve(
         hardware: devices, each with whether it was declared (``--gpu``) and not measured.
         settings: ``--set`` values by fact.
     """
+    environment = with_unlisted(environment, documents, settings or {})
     documents = drop_unknown_keys(documents, FactScope({}, environment, rules))
     stated = {statement.role for document in documents for statement in document.statements}
     inputs = Inputs(rules, environment, documents, hardware, settings or {})

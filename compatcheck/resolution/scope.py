@@ -73,8 +73,10 @@ class FactScope:
         """Tell whether a package is known to be absent; None when nothing is known about it."""
         if package is not None:
             return package.version is None and package.specifier == ABSENT
-        known = self.environment is not None and self.environment.complete and name not in COMPONENT_FACTS
-        return True if known else None
+        environment = self.environment
+        if environment is None or not environment.complete or name in COMPONENT_FACTS or name in environment.unlisted:
+            return None
+        return True
 
     def in_range(self, name: str, bounds: Any) -> Verdict:  # noqa: ANN401 (compiled bounds)
         """Judge a package against compiled bounds, ``"present"`` or ``"absent"``."""

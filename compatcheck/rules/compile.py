@@ -147,7 +147,10 @@ def _text_part(rule: Rule) -> list[object]:
         dict(rule.unverified),
         dict(rule.checked_through),
         rule.verifiable,
-        list(map(_as_mapping, rule.remedies)),
+        [
+            {**_as_mapping(remedy), "when": _code(rule, f"remedies.{index}.when", remedy.when)}
+            for index, remedy in enumerate(rule.remedies)
+        ],
         list(map(_as_mapping, rule.references)),
         None if rule.probe is None else _as_mapping(rule.probe),
         rule.evidence,

@@ -70,7 +70,7 @@ class Texts(NamedTuple):
     checked_through: Mapping[str, str]
     verifiable: tuple[str, ...]
     remedies: tuple[Mapping[str, Any], ...]
-    """``{"verb", "target", "safety", "note"}``."""
+    """``{"verb", "target", "safety", "note", "when"}``; the last is code."""
     references: tuple[Mapping[str, str | None], ...]
     """``{"type", "url", "date"}``."""
     probe: Mapping[str, Any] | None

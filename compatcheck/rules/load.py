@@ -175,7 +175,7 @@ class _Reader(StrictFile):
         for index, item in enumerate(self.sequence(value, "remedies")):
             where = ("remedies", index)
             data = self.mapping(item, *where)
-            self.known(data, {*model.REMEDY_VERBS, "safety"}, *where)
+            self.known(data, {*model.REMEDY_VERBS, "safety", "when"}, *where)
             verbs = [verb for verb in model.REMEDY_VERBS if verb in data and verb != "note"] or ["note"]
             if len(verbs) != 1 or (verbs == ["note"] and "note" not in data):
                 raise self.error(f"needs exactly one of {', '.join(model.REMEDY_VERBS)}", *where)
@@ -185,6 +185,7 @@ class _Reader(StrictFile):
                 target=target,
                 safety=self.choice(data, "safety", model.SAFETIES, *where),
                 note=self.optional_text(data, "note", *where),
+                when=self.optional_text(data, "when", *where),
             )
 
     def references(self, value: Any) -> Iterator[model.Reference]:  # noqa: ANN401

@@ -163,7 +163,7 @@ def _record(rule: CompiledRule, texts: Texts, affected: Sequence[Affected], rule
             "confidence": rule.confidence,
             "unverified": dict(texts.unverified),
             "checked_through": dict(texts.checked_through),
-            "remedies": [dict(remedy) for remedy in texts.remedies],
+            "remedies": [{key: remedy[key] for key in remedy if key != "when"} for remedy in texts.remedies],
             "database": rules.id,
         },
     }

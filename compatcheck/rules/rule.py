@@ -58,6 +58,8 @@ class Remedy:
     safety: str
     """``safe``: same result; ``unsafe``: may change behaviour, speed or re-open another rule."""
     note: str | None = None
+    when: str | None = None
+    """Condition under which it is one, as `Rule.when`; None where it always is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from compatcheck.core.facts import TRAITS
+
 _TABLE = """
 runtime.python | version | | interpreter version
 runtime.torch_cuda | version? | | CUDA version torch was built for; None for a CPU or ROCm build
@@ -306,8 +308,11 @@ def vocabulary() -> dict[str, Term]:
 
 
 def nearest(name: str, known: tuple[str, ...] | list[str]) -> str | None:
-    """Return the known name most like ``name``, or None when none is close."""
+    """Return the known name most like ``name``, also one without its group (``zero_stage``), or None when none is close."""
     from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
-    matches = get_close_matches(name, known, n=1, cutoff=0.75)
-    return matches[0] if matches else None
+    stated = [full for full in known if not full.startswith(TRAITS)]  # what a program's code does nobody states
+    by_end = {full.rpartition(".")[2]: full for full in reversed(stated)}
+    candidates = {**dict.fromkeys(by_end), **dict.fromkeys(known)} if "." not in name else known
+    matches = get_close_matches(name, candidates, n=1, cutoff=0.75)
+    return by_end.get(matches[0], matches[0]) if matches else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,44 @@ def test_an_empty_environment_is_not_fine(tmp_path: Path) -> None:
     (tmp_path / "venv/lib/python3.11/site-packages").mkdir(parents=True)
     (tmp_path / "venv/pyvenv.cfg").write_text("version = 3.11.7\nhome = /usr/bin\n", encoding="utf-8")
     assert run("env", "--prefix", tmp_path / "venv").code == 3
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "junit", "sarif", "github"])
+def test_an_environment_without_a_training_stack_is_not_fine(prefix: Path, form: str) -> None:
+    site = prefix / "lib/python3.11/site-packages"
+    shutil.rmtree(site)
+    info = site / "click-8.1.7.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: click\nVersion: 8.1.7\n", encoding="utf-8")
+    (prefix.parent / "requirements.txt").write_text("click==8.1.7\n", encoding="utf-8")
+    files = ("check", prefix.parent / "requirements.txt")
+    for command in (("env", "--prefix", prefix), files, (*files, "--prefix", prefix)):
+        ran = run(*command, "--format", form)
+        assert ran.code == 3, ran
+        assert "no known problem" not in ran.out.lower()
+        if form in {"text", "junit"}:
+            assert "none of 1 package is of a training stack" in " ".join(ran.out.split())
+
+
+def test_a_device_without_a_size_is_said(prefix: Path) -> None:
+    out = " ".join(run("env", "--prefix", prefix, "--gpu", "8xH100").out.split())
+    assert "H100 is taken for H100-80GB; there are also H100-94GB-NVL, H100-96GB: 79.6 GiB a device is assumed" in out
+    assert "is taken for" not in run("env", "--prefix", prefix, "--gpu", "8xH100-80GB").out
+
+
+def test_a_fact_without_its_group_is_told_the_whole(prefix: Path) -> None:
+    ran = run("env", "--prefix", prefix, "--set", "zero_stage=3")
+    assert ran.code == 2
+    assert "did you mean 'training.zero_stage'?" in ran.err
+
+
+def test_the_environment_of_the_project_is_found(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(prefix.parent)
+    ran = run("env", "--select", RULE)
+    assert "no environment is active: the nearest one here or above" in " ".join(ran.out.split())
+    assert f"POSSIBLE (medium) {RULE}" in ran.out
 
 
 def test_commands_that_do_not_exist_are_told_the_nearest() -> None:

@@ -42,6 +42,9 @@ DECIDED = {
         ("packing_samples", "ring_attn_size", "ds_tensor_parallel_size", "use_liger_kernel", "ds.use_liger_kernel"),
         "a program without the option does without the feature, which is what the row says",
     ),
+    "verl": {
+        "actor_rollout_ref.rollout.enable_sleep_mode": "a field of RolloutConfig, which the configuration of Hydra leaves out",
+    },
 }
 """Keys that a class or program does not have and the code decides; these rows were read, not compared."""
 MANDATORY = "???"

@@ -14,7 +14,8 @@ from compatcheck.core.errors import InputError, NoEnvironmentError
 from compatcheck.core.expected_shapes import as_text, as_texts
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.markers import canonical_name
-from compatcheck.core.requirement import read_url
+from compatcheck.core.requirement import add_unselected, read_url
+from compatcheck.core.selection import DEFAULT, Choice, Selection, offer
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import echo
 from compatcheck.core.versions import parse_version
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from compatcheck.core.yaml import YamlFile
 
 _REMEDY = "make the lock anew with the tool that wrote it"
-_INSTALLED = {"main", "dev", "default"}
-"""Categories that ``conda-lock install`` installs unless it is told otherwise; extras are not among them."""
+_INSTALLED = frozenset({"main", "dev", "default"})
+"""Categories that ``conda-lock install`` installs unless it is told otherwise; the others are its extras."""
 _VERSIONS = {"1", "2", "3"}
 
 
@@ -54,7 +55,7 @@ class _Entry(NamedTuple):
     package: LockedPackage
 
 
-def read_conda_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
+def read_conda_lock(path: str, files: Files = LOCAL, selection: Selection = DEFAULT) -> tuple[Environment, ...]:
     """Read a lock: one environment for each Linux platform it locks."""
     entries, skipped = list_packages(read_yaml(path, files))
     platforms = sorted({entry.platform for entry in entries})
@@ -65,11 +66,8 @@ def read_conda_lock(path: str, files: Files = LOCAL) -> tuple[Environment, ...]:
     found = []
     for platform in linux:
         here = [entry for entry in entries if entry.platform == platform]
-        taken = [entry.package for entry in here if set(entry.categories) & _INSTALLED]
-        left = sorted({name for entry in here if not set(entry.categories) & _INSTALLED for name in entry.categories})
-        remarks = [*notes, *([f"categories not selected: {', '.join(left)}"] if left else [])]
         origin = f"{path} ({platform})" if len(platforms) > 1 else path
-        found.append(build_locked(origin, taken, skipped, remarks))
+        found.append(_select(origin, here, skipped, notes, selection))
     return tuple(found)
 
 
@@ -126,6 +124,23 @@ def check_version(path: str, version: object, understood: Collection[str], remed
     if not isinstance(version, str) or version not in understood:
         message = f"is of version {echo(str(version))}; versions {', '.join(sorted(understood))} are understood"
         raise InputError(message, source=Source(path, "version"), hint=f"upgrade compatcheck, or {remedy}")
+
+
+def _select(
+    origin: str, entries: Sequence[_Entry], skipped: Sequence[Skipped], notes: Sequence[str], selection: Selection
+) -> Environment:
+    """Bring together what the selected categories install; what the others would bring may be there or not."""
+    offered = offer({category for entry in entries for category in entry.categories} - _INSTALLED)
+    chosen = selection.choose(offered)
+
+    def bring(choices: frozenset[Choice]) -> Environment:
+        wanted = _INSTALLED.union(choice.name for choice in choices)
+        here = [entry.package for entry in entries if not wanted.isdisjoint(map(canonical_name, entry.categories))]
+        return build_locked(origin, here, skipped, notes)
+
+    environment = bring(chosen)
+    packages = add_unselected(environment.packages, offered - chosen, lambda more: bring(chosen | more).packages)
+    return environment._replace(packages=packages, offered=offered)
 
 
 def build_locked(

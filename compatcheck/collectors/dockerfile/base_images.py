@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.collectors.python.pinned_build import ngc_release
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-NGC_TABLE = "ngc-pytorch"
-"""The table of torch and CUDA by release of nvcr.io/nvidia/pytorch."""
 
 _REGISTRIES = (
     r"^(?:docker\.io|index\.docker\.io|registry\.hub\.docker\.com|registry-1\.docker\.io|ghcr\.io|"
@@ -76,7 +75,7 @@ def _read(parts: Mapping[str, str]) -> BaseImage:
     if "packed" in parts:
         cuda = f"{parts['packed'][:2]}.{parts['packed'][2]}"
     if "ngc" in parts:
-        row = _ngc_release(parts["ngc"])
+        row = ngc_release(parts["ngc"])
         if row is not None:
             torch, cuda = row
             packages["torch"] = f"{torch}.nv{parts['ngc']}"
@@ -87,10 +86,3 @@ def _read(parts: Mapping[str, str]) -> BaseImage:
         compat = parts["toolkit"]  # NV_CUDA_COMPAT_PACKAGE of nvidia/cuda
     build = "rocm" if "rocm" in parts else "cuda" if cuda is not None else None
     return BaseImage(packages, build, cuda, compat, parts.get("python"), bare="toolkit" in parts or "python" in parts)
-
-
-def _ngc_release(release: str) -> tuple[str, str | None] | None:
-    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only for NVIDIA's containers)
-
-    row = (open_builtin().section(f"tables/{NGC_TABLE}") or {}).get(release)
-    return (str(row[0]), row[1]) if isinstance(row, list) else None

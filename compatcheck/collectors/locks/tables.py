@@ -11,7 +11,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.expected_shapes import as_table
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.redaction import redact
-from compatcheck.core.requirement import read_url
+from compatcheck.core.requirement import read_tag, read_url
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.textfile import STANDARD_INPUT, echo, echo_value
 from compatcheck.core.toml import locate_entries
@@ -122,6 +122,7 @@ def describe_origin(name: str, stated: Mapping[str, Any]) -> tuple[dict[str, str
         if isinstance(stated.get(kind), str):
             revision = stated.get("ref") or stated.get("revision")
             details.update(source=kind, vcs=kind, direct_url=redact(stated[kind]), revision=str(revision or ""))
+            version = None if "subdirectory" in stated else read_tag(str(stated.get("ref") or ""))
     for kind in ("file", "path", "url"):
         if isinstance(stated.get(kind), str):
             _, version, more = read_url(stated[kind], name)

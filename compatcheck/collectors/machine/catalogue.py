@@ -97,7 +97,13 @@ def parse_gpu(text: str, *, source: Source | None = None) -> Hardware:
         raise UsageError(f"{text!r} declares no device", source=source, hint=f"for example 8x{match[2]}")
     found = find_gpus(match[2], catalogue)
     if len(found) == 1:
-        return declare(found[0], source, gpus_per_node=count)
+        declared = declare(found[0], source, gpus_per_node=count)
+        others = find_other_sizes(match[2], found[0], catalogue)
+        if not others:
+            return declared
+        taken = f"{match[2]} is taken for {found[0].name}; there {'are' if len(others) > 1 else 'is'} also {', '.join(others)}"
+        key = taken if source.key is None else f"{source.key}: {taken}"
+        return declared._replace(sources={"memory_bytes": source._replace(key=key)})
     if found:
         names = " or ".join(gpu.name for gpu in found)
         raise UsageError(f"{match[2]} comes in several sizes", source=source, hint=f"say {names}")
@@ -149,6 +155,18 @@ def find_gpus(name: str, catalogue: Catalogue, memory_bytes: int | None = None) 
     return found
 
 
+def find_other_sizes(name: str, gpu: Gpu, catalogue: Catalogue) -> list[str]:
+    """Return the devices of other memory that a name means as well as the one it is taken for: ``H100`` has no size in it."""
+    words = _words(name)
+    if _key(gpu.name) == _key(name):
+        return []
+    return [
+        other.name
+        for other in catalogue.values()
+        if other.marketed_gib != gpu.marketed_gib and _words(other.name)[: len(words)] == words
+    ]
+
+
 def find_cut_name(name: str, catalogue: Catalogue, memory_bytes: int | None = None) -> list[Gpu]:
     """Find the devices whose name begins so, as `find_gpus`: ``nvidia-smi`` cuts long names off, ``NVIDIA A100-SXM...``.
 
@@ -184,5 +202,8 @@ def suggest(name: str, catalogue: Catalogue) -> list[str]:
 
 def _key(name: str) -> str:
     """Reduce a name to letters and digits without the vendor."""
-    words = re.findall(r"[a-z]+|\d+", name.lower())
-    return "".join(word for word in words if word not in _VENDORS)
+    return "".join(_words(name))
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.findall(r"[a-z]+|\d+", name.lower()) if word not in _VENDORS]

@@ -50,7 +50,7 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str]) -
         python: interpreter, as a path or a command on ``PATH``.
         prefix: directory of an environment, or a directory of packages (``pip install --target``).
         environ: environment variables; without ``python`` and ``prefix``, ``VIRTUAL_ENV``, then ``CONDA_PREFIX``, then
-            the tool's own prefix is taken.
+            the virtual environment of the working directory, then the tool's own prefix is taken.
 
     Raises:
         InputError: no environment lies there.
@@ -66,8 +66,50 @@ def locate(python: str | None, prefix: str | None, environ: Mapping[str, str]) -
         value = environ.get(variable)
         if value:
             return layout_of_prefix(value, variable, environ)
-    own = "the environment compatcheck itself runs in"
+    found = _find_virtual(os.getcwd())
+    if found is not None:
+        return layout_of_prefix(found, f"{_NONE_ACTIVE}: the nearest one here or above", environ)
+    own = f"{_NONE_ACTIVE}, no .venv here or above: the one compatcheck itself runs in"
     return layout_of_prefix(sys.prefix, own, environ, executable=sys.executable or None)
+
+
+_NONE_ACTIVE = "no environment is active"
+
+
+def find_active(environ: Mapping[str, str]) -> str | None:
+    """Return the interpreter of the active environment, or of the one in the working directory; None where there is none."""
+    try:
+        prefix = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX") or _find_virtual(os.getcwd())
+    except InputError:
+        return None
+    return None if prefix is None else _executable_in(prefix, LOCAL)
+
+
+def _find_virtual(directory: str) -> str | None:
+    """Return the nearest virtual environment at or above a directory: one it lies in, else its ``.venv``, else its ``venv``.
+
+    The order is uv's, which goes up to the root and takes a ``.venv`` without a ``pyvenv.cfg`` for a broken environment, not
+    for none; ``venv`` is a name that may stand for anything.
+    https://github.com/astral-sh/uv/blob/main/crates/uv-python/src/virtualenv.rs
+
+    Raises:
+        InputError: the nearest ``.venv`` is broken.
+    """
+    while True:
+        dotted = os.path.join(directory, ".venv")
+        for prefix in (directory, dotted, os.path.join(directory, "venv")):
+            if os.path.isfile(os.path.join(prefix, "pyvenv.cfg")):
+                return prefix
+            if prefix == dotted and (os.path.isdir(dotted) or os.path.islink(dotted)):
+                raise InputError(
+                    "is no virtual environment: it has no pyvenv.cfg",
+                    source=Source(dotted),
+                    hint="make it again, or name the environment that counts with --python or --prefix",
+                )
+        above = os.path.dirname(directory)
+        if above == directory:
+            return None
+        directory = above
 
 
 def _find_executable(python: str, environ: Mapping[str, str]) -> str:
@@ -185,7 +227,7 @@ def layout_of_prefix(
     if not files.is_directory(prefix):
         reason = "is not a directory" if files.exists(prefix) else "does not exist"
         hint = "give the directory of an environment: --prefix /venv"
-        if chosen not in {"--python", "--prefix"}:
+        if chosen in {"VIRTUAL_ENV", "CONDA_PREFIX"}:
             hint = f"unset {chosen}, or name the environment with --python or --prefix"
         raise InputError(f"{prefix} {reason}", source=source, hint=hint)
     config = _read_config(os.path.join(prefix, "pyvenv.cfg"), files)

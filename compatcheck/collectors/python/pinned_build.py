@@ -31,6 +31,9 @@ _OTHER_DEVICES = ("torch-npu", "torch-mlu", "torch-musa", "torch-xla", "habana-t
 _PUBLIC = "public wheel of torch "
 """Begins the key of what only the release of torch told."""
 
+NGC_TABLE = "ngc-pytorch"
+"""The table of NVIDIA's container by release; its torch carries the release as its label, ``.nv25.10``."""
+
 PUBLIC_WHEELS = "torch-public-cuda"
 """The table of what the public wheel of each release is built for."""
 
@@ -77,6 +80,15 @@ def _read_build(torch: Package, environment: Environment) -> TorchBuild:
     labelled = read_torch_build(torch, None, {})
     if labelled.build is not None:
         return labelled
+    container = re.search(r"\.nv(\d\d\.\d\d)$", torch.version or "")
+    row = None if container is None else ngc_release(container[1])
+    if (
+        container is not None
+        and row is not None
+        and torch.version == f"{row[0]}.nv{container[1]}"
+        and row[1] is not None
+    ):
+        return TorchBuild("cuda", row[1], torch.source)
     index = read_index(torch.details.get("index", ""))
     if index is not None:
         return TorchBuild(*index, torch.source)
@@ -92,6 +104,14 @@ def _read_build(torch: Package, environment: Environment) -> TorchBuild:
     cuda = public_cuda(torch.version or "")
     source = torch.source._replace(key=f"{_PUBLIC}{torch.version}")
     return TorchBuild(None if cuda is None else "cuda", cuda, source)
+
+
+def ngc_release(release: str) -> tuple[str, str | None] | None:
+    """Return torch and CUDA of a release of NVIDIA's container, ``25.10``; None where it is not known."""
+    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only for NVIDIA's containers)
+
+    row = (open_builtin().section(f"tables/{NGC_TABLE}") or {}).get(release)
+    return (str(row[0]), row[1]) if isinstance(row, list) else None
 
 
 def read_index(address: str) -> tuple[str, str | None] | None:

@@ -18,6 +18,7 @@ from compatcheck.core.requirement import (
     add_unselected,
     combine,
     parse_requirement,
+    read_tag,
     read_url,
 )
 from compatcheck.core.selection import DEFAULT, Selection, offer
@@ -327,6 +328,7 @@ def _read_poetry_item(name: str, item: object, source: Source) -> Requirement:
             if kind == "git":
                 revision = next((table[key] for key in ("tag", "rev", "branch") if isinstance(table.get(key), str)), "")
                 details.update(vcs="git", revision=revision)
+                version = None if "subdirectory" in table else read_tag(revision)
     if isinstance(table.get("extras"), list):
         details["extras"] = ",".join(map(str, table["extras"]))
     if isinstance(table.get("markers"), str):

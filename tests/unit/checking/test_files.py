@@ -184,3 +184,51 @@ def test_an_empty_file_that_is_named_is_said(
     )
     (entry,) = check_json(tmp_path, monkeypatch, capsys)["skipped"]
     assert "is empty" in entry["reason"]
+
+
+UV_LOCK = """version = 1
+[[package]]
+name = "x"
+version = "1"
+source = { virtual = "." }
+dependencies = [{ name = "torch" }]
+[package.optional-dependencies]
+train = [{ name = "deepspeed" }]
+[[package]]
+name = "torch"
+version = "2.6.0"
+[[package]]
+name = "deepspeed"
+version = "0.16.5"
+"""
+PROJECT = '[project]\nname = "x"\nversion = "1"\n[project.optional-dependencies]\ntrain = ["deepspeed==0.16.5"]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "version"),
+    [
+        ("uv.lock", UV_LOCK, "0.16.4"),
+        ("pyproject.toml", PROJECT, "0.16.4"),
+        ("requirements.txt", "deepspeed>=0.15\n", "0.16.4"),
+        ("requirements.txt", "deepspeed>=0.17\n", ">=0.17"),
+        ("requirements.txt", "deepspeed==0.16.5\n", "0.16.5"),
+    ],
+)
+def test_what_a_file_leaves_open_is_settled_by_what_is_installed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    text: str,
+    version: str,
+) -> None:
+    info = tmp_path / "venv/lib/python3.11/site-packages/deepspeed-0.16.4.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: deepspeed\nVersion: 0.16.4\n")
+    (tmp_path / "venv/pyvenv.cfg").write_text("version = 3.11.7\nhome = /usr/bin\n")
+    (tmp_path / name).write_text(text)
+    arguments = (str(tmp_path / name), "--prefix", str(tmp_path / "venv"), "--format", "json")
+    _, out = check(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+    (subject,) = json.loads(out)["subjects"]
+    (package,) = [entry for entry in subject["environment"]["packages"] if entry["name"] == "deepspeed"]
+    assert (package["version"], package["optional"]) == (version, False)

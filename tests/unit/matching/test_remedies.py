@@ -205,3 +205,86 @@ def test_a_program_that_writes_its_own_deepspeed_configuration_has_no_keys_of_de
         "set zero_optimization.offload_optimizer.pin_memory to false (training.offload_optimizer_pin_memory)",
         "set training.offload_optimizer_pin_memory (page-locked optimizer state) to false",
     ]
+
+
+def test_a_remedy_under_a_condition_is_given_where_it_holds_and_keeps_it_where_nobody_knows() -> None:
+    under = Remedy(
+        verb="set",
+        target={"training.use_reentrant": True},
+        safety="safe",
+        note="for stage 3",
+        when="training.zero_stage == 3",
+    )
+    made = rule_set(rule(remedies=(under,)))
+    compiled = next(made.all_rules())
+    texts = made.texts(compiled)
+    stages: tuple[dict[str, Any], ...] = ({"training.zero_stage": 3}, {"training.zero_stage": 2}, {})
+    known, refuted, unknown = (write_remedies(compiled, texts, scope(made, facts)) for facts in stages)
+    assert [(entry.text, entry.note) for entry in known] == [("set training.use_reentrant to true", "for stage 3")]
+    assert refuted == ()
+    assert [(entry.text, entry.note) for entry in unknown] == [
+        ("set training.use_reentrant to true (for stage 3)", None)
+    ]
+
+
+CU118 = "install the build of the same torch release for CUDA 11.8 (cu118) from PyTorch's own index"
+CU12 = "install the build of the same torch release for CUDA 12 (cu126 or cu128) from PyTorch's own index"
+
+
+@pytest.mark.parametrize(
+    ("name", "versions", "facts", "texts"),
+    [
+        (
+            "nvidia/driver-older-than-cuda",
+            {"torch": "2.6.0"},
+            {"runtime.torch_cuda": "12.4", "hardware.driver": "470.82.01"},
+            ["upgrade driver to >=525", CU118],
+        ),
+        (
+            "nvidia/driver-older-than-cuda",
+            {"torch": "2.10.0"},
+            {"runtime.torch_cuda": "12.8", "hardware.driver": "470.82.01"},
+            ["upgrade driver to >=525"],
+        ),
+        (
+            "nvidia/driver-older-than-cuda",
+            {"torch": "2.11.0"},
+            {"runtime.torch_cuda": "13.0", "hardware.driver": "550.54.15"},
+            ["upgrade driver to >=580", CU12],
+        ),
+        (
+            "nvidia/driver-older-than-cuda",
+            {"torch": "2.11.0"},
+            {"runtime.torch_cuda": "13.0", "hardware.driver": "470.82.01"},
+            ["upgrade driver to >=580"],
+        ),
+        (
+            "nvidia/cuda-compat-on-geforce",
+            {"torch": "2.6.0"},
+            {"runtime.torch_cuda": "12.4", "hardware.driver": "470.82.01"},
+            ["upgrade driver to >=525", "an image for a CUDA release that the driver supports"],
+        ),
+        (
+            "torch/no-kernels-for-gpu",
+            {"torch": "2.6.0"},
+            {"hardware.compute_capability": 12.0},
+            ["for Blackwell: torch 2.7 or newer built for CUDA 12.8 or newer"],
+        ),
+        ("torch/pinned-memory-rounded-to-power-of-two", {"torch": "2.5.1"}, {}, []),
+        (
+            "torch/pinned-memory-rounded-to-power-of-two",
+            {"torch": "2.13.0"},
+            {},
+            ["set PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:1 in the environment"],
+        ),
+    ],
+)
+def test_advice_is_for_the_releases_that_are_there(
+    name: str, versions: dict[str, str], facts: dict[str, Any], texts: list[str]
+) -> None:
+    rules = open_rules(())
+    found = rules.find(name)
+    assert found is not None
+    remedies = write_remedies(found, rules.texts(found), FactScope(facts_of(facts), stack(**versions), rules))
+    shown = [entry.text for entry in remedies if "pin_memory" not in entry.text]
+    assert shown == texts

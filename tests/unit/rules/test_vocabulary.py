@@ -174,3 +174,18 @@ def test_the_table_is_well_formed() -> None:
         assert term.meaning
         assert len(set(allowed_values(term))) == len(allowed_values(term))
         assert term.type == "bytes" or not term.name.endswith("_bytes")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("zero_stage", "training.zero_stage"),
+        ("zero_stgae", "training.zero_stage"),
+        ("gpu", "hardware.gpu"),
+        ("tensor_parallel", "training.tensor_parallel"),
+        ("training.zero_stge", "training.zero_stage"),
+        ("nothing_of_the_kind", None),
+    ],
+)
+def test_a_name_without_its_group_is_told_the_whole(written: str, meant: str | None) -> None:
+    assert nearest(written, list(vocabulary())) == meant

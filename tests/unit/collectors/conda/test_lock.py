@@ -8,6 +8,7 @@ import pytest
 
 from compatcheck.collectors.conda.lock import read_conda_lock
 from compatcheck.core.errors import InputError
+from compatcheck.core.selection import Choice, Selection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,7 @@ def test_one_environment_for_each_linux(tmp_path: Path) -> None:
     )
     first, second = read_conda_lock(path)
     assert (first.origin, second.origin) == (f"{path} (linux-64)", f"{path} (linux-aarch64)")
-    versions = {name: package.version for name, package in first.packages.items()}
+    versions = {name: package.version for name, package in first.packages.items() if not package.is_optional}
     assert versions == {"torch": "2.5.1", "ipython": "8.0.0", "torchao": "0.6.1"}
     assert first.facts["runtime.torch_cuda"][0] == "12.6"
     assert second.facts["runtime.torch_build"][0] == "cpu"
@@ -63,7 +64,11 @@ def test_one_environment_for_each_linux(tmp_path: Path) -> None:
     assert second.complete
     assert first.python == "3.11.10"
     assert "also locked, and not looked at: osx-arm64" in first.notes
-    assert "categories not selected: types" in first.notes
+    assert first.packages["mypy"].is_optional
+    assert first.packages["mypy"].brought_by == (Choice("extra", "types"),)
+    assert first.offered == {Choice("extra", "types")}
+    chosen, _ = read_conda_lock(path, selection=Selection(extras=("types",)))
+    assert not chosen.packages["mypy"].is_optional
     lines = (tmp_path / "conda-lock.yml").read_text().splitlines()
     assert lines[(first.packages["torch"].source.line or 0) - 1] == "- name: pytorch"
 

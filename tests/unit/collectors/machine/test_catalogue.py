@@ -5,6 +5,7 @@ import yaml
 
 from compatcheck.collectors.machine.catalogue import build_catalogue, find_gpus, load_catalogue, parse_gpu
 from compatcheck.core.errors import UsageError
+from compatcheck.core.source import Source
 from compatcheck.core.units import GIB, MIB
 from compatcheck.rules.locate import open_builtin
 from tests import ROOT
@@ -125,3 +126,21 @@ def test_every_row_says_where_it_is_from_and_the_database_leaves_that_out():
     compiled = open_builtin().section("gpus")
     assert compiled.keys() == rows.keys()
     assert not any({"source", "unverified"} & row.keys() for row in compiled.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("8xH100", "H100 is taken for H100-80GB; there are also H100-94GB-NVL, H100-96GB"),
+        ("GH200", "GH200 is taken for GH200-96GB; there is also GH200-144GB"),
+        ("8xH100-80GB", None),
+        ("H100-SXM", None),
+        ("H20", None),
+        ("RTX-4070", None),
+    ],
+)
+def test_a_name_without_a_size_says_which_it_is_taken_for(text: str, said: str | None) -> None:
+    place = parse_gpu(text).sources.get("memory_bytes")
+    assert (None if place is None else place.key) == said
+    named = parse_gpu(text, source=Source("compatcheck.toml", "target.gpu")).sources.get("memory_bytes")
+    assert (None if named is None else named.key) == (said and f"target.gpu: {said}")

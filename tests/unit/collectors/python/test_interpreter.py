@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import venv
+from pathlib import Path
 
 import pytest
 
@@ -172,12 +173,41 @@ def test_pyenv_shim(tmp_path):
         locate(str(shim), None, {"PYENV_VERSION": "3.9.1"})
 
 
-def test_order_without_options(tmp_path):
+def test_order_without_options(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     active = make_venv(tmp_path / "venv", make_prefix(tmp_path / "base"))
     conda = make_prefix(tmp_path / "conda")
     environ = {"VIRTUAL_ENV": str(active), "CONDA_PREFIX": str(conda)}
     assert (locate(None, None, environ).prefix, locate(None, None, environ).chosen) == (str(active), "VIRTUAL_ENV")
     assert locate(None, None, {"CONDA_PREFIX": str(conda)}).chosen == "CONDA_PREFIX"
+    (active / "below").mkdir()
+    monkeypatch.chdir(active / "below")
+    assert locate(None, None, {}).prefix == str(active)  # inside of one
+    monkeypatch.chdir(tmp_path)
+    found = locate(None, None, {})
+    assert (found.prefix, found.executable) == (str(active), str(active / "bin/python"))
+    assert found.chosen == "no environment is active: the nearest one here or above"
+    dotted = make_venv(tmp_path / ".venv", make_prefix(tmp_path / "base2"))
+    (tmp_path / "a/b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a/b")
+    assert locate(None, None, {}).prefix == str(dotted)
+    (tmp_path / "a/venv").mkdir()  # a directory of this name may be anything
+    assert locate(None, None, {}).prefix == str(dotted)
+    (tmp_path / "a/.venv").write_text("name of an environment kept elsewhere")
+    assert locate(None, None, {}).prefix == str(dotted)
+    assert locate(None, None, {"CONDA_PREFIX": str(conda)}).chosen == "CONDA_PREFIX"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("nowhere")])
+def test_a_broken_environment_is_not_passed_over(tmp_path, monkeypatch, make):
+    make(tmp_path / ".venv")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"no pyvenv\.cfg"):
+        locate(None, None, {})
+
+
+def test_own_environment_is_the_last(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     own = locate(None, None, {})
     assert own.prefix == sys.prefix
     assert own.version == ".".join(map(str, sys.version_info[:3]))

@@ -35,6 +35,10 @@ def _cuda(environment: Environment) -> object:
         ("-f https://download.pytorch.org/whl/torch_stable.html\ntorch==2.1.0\n", "12.1"),
         ("torch @ https://download.pytorch.org/whl/cu124/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl\n", "12.4"),
         ("torch==2.9.0\nnvidia-cuda-runtime-cu12==12.6.77\n", "12.6"),
+        ("torch==2.9.0a0+145a3a7bda.nv25.10\n", "13.0"),
+        ("torch==2.6.0a0+ecf3bae40a.nv25.01\n", "12.8"),
+        ("torch==2.7.0a0+6c54963f75.nv25.02\n", "unknown"),  # CUDA of 25.02 was not established
+        ("torch==2.5.0a0+0000000000.nv25.10\n", "unknown"),  # another build under the same label, as for Jetson
         ("torch>=2.5\n", "unknown"),
         ("torch==2.9.0rc1\n", "unknown"),
         ("torch==2.99.0\n", "unknown"),

@@ -36,7 +36,7 @@ def test_training_stack_file() -> None:
     assert not environment.complete
     assert packages["torch"].version == "2.6.0+cu124"
     assert packages["torch"].source.line == 7
-    assert packages["deepspeed"].version is None
+    assert packages["deepspeed"].version == "0.16.4"  # by its tag
     assert packages["deepspeed"].details["revision"] == "v0.16.4"
     assert packages["flash-attn"].version == "2.7.4.post1+cu12torch2.6cxx11abiFALSE"
     assert packages["transformers"].specifier is not None
@@ -90,7 +90,16 @@ def test_credentials_are_never_echoed(tmp_path: Path) -> None:
         ("./dist/a-1.2-py3-none-any.whl", "1.2", None),
         ("https://h.example/a-1.2.post1-cp311-cp311-linux_x86_64.whl", "1.2.post1", None),
         ("https://h.example/a-1.2%2Bcu118-cp311-cp311-linux_x86_64.whl", "1.2+cu118", None),
-        ("a @ https://h.example/archive/refs/tags/v0.16.4.tar.gz", None, ""),
+        ("a @ https://h.example/archive/refs/tags/v0.16.4.tar.gz", "0.16.4", None),
+        ("a @ https://h.example/archive/refs/tags/nightly.zip", None, ""),
+        ("a @ git+https://h.example/a.git@v0.16.4", "0.16.4", None),
+        ("a @ git+ssh://git@h.example/a.git@2.7.4.post1", "2.7.4.post1", None),
+        ("a @ git+https://h.example/a.git@v0.16.4#subdirectory=part", None, ""),
+        ("a @ git+https://h.example/a.git@core_v0.12.0", None, ""),
+        ("a @ git+https://h.example/a.git@release/0.16", None, ""),
+        ("a @ git+https://h.example/a.git@0.16", None, ""),
+        ("a @ git+https://h.example/a.git@0a1b2c3", None, ""),
+        ("a @ git+https://h.example/a.git", None, ""),
         ("git+https://h.example/a.git@v1#egg=a&subdirectory=x", None, ""),
     ],
 )

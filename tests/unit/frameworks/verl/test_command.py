@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from compatcheck.core.document import Document
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
+from compatcheck.frameworks.recognise import read_configurations
 from compatcheck.frameworks.verl import configuration as verl
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
@@ -273,3 +275,30 @@ def test_a_key_that_a_release_does_not_know_counts_for_nothing() -> None:
     assert value(found, "actor", "training.micro_batch_is_global") is True
     (skip,) = found.skipped
     assert (skip.reason, skip.source.line) == ("unknown to verl 0.1", 7)
+
+
+@pytest.mark.parametrize(
+    ("release", "vllm", "option", "sleeps"),
+    [
+        ("0.4.1", "0.8.5", "", True),
+        ("0.4.1", "0.6.3", "", None),
+        ("0.5.0", "0.10.0", "", True),
+        ("0.5.0", "0.10.0", "actor_rollout_ref.rollout.free_cache_engine=False", False),
+        ("0.6.1", "0.11.0", "", True),
+        ("0.6.1", "0.11.0", "actor_rollout_ref.rollout.free_cache_engine=False", None),
+        ("0.7.0", "0.12.0", "", True),
+        ("0.7.0", "0.12.0", "+actor_rollout_ref.rollout.enable_sleep_mode=False", False),
+    ],
+)
+def test_the_engine_sleeps_by_default(tmp_path: Path, release: str, vllm: str, option: str, sleeps: object) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(
+        f"python -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm {option}\n", encoding="utf-8"
+    )
+    (reading,) = read_configurations(str(script), named=True)
+    place = Source("requirements.txt")
+    packages = {"verl": Package("verl", release, place), "vllm": Package("vllm", vllm, place)}
+    environment = Environment("requirements.txt", packages, complete=False)
+    subject = resolve("it", rules=open_rules(()), environment=environment, documents=reading.documents)
+    fact = next(iter(subject.roles.values())).get("rollout.sleep_mode")
+    assert (None if fact is None else fact.value) == sleeps

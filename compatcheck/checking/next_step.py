@@ -1,0 +1,148 @@
+"""What a person can run next where little could be checked: with the configurations that lie here, or with the environment."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from compatcheck.core.report import NextStep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from compatcheck.checking.input_files import InputFile
+    from compatcheck.checking.inspection import Inspection
+    from compatcheck.checking.request import Gathered, Request
+    from compatcheck.core.report import SubjectReport
+
+MAX_FILES = 50
+"""A directory with more files that may be configurations holds data."""
+
+MAX_BYTES = 1 << 20
+"""A larger file is data."""
+
+MAX_COMMANDS = 3
+
+ANY_PYTHON = "PATH/TO/python"
+
+
+def find_next_step(
+    inspection: Inspection, gathered: Gathered, subjects: Sequence[SubjectReport], environ: Mapping[str, str]
+) -> NextStep | None:
+    """Find what would make more of a check; None where nothing was left out that is known of."""
+    request = inspection.requests[0]
+    if inspection.touched is not None or request.image is not None:
+        return None
+    checked = any(subject.is_checkable for subject in subjects)
+    if request.paths:
+        return None if checked else _add_environment(request, gathered, environ)
+    if request.run is not None or request.training or request.model is not None:
+        return None if checked else _name_environment(request)
+    if inspection.policy is not None and inspection.policy.runs:
+        names = [run.name for run in inspection.policy.runs]
+        commands = _env(request, [["--run", name] for name in names])
+        return NextStep(f"{inspection.policy.path} names {', '.join(names)}: a run adds its configuration", commands)
+    found = find_configurations(os.curdir, request)
+    if not found:
+        return None if checked else _name_environment(request)
+    named = f"{_join(dict.fromkeys(item.path.partition(':')[0] for item in found))} here say what is trained"
+    if not checked:
+        request = request._replace(python=ANY_PYTHON, prefix=None)
+        named += "; give the interpreter that trains, too"
+    return NextStep(named, _env(request, _options(found)))
+
+
+def _name_environment(request: Request) -> NextStep:
+    """Ask for the environment: the one that was looked at is none that a run trains in."""
+    options = [part for path in request.training for part in ("--training", path)]
+    options += [] if request.model is None else ["--model", request.model]
+    options += [] if request.run is None else ["--run", request.run]
+    commands = _env(request._replace(python=ANY_PYTHON, prefix=None), [options])
+    return NextStep("give the interpreter that trains", commands)
+
+
+def _add_environment(request: Request, gathered: Gathered, environ: Mapping[str, str]) -> NextStep | None:
+    """Ask for the packages of configurations that were checked alone."""
+    from compatcheck.collectors.python.interpreter import find_active  # noqa: PLC0415 (only where no package is known)
+    from compatcheck.resolution.imported import imported_packages  # noqa: PLC0415 (only where no package is known)
+
+    documents = [document for subject in gathered.subjects for document in subject.documents]
+    missing = imported_packages(documents)
+    if not missing:
+        return None
+    python = find_active(environ) or ANY_PYTHON
+    commands = [_command("check", *request.paths, "--python", python.removeprefix(os.path.join(os.getcwd(), "")))]
+    if not any(map(os.path.isdir, request.paths)) and "-" not in request.paths:
+        named = [part for path in request.paths for part in ("--training", path)]
+        commands = [*_env(request._replace(python=None, prefix=None), [named]), *commands]
+    return NextStep(f"no release is known of {_join(missing)}: add the environment that has them", tuple(commands))
+
+
+def find_configurations(directory: str, request: Request) -> list[InputFile]:
+    """Find the configurations, launch scripts and training scripts in a directory; what cannot be read is passed over."""
+    names = sorted(name for name in os.listdir(directory) if name.endswith(_SUFFIXES) and not name.startswith("."))
+    if len(names) > MAX_FILES:
+        return []
+    paths = [name if directory == os.curdir else os.path.join(directory, name) for name in names]
+    likely = [path for path in paths if _may_train(path)]
+    if not likely:
+        return []
+    from compatcheck.checking.input_files import read_found_file  # noqa: PLC0415 (only beside such files)
+
+    return [item for path in likely for item in read_found_file(path, request.files)]
+
+
+_SUFFIXES = (".json", ".hjson", ".jsonc", ".yaml", ".yml", ".toml", ".sh", ".bash", ".slurm", ".sbatch", ".py")
+_PROGRAMS = (".sh", ".bash", ".slurm", ".sbatch", ".py")
+
+
+def _may_train(path: str) -> bool:
+    """Tell by its words, without reading it whole, whether a file may say what is trained."""
+    from compatcheck.frameworks.registry import FOLDERS  # noqa: PLC0415 (only beside such files)
+    from compatcheck.rules.programs import programs  # noqa: PLC0415 (only beside such files)
+
+    try:
+        if os.path.getsize(path) > MAX_BYTES:
+            return False
+        with open(path, "rb") as file:
+            text = file.read()
+    except OSError:
+        return False
+    words = {word for folder in FOLDERS for word in folder.telling_words} | {'"model_type"'}
+    if path.endswith(_PROGRAMS):
+        words = {name.replace("-", "_") for program in programs().values() for name in program.packages}
+    return any(word.encode() in text for word in words)
+
+
+def _options(found: Sequence[InputFile]) -> list[list[str]]:
+    """Return the options that name each run among these files."""
+    from compatcheck.checking.pairing import group_runs  # noqa: PLC0415 (only beside such files)
+
+    models = {item.path for item in found if {document.reader for document in item.documents} == {"model"}}
+    return [
+        [part for path in run.paths for part in ("--model" if path in models else "--training", path)]
+        for run in group_runs(found)
+    ]
+
+
+def _env(request: Request, options: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Write the commands about an environment that add these options, the first few."""
+    given = [
+        *(("--python", request.python) if request.python is not None else ()),
+        *(("--prefix", request.prefix) if request.prefix is not None else ()),
+        *(("--gpu", request.gpu) if request.gpu is not None else ()),
+        *(("--nodes", str(request.nodes)) if request.nodes is not None else ()),
+        *(part for setting in request.settings for part in ("--set", setting)),
+    ]
+    return tuple(_command("env", *given, *more) for more in list(options)[:MAX_COMMANDS])
+
+
+def _command(*words: str) -> str:
+    from shlex import join  # noqa: PLC0415 (only where something can be added)
+
+    return join(("compatcheck", *words))
+
+
+def _join(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

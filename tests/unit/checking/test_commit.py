@@ -1,0 +1,158 @@
+"""A commit is held to what `check` says: the runs of the policy that read one of its files, whole, with their own names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tests.cli.run_cli import run
+
+POLICY = """[runs.train]
+lock = "requirements.txt"
+training = "configs/train.yaml"
+model = "configs/config.json"
+env-file = "run.env"
+gpu = "8xH100-80GB"
+
+[runs.other]
+paths = ["other"]
+model = "llama-3-8b"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in {
+        "compatcheck.toml": POLICY,
+        "requirements.txt": "-r base.txt\ntransformers==4.57.6\n",
+        "base.txt": "torch==2.5.1\ndeepspeed==0.16.8\n",
+        "run.env": "NCCL_DEBUG=INFO\n",
+        "configs/train.yaml": "output_dir: out\nmodel_name_or_path: Qwen/Qwen2.5-7B-Instruct\ndeepspeed: ds.json\nbf16: true\n"
+        "per_device_train_batch_size: 1\ngradient_checkpointing: true\n",
+        "configs/ds.json": '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}\n',
+        "other/requirements.txt": "torch==2.9.0\n",
+        "apart/requirements.txt": "torch==2.8.0\n",
+        "web/app.json": '{"name": "web"}\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "fixtures/cases/openrlhf-llama3-70b/config.json", tmp_path / "configs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def outcome(*arguments: str) -> tuple[int, list[str], list[str], int]:
+    """Return what a command comes to: exit code, subjects, what was not read, and how much of it is counted."""
+    ran = run(*arguments, "--format", "json")
+    data = json.loads(ran.out)
+    skipped = [f"{entry['source']}: {entry['reason']}" for entry in data["skipped"]]
+    assert data["summary"]["exit_code"] == ran.code
+    return ran.code, [subject["id"] for subject in data["subjects"]], skipped, data["summary"]["not_checked"]
+
+
+TRAIN = ("requirements.txt", "base.txt", "configs/train.yaml", "configs/ds.json", "configs/config.json", "run.env")
+
+
+@pytest.mark.parametrize("name", TRAIN)
+def test_any_file_of_a_run_checks_that_run_as_it_is_named(project: Path, name: str) -> None:
+    assert (project / name).exists()
+    assert outcome("check", "--hook", name) == outcome("check", "--run", "train")
+    assert outcome("check", "--hook", name)[1] == ["train: requirements.txt"]
+
+
+def broken(project: Path, what: str) -> None:
+    """Break one input of the run."""
+    policy = project / "compatcheck.toml"
+    match what:
+        case "half-read configuration":
+            (project / "configs/ds.json").write_text('{"zero_optimization": {"stage": "three"}}', "utf-8")
+        case "truncated configuration":
+            (project / "configs/ds.json").write_text('{"zero_optimization": {"sta', "utf-8")
+        case "device":
+            policy.write_text(POLICY.replace("8xH100-80GB", "8xQ9000"), "utf-8")
+        case _:
+            (project / what).unlink()
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ("configs/config.json", 4),
+        ("configs/train.yaml", 4),
+        ("run.env", 4),
+        ("configs/ds.json", 4),
+        ("base.txt", 4),
+        ("half-read configuration", 4),
+        ("truncated configuration", 4),
+        ("device", 2),
+    ],
+)
+def test_a_broken_run_fails_the_commit_as_it_fails_the_check(project: Path, what: str, code: int) -> None:
+    broken(project, what)
+    if code == 2:
+        assert run("check", "--hook", "requirements.txt").code == run("check", "--run", "train").code == 2
+        return
+    found = outcome("check", "--hook", "requirements.txt")
+    assert found == outcome("check", "--run", "train")
+    assert found[0] == code
+    assert found[1] == ["train: requirements.txt"]
+    assert found[3] == len(found[2]) >= 1
+
+
+def test_a_broken_run_fails_no_commit_of_something_else(project: Path) -> None:
+    (project / "configs/config.json").unlink()
+    assert outcome("check", "--hook", "other/requirements.txt") == outcome("check", "--run", "other")
+    assert outcome("check", "--hook", "web/app.json") == (0, [], [], 0)
+    (project / "apart/new.txt").write_text("", "utf-8")
+    assert outcome("check", "--hook", "apart/requirements.txt")[:2] == (0, ["apart/requirements.txt"])
+
+
+def test_the_policy_belongs_to_every_run(project: Path) -> None:
+    assert outcome("check", "--hook", "compatcheck.toml") == outcome("check")
+    (project / "configs/config.json").unlink()
+    assert outcome("check", "--hook", "compatcheck.toml") == outcome("check")
+    assert outcome("check", "--hook", "compatcheck.toml")[0] == 4
+
+
+@pytest.mark.usefixtures("project")
+def test_files_beside_the_runs_are_checked_by_themselves() -> None:
+    found = outcome("check", "--hook", "apart/requirements.txt", "requirements.txt")
+    assert found[1] == ["train: requirements.txt", "apart/requirements.txt"]
+    assert outcome("check", "--hook", "--run", "train", "apart/requirements.txt") == (0, [], [], 0)
+
+
+def test_a_manifest_belongs_to_the_run_of_its_lock(project: Path) -> None:
+    policy = POLICY.replace('lock = "requirements.txt"', 'lock = "uv.lock"')
+    (project / "compatcheck.toml").write_text(policy, "utf-8")
+    (project / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["torch"]\n', "utf-8")
+    (project / "uv.lock").write_text(
+        'version = 1\n[[package]]\nname = "x"\nversion = "1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "torch" }]\n[[package]]\nname = "torch"\nversion = "2.6.0"\n',
+        "utf-8",
+    )
+    assert outcome("check", "--hook", "pyproject.toml") == outcome("check", "--run", "train")
+
+
+def test_what_the_walk_of_a_commit_could_not_read_is_counted(project: Path) -> None:
+    (project / "compatcheck.toml").unlink()
+    (project / "configs/ds2.json").write_text('{"zero_optimization": {"sta', "utf-8")
+    code, _, skipped, count = outcome("check", "--hook", "requirements.txt")
+    assert code == 0
+    assert [entry for entry in skipped if entry.startswith("configs/ds2.json")]
+    assert count == outcome("check", ".")[3]
+
+
+def test_an_environment_that_the_hook_is_told_takes_part(project: Path) -> None:
+    (project / "compatcheck.toml").unlink()
+    (project / "venv/lib/python3.11/site-packages/vllm-0.8.0.dist-info").mkdir(parents=True)
+    metadata = project / "venv/lib/python3.11/site-packages/vllm-0.8.0.dist-info/METADATA"
+    metadata.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.8.0\n", "utf-8")
+    (project / "venv/pyvenv.cfg").write_text("version = 3.11.7\nhome = /usr/bin\n", "utf-8")
+    ran = run("check", "--hook", "--prefix", "venv", "apart/requirements.txt", "--format", "json")
+    (subject,) = json.loads(ran.out)["subjects"]
+    assert "vllm" in {package["name"] for package in subject["environment"]["packages"]}
+    assert run("check", "--hook", "--prefix", "nowhere", "apart/requirements.txt").code == 4
