@@ -54,4 +54,5 @@ def _describe(subject: Subject, chosen: str | None, lines: LineFinder) -> Subjec
         (role, fact._replace(sources=tuple(map(lines.with_line, fact.sources)))) for role, fact in described.facts
     )
     unread = tuple((lines.with_line(source), near) for source, near in described.unread_keys)
-    return described._replace(facts=facts, unread_keys=unread)
+    gaps = tuple((lines.with_line(source), why) for source, why in described.gaps)
+    return described._replace(facts=facts, unread_keys=unread, gaps=gaps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.checking.checks import checks_of, open_criteria
@@ -17,6 +16,7 @@ from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.memory.job import describe_job
 from compatcheck.memory.regressions import lay_over
+from compatcheck.resolution.gaps import is_about_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from compatcheck.core.source import Skipped, Source
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
-
-_WORDS = frozenset({
-    "accum", "accumulation", "adapter", "attention", "attn", "batch", "batches", "bits", "checkpointing",
-    "dtype", "flash", "fsdp", "length", "len", "liger", "lora", "offload", "offloading", "optim",
-    "optimizer", "pack", "packing", "parallel", "parallelism", "peft", "precision", "qlora", "quant",
-    "quantization", "quantize", "rank", "remat", "seq", "sequence", "shard", "sharding", "tp", "pp", "cp",
-    "tokens", "zero", "4bit", "8bit", "bf16", "fp16", "fp8",
-})  # fmt: skip
-"""Words in names of settings that decide memory."""
 
 
 class EstimateOptions(NamedTuple):
@@ -164,12 +155,8 @@ def _doubts(subject: Subject, lines: LineFinder) -> Doubts:
         subject.unresolved,
         tuple((conflict.fact, conflict.values) for conflict in subject.conflicts if _matters(conflict.fact)),
         tuple(lines.with_line(source) for source, _ in subject.unread if is_about_memory(source.key or "")),
+        tuple((lines.with_line(gap.source), gap.why) for gap in subject.gaps),
     )
-
-
-def is_about_memory(key: str) -> bool:
-    """Tell whether the name of a setting sounds like memory."""
-    return not _WORDS.isdisjoint(re.split(r"[^a-z0-9]+", key.lower()))
 
 
 def _matters(fact: str) -> bool:

@@ -216,6 +216,7 @@ def describe_subject(
         optional=optional,
         facts=tuple((role, fact) for role, facts in subject.roles.items() for fact in facts.values()),
         unread_keys=subject.unread,
+        gaps=tuple((gap.source, gap.why) for gap in subject.gaps),
         conflicts=tuple((conflict.fact, conflict.values) for conflict in subject.conflicts),
         unresolved=subject.unresolved,
         folded=folded,

@@ -25,6 +25,8 @@ class Word(NamedTuple):
     """Whether it may stand for no word or for several: an unknown value without quotes, ``"$@"``, a pattern of file names."""
     assumes: tuple[str, ...] = ()
     """What the value rests on: ``$NNODES is not set`` for ``${NNODES:-1}``."""
+    choices: tuple[tuple[Word, ...], ...] = ()
+    """Lists of words one of which it stands for, where each of them is known: an array that a condition extends."""
 
 
 class Command(NamedTuple):

@@ -23,6 +23,9 @@ class Auto:
 
 AUTO = Auto()
 
+LEFT_OUT = " (left out)"
+"""Ends the key of a statement that rests on that key not being there."""
+
 
 class Statement(NamedTuple):
     """One key of a document, translated to the vocabulary where it has a meaning there."""
@@ -35,6 +38,8 @@ class Statement(NamedTuple):
     """Converted value, ``AUTO``, or the raw value when ``fact`` is None."""
     role: str | None = None
     """One of ``ROLES`` when it is about that model alone; None when it holds for all of them."""
+    without: tuple[str, ...] = ()
+    """Keys that it takes to be left out; `LEFT_OUT` behind its own key says the same of that one."""
 
 
 class Unresolved(NamedTuple):
@@ -46,6 +51,16 @@ class Unresolved(NamedTuple):
     why: str
     """What the value depends on, in words."""
     role: str | None = None
+
+
+class Gap(NamedTuple):
+    """A part of what a program is given that was not read: no key that it may set is known to be left out."""
+
+    source: Source
+    why: str
+    """What it may do, in words: ``may hold any option``."""
+    key: str | None = None
+    """Key that nobody understood; None where it may set any key: a list of words, a file."""
 
 
 class Document(NamedTuple):
@@ -67,8 +82,12 @@ class Document(NamedTuple):
     """Whether it is the command line of a launch script, which wins over the files it names."""
     lines: Mapping[str, int] = {}
     """Line of each key, where the reader knows it; other lines are located lazily."""
+    uses: Mapping[str, int] = {}
+    """Line of the command that uses a key's value, where the value was written in another one."""
     unresolved: tuple[Unresolved, ...] = ()
     """Keys whose value depends on what the file does not tell; no default applies to them."""
+    gaps: tuple[Gap, ...] = ()
+    """What was not read beside the keys nobody understood."""
 
     def place(self, key: str) -> Source:
         """Return where a key stands; a key inside another one stands where that does."""
@@ -76,4 +95,6 @@ class Document(NamedTuple):
         while line is None and "." in outer:
             outer = outer.rpartition(".")[0]
             line = self.lines.get(outer)
-        return self.source._replace(key=key, line=self.source.line if line is None else line)
+        if line is None:
+            return self.source._replace(key=key)
+        return self.source._replace(key=key, line=line, used=self.uses.get(outer))

@@ -20,6 +20,8 @@ class Doubts(NamedTuple):
     """Facts that two inputs state differently, with the values; the first one stands."""
     unread: tuple[Source, ...] = ()
     """Keys nobody understood whose names are about memory."""
+    gaps: tuple[tuple[Source, str], ...] = ()
+    """What was not read and may set keys, so that no default of these is taken: place, why."""
 
 
 class EstimateReport(NamedTuple):

@@ -120,6 +120,8 @@ class SubjectReport(NamedTuple):
     """Packages that may as well not be there: unselected extras and groups bring them, or constraints allow them."""
     variables_complete: bool = False
     """Whether a variable that is not listed is known to be unset."""
+    gaps: tuple[tuple[Source, str], ...] = ()
+    """What was not read and may set keys, so that no default of these is taken: place, why."""
     estimate: "Estimate | None" = None
     """What one device of the run needs, the certain regressions in it; None where no run is described."""
     aside: bool = False

@@ -12,10 +12,18 @@ class Source(NamedTuple):
     """Key inside the file, dotted: ``zero_optimization.stage``."""
     line: int | None = None
     """First line is 1; filled in lazily, only for facts that end in a finding."""
+    used: int | None = None
+    """Line of the command that uses what stands in ``line``, where that is another one."""
+
+    @property
+    def place(self) -> str:
+        """The file with its line, and the line of use: ``run.sh:59, used at :121``."""
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        return place if self.used is None else f"{place}, used at :{self.used}"
 
     def __str__(self) -> str:
         """Format as ``path:line (key)``, leaving out what is not known."""
-        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        place = self.place
         if self.key is None:
             return place
         return f"{place} {self.key}" if self.key.startswith("(") else f"{place} ({self.key})"

@@ -11,6 +11,9 @@ from compatcheck.core.units import GIB, TIB, format_bytes
 if TYPE_CHECKING:
     from compatcheck.core.estimate import Size
 
+NO_DEFAULTS = "defaults of what it may set are not assumed"
+"""Said of a part of a configuration that was not read."""
+
 
 class Summary(NamedTuple):
     """Counts of one report; waived findings stand apart."""
@@ -323,8 +326,7 @@ def place_text(fact: Fact, base: str = "") -> str:
     source = fact.sources[0]
     if source.path.startswith("default of"):
         return source.path + (f" {fact.note}" if fact.note else "")
-    path = source.path.removeprefix(base)
-    place = path if source.line is None else f"{path}:{source.line}"
+    place = source._replace(path=source.path.removeprefix(base)).place
     if source.key is None or source.key in {fact.name, fact.name.partition(".")[2]}:
         return place
     return f"{place} ({source.key})"

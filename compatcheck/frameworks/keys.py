@@ -32,6 +32,8 @@ class Key(NamedTuple):
     """Turns the file's value into one `parse_value` accepts; None takes it as it is. May raise ValueError."""
     role: str | None = None
     """The model it is about in reinforcement learning; None for all of them."""
+    without: tuple[str, ...] = ()
+    """Keys that have to be left out for it to mean this."""
 
 
 SILENT = (Key("training.trainer", state_nothing),)

@@ -194,6 +194,8 @@ def follow_references(
     A model that a person gave wins: then references to models are not followed. A file that a named document names counts
     as named; a hub id that is not in the local cache does not, for it is no file.
     """
+    from compatcheck.core.document import Gap, Statement  # noqa: PLC0415 (only with a configuration)
+
     references = _ReferenceReader(documents, rules, environ, files)
     pending = list(documents)
     result: list[Document] = []
@@ -201,6 +203,12 @@ def follow_references(
         document = pending.pop(0)
         skipped = list(document.skipped)
         extra: list[Document] = []
+        models = tuple(
+            Statement("model.name", key, name, kind.partition(":")[2] or None)
+            for kind, name, key in document.references
+            if kind.startswith("model")
+        )
+        gaps = list(document.gaps)
         for kind, name, key in document.references:
             place = document.place(key)
             try:
@@ -210,9 +218,18 @@ def follow_references(
                 counts = document.named and (_names_a_file(kind, name) or error.source != place)
                 skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named=counts))
                 extra.extend(_leave_open(kind, name, key, place))
+                if kind == "config":
+                    gaps.append(Gap(place, f"names {name!r}, which could not be read"))
         special = find_refinement(document.reader)
         reader = special if special in {found.reader for found in extra} else None
-        result.append(document._replace(reader=reader or document.reader, skipped=tuple(skipped)))
+        result.append(
+            document._replace(
+                reader=reader or document.reader,
+                statements=(*document.statements, *models),
+                skipped=tuple(skipped),
+                gaps=tuple(gaps),
+            )
+        )
         pending[:0] = extra
     return tuple(result)
 

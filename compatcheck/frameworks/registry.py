@@ -29,6 +29,8 @@ class Folder(NamedTuple):
     """Modules that are one of its record's tools: ``python -m axolotl.cli train``."""
     refines: str | None = None
     """Reader of which this one is a special case: a command of that one which names a file of this one is this one's."""
+    forks: tuple[str, ...] = ()
+    """Programs whose keys it reads as well, under records of their own."""
 
     @property
     def configuration(self) -> ConfigurationReader:
@@ -48,7 +50,7 @@ DEEPSPEED = Folder(
     decides=("training.zero_stage", "training.sharding"),
 )
 FOLDERS = (
-    Folder("verl"),
+    Folder("verl", forks=("search-r1", "logic-rl", "tinyzero")),
     Folder("easy_r1"),
     Folder("openrlhf", has_files=False),
     Folder("deepspeed_chat", has_files=False),
@@ -124,7 +126,7 @@ def command_readers() -> Iterator[CommandReader]:
 def find_folder(reader: str) -> Folder | None:
     """Return whose files have this name as a kind of reference; None for other kinds."""
     name = reader.replace("-", "_")
-    return next((folder for folder in FOLDERS if folder.has_files and folder.name == name), None)
+    return next((one for one in FOLDERS if one.has_files and (one.name == name or reader in one.forks)), None)
 
 
 def find_configuration_reader(reader: str) -> ConfigurationReader | None:

@@ -72,7 +72,7 @@ def translate(
                 if skip not in skipped:
                     skipped.append(skip)
                 continue
-            if irrelevant(key):
+            if irrelevant(key) or value == {}:  # an empty section states nothing
                 statements.append(Statement(None, key, value))
             else:
                 guesses = len(unread) < _MAX_GUESSES
@@ -93,7 +93,7 @@ def translate(
                 reason = f"value {_short(value)} of {key} is not understood"
                 skipped.append(Skipped(source._replace(key=key), reason, hint, fact=meaning.fact))
                 continue
-            statements.append(Statement(meaning.fact, key, parsed, meaning.role))
+            statements.append(Statement(meaning.fact, key, parsed, meaning.role, meaning.without))
     return Translation(tuple(statements), tuple(unread), tuple(skipped))
 
 

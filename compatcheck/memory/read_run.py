@@ -47,6 +47,7 @@ def read_run(
     if source.get("training.micro_batch_is_global") and parallel.data > 1:
         micro = max(1, micro // parallel.data)
     sequence = source.positive("training.sequence_length")
+    source.needs += _hidden(source)
     if source.needs:
         return RunReading(None, tuple(source.assumptions.values()), tuple(dict.fromkeys(source.needs)))
     positions = source.integer("model.max_position_embeddings", 0)
@@ -148,6 +149,18 @@ def read_run(
         known=frozenset(facts),
     )
     return RunReading(run, tuple(source.assumptions.values()), ())
+
+
+def _hidden(source: Given) -> list[str]:
+    """Name what nothing may be assumed about, where parts of the configuration were not read."""
+    if not source.get("configuration.unread"):
+        return []
+    dtypes = ("training.param_dtype", "training.mixed_precision", "model.load_dtype")
+    wanted = ["training.sharding", "training.micro_batch_size", "training.peft"]
+    return [
+        *(name for name in wanted if not source.knows(name)),
+        *([] if any(map(source.knows, dtypes)) else dtypes[:1]),
+    ]
 
 
 def _splits_sequences(source: Given, parallel: Parallelism) -> bool:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, total
-from compatcheck.core.summary import range_text, value_text
+from compatcheck.core.summary import NO_DEFAULTS, range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
 from compatcheck.reporters.fix import change_text, describe_suggestion, suggestion_lines
 from compatcheck.reporters.text import wrap_text
@@ -33,6 +33,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield report.subject
     if report.id and report.id != report.subject:
         yield f"  {report.id}"
+    yield from _gaps(report.doubts)
     if not estimate.phases and estimate.verdict.primary is not None:
         yield from wrap_text(f"no estimate: {estimate.verdict.primary}", 2, 4)
         yield from _doubts(report.doubts)
@@ -62,6 +63,16 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     yield from _doubts(report.doubts)
     for lines in (suggestion_lines(report.suggestions), _walls(report.walls), _placements(report.placements)):
         yield from lines
+
+
+def _gaps(doubts: Doubts) -> Iterator[str]:
+    for place, why in doubts.gaps[:_SHOWN_GAPS]:
+        yield from wrap_text(f"not read: {place}: {why}; {NO_DEFAULTS}", 2, 4)
+    if len(doubts.gaps) > _SHOWN_GAPS:
+        yield f"  not read: {len(doubts.gaps) - _SHOWN_GAPS} more (`compatcheck facts` shows all)"
+
+
+_SHOWN_GAPS = 3
 
 
 def _verdict(report: EstimateReport) -> Iterator[str]:
@@ -314,6 +325,7 @@ def describe(report: EstimateReport) -> dict[str, Any]:
             {"fact": name, "values": [{"value": value, "source": str(place)} for value, place in values]}
             for name, values in report.doubts.conflicts
         ],
+        "not_read": [{"source": str(place), "reason": why} for place, why in report.doubts.gaps],
         "unread_keys": [str(place) for place in report.doubts.unread],
         "needs": list(estimate.needs),
         "details": list(report.details),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.report import SubjectReport
 from compatcheck.core.source import Skipped
-from compatcheck.core.summary import place_text, shared_directory
+from compatcheck.core.summary import NO_DEFAULTS, place_text, shared_directory
 from compatcheck.core.units import format_bytes
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
             known = "complete" if subject.complete else "what is not listed is unknown"
             unsure = f"; {len(subject.optional)} may be there or not" if subject.optional else ""
             lines.append(f"  packages     {len(subject.packages)} ({known}{unsure})")
+        lines.extend(f"  not read: {source}: {why}; {NO_DEFAULTS}" for source, why in subject.gaps)
         base = shared_directory(source for _, fact in subject.facts for source in fact.sources)
         for role, facts in _by_role(subject.facts):
             if role is not None:
@@ -113,6 +114,7 @@ def format_json(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
                 "unresolved": [
                     {"fact": name, "source": str(source), "reason": why} for name, source, why in subject.unresolved
                 ],
+                "not_read": [{"source": str(source), "reason": why} for source, why in subject.gaps],
                 "unread_keys": [{"source": str(source), "nearest": near} for source, near in subject.unread_keys],
             }
             for subject in subjects

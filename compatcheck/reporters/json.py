@@ -112,6 +112,7 @@ def _subject(subject: SubjectReport) -> dict[str, object]:
             "notes": list(subject.notes),
         },
         "facts": [{**describe_fact(fact), "role": role} for role, fact in subject.facts],
+        "not_read": [{**_place(source), "reason": why} for source, why in subject.gaps],
         "unread_keys": [{**_place(source), "nearest": near} for source, near in subject.unread_keys],
         "conflicts": [
             {"fact": name, "values": [{"value": _value(value), "source": str(source)} for value, source in values]}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 from compatcheck.core.headline import ending, headline
 from compatcheck.core.summary import (
+    NO_DEFAULTS,
     assumptions_in_words,
     choose,
     clean_text,
@@ -24,10 +25,11 @@ from compatcheck.core.summary import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from compatcheck.core.advisory import Advisory
     from compatcheck.core.report import Finding, NextStep, Report, SubjectReport
+    from compatcheck.core.source import Source
 
 MAX_SUBJECTS = 3
 """Subjects reported one by one; what more of them have in common is said once."""
@@ -228,6 +230,7 @@ class _Writer(Terminal):
                 "unknown",
                 f"{name}: version unknown, {count} rule{'s depend' if count != 1 else ' depends'} on it",
             )
+        yield from self.not_read((subject.gaps,))
         unread = subject.unread_keys
         near = [(source, guess) for source, guess in unread if guess is not None]
         for source, guess in unread if self.verbose else near:
@@ -237,6 +240,24 @@ class _Writer(Terminal):
         if self.verbose:
             for note in subject.notes:
                 yield from self.wrapped("note", note)
+
+    def not_read(self, gaps: Iterable[tuple[tuple[Source, str], ...]]) -> Iterator[str]:
+        """Name what was not read of configurations, each part once."""
+        for source, why in dict.fromkeys(gap for found in gaps for gap in found):
+            yield from self.wrapped("not read", f"{source}: {why}; {NO_DEFAULTS}", "33")
+
+    def unread(self, report: Report, shorten: Callable[[Iterable[str]], str]) -> Iterator[str]:
+        """Name the keys that no reader knows, those that look like a known one first."""
+        near: dict[tuple[str | None, str], list[str]] = {}
+        unread = dict.fromkeys(pair for subject in report.subjects for pair in subject.unread_keys)
+        for source, guess in unread:
+            if guess is not None:
+                near.setdefault((source.key, guess), []).append(source.path)
+        for (key, guess), paths in near.items():
+            yield from self.wrapped("unread", f"{key} in {shorten(paths)}: did you mean {guess}?", "33")
+        far = sum(guess is None for _, guess in unread)
+        if far:
+            yield from self.wrapped("unread", f"{far} key{'s' if far > 1 else ''} no reader knows; -v lists them")
 
     def folded(self, report: Report) -> Iterator[str]:
         """Report many subjects together, rule by rule."""
@@ -274,16 +295,8 @@ class _Writer(Terminal):
             depend = f"{rules} rule{'s depend' if rules != 1 else ' depends'} on it"
             text = f"{package}: version unknown in {missing} of {total}, {depend}"
             yield from self.wrapped("unknown", text)
-        near: dict[tuple[str | None, str], list[str]] = {}
-        unread = dict.fromkeys(pair for subject in report.subjects for pair in subject.unread_keys)
-        for source, guess in unread:
-            if guess is not None:
-                near.setdefault((source.key, guess), []).append(source.path)
-        for (key, guess), paths in near.items():
-            yield from self.wrapped("unread", f"{key} in {shorten(paths)}: did you mean {guess}?", "33")
-        far = sum(guess is None for _, guess in unread)
-        if far:
-            yield from self.wrapped("unread", f"{far} key{'s' if far > 1 else ''} no reader knows; -v lists them")
+        yield from self.not_read(subject.gaps for subject in report.subjects)
+        yield from self.unread(report, shorten)
         yield ""
 
     def audit(self, report: Report) -> Iterator[str]:

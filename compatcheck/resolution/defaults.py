@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
+from compatcheck.resolution.gaps import find_gaps, may_set
 from compatcheck.rules.expression import Unknown, evaluate
 from compatcheck.rules.programs import find_program, lineage, programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from compatcheck.core.document import Document
+    from compatcheck.core.document import Document, Gap
     from compatcheck.resolution.scope import FactScope
     from compatcheck.rules.program import Program
 
@@ -81,8 +82,8 @@ def apply_defaults(
     facts: dict[str, Fact],
     role: str = "train",
     open_facts: frozenset[str] = frozenset(),
-) -> None:
-    """Add the default of every fact that no document states.
+) -> frozenset[str]:
+    """Add the default of every fact that no document states; return those that something not read may set.
 
     Args:
         readers: the programs that read this run's configuration, strongest first.
@@ -97,7 +98,7 @@ def apply_defaults(
     owners = {part.name: (program, part) for program in programs().values() for part in program.parts}
     if all(find_program(reader).leaves_model_alone for reader in readers):
         chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
-    undecided = _left_to_others(chain, documents, scope) | open_facts
+    undecided, hidden = _left_to_others(chain, documents, scope) | open_facts, set[str]()
     for name in chain:
         rows = [row for row in scope.rules.section(f"defaults/{name}") or () if _concerns(row, role)]
         if rows:
@@ -106,7 +107,11 @@ def apply_defaults(
             about_all = part is not None and part.model_left_alone  # whoever says it says it in words of transformers
             keys = set().union(*map(keys_of, documents)) if about_all else _keys_for(program, documents)
             origin = "library-default" if program.order else "reader-default"
-            undecided |= _Table(rows, keys, scope, facts, label, origin).apply(undecided)
+            gaps = _gaps_for(program, documents, everything=about_all)
+            table = _Table(rows, keys, scope, facts, (label, origin), gaps)
+            hidden |= table.hidden
+            undecided |= table.apply(undecided)
+    return frozenset(hidden)
 
 
 def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
@@ -117,7 +122,7 @@ def apply_traits(scope: FactScope, facts: dict[str, Fact]) -> None:
         rows = scope.rules.section(f"traits/{program.name}")
         if rows:
             label = f"code of {program.label}"
-            undecided |= _Table(rows, None, scope, facts, label, "reader-default").apply(undecided)
+            undecided |= _Table(rows, None, scope, facts, (label, "reader-default")).apply(undecided)
 
 
 def _concerns(row: Mapping[str, Any], role: str) -> bool:
@@ -157,6 +162,12 @@ def _keys_for(program: Program, documents: Sequence[Document]) -> set[str] | Non
     return set().union(*found) if found else None
 
 
+def _gaps_for(program: Program, documents: Sequence[Document], *, everything: bool) -> tuple[Gap, ...]:
+    """Return what was not read of the documents a program's rows are about; of all of them where none is its own."""
+    own = [document for document in documents if program in lineage(document.reader)]
+    return tuple(find_gaps(documents if everything or not own else own))
+
+
 class _Table:
     """The rows of one program, or of one of its parts, over one run."""
 
@@ -166,18 +177,21 @@ class _Table:
         keys: set[str] | None,
         scope: FactScope,
         facts: dict[str, Fact],
-        label: str,
-        origin: str,
+        voice: tuple[str, str],
+        gaps: tuple[Gap, ...] = (),
     ) -> None:
+        self.label, self.origin = voice
         self.rows = rows
         self.keys = keys
         self.scope = scope
         self.facts = facts
-        self.label = label
-        self.origin = origin
+        self.gaps = gaps
+        self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
+        """Facts of rows that rest on keys which something that was not read may set."""
 
     def apply(self, undecided: set[str]) -> set[str]:
         """Apply the rows until nothing new follows; return the facts whose rows apply but cannot be told apart or evaluated."""
+        undecided = undecided | self.hidden
         rows = [row for row in self.rows if row["fact"] not in undecided and self.fits_keys(row)]
         progress = True
         while progress:
@@ -187,7 +201,12 @@ class _Table:
         for row in rows:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) != _NO:
                 open_rows.setdefault(row["fact"], []).append(row)
-        left = set()
+        left = set(self.hidden)
+        for row in rows if self.gaps else ():  # a default that another row may replace, by what was not read
+            stated = self.facts.get(row["fact"])
+            if row["forced"] and stated is not None and stated.origin == self.origin and self.depends_on_facts(row):
+                del self.facts[row["fact"]]
+                left.add(row["fact"])
         for name, found in open_rows.items():
             candidates = [row for row in found if self.verdict(row) != _NO]  # by what the rows before have stated
             if not candidates:
@@ -219,6 +238,11 @@ class _Table:
         """Tell whether the documents leave out what the row needs left out, and write what it needs written."""
         left_out = [*row["absent"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
         return not any(map(self.may_stand, left_out)) and all(self.is_there(section) for section in row["present"])
+
+    def may_be_set(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether something that was not read may set a key that a row needs left out, or written."""
+        keys = [*row["absent"], *row["present"], *([] if row["key"] is None or row["forced"] else [row["key"]])]
+        return any(may_set(gap, key, row["fact"]) for key in keys for gap in self.gaps)
 
     def may_stand(self, key: str) -> bool:
         """Tell whether a document writes a key, or may write it inside a section that was not understood."""

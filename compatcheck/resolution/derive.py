@@ -1,6 +1,6 @@
 """Facts that follow from other facts by arithmetic or by the meaning of a setting; each names what it was derived from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from compatcheck.architectures.adapters import LOW_RANK, count_adapters
@@ -15,6 +15,8 @@ class Derivation(NamedTuple):
     formula: Callable[..., Value]
     """Takes the inputs' values; returns None when they do not decide it."""
     words: str
+    without: str | None = None
+    """Fact that nothing may say for it to hold."""
 
 
 def _param_dtype(precision: str, sharding: str) -> Value:
@@ -47,6 +49,8 @@ PLAIN = frozenset({"axolotl", "hf_trainer", "llamafactory"})
 """Programs that leave the loss to transformers unless Liger replaces it."""
 SPREAD = frozenset({"zero", "fsdp", "ddp", "megatron"})
 """What several ranks are needed for; nobody configures it for one, and a launcher that starts one says so."""
+_COUNT_RANKS = ("training.global_batch_size", "training.gradient_accumulation_steps")
+"""Facts that count data-parallel ranks."""
 
 DERIVATIONS = (
     Derivation(
@@ -101,6 +105,7 @@ DERIVATIONS = (
         ("rollout.engine",),
         lambda engine: 1 if engine == "hf" else None,
         "the HF engine runs on one rank",
+        "rollout.tensor_parallel",
     ),
     Derivation("rollout.cuda_graphs", ("rollout.enforce_eager",), lambda eager: not eager, "enforce_eager"),
     Derivation("rollout.colocated", ("rollout.mode",), lambda mode: mode == "colocate", "vllm_mode"),
@@ -115,6 +120,7 @@ DERIVATIONS = (
         ("training.max_prompt_length", "training.max_response_length"),
         lambda a, b: a + b,
         "prompt + response",
+        "training.max_start_length",
     ),
     Derivation(
         "training.loss_implementation",
@@ -202,13 +208,21 @@ def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     return Fact("model.trainable_parameters", count, "derived", sources, note) if count else None
 
 
-def derive(facts: dict[str, Fact]) -> None:
-    """Add what follows from the facts, in place, until nothing new follows; stated values are never replaced."""
+def derive(facts: dict[str, Fact], undecided: Collection[str] = ()) -> None:
+    """Add what follows from the facts, in place, until nothing new follows; stated values are never replaced.
+
+    Args:
+        facts: grown in place.
+        undecided: facts set to something nobody knows: what counts them as left out does not follow.
+    """
+    hidden = any(name in undecided and name not in facts for name in SPLIT_SEQUENCES)
     progress = True
     while progress:
         progress = False
         for derivation in DERIVATIONS:
-            if derivation.fact in facts:
+            if derivation.fact in facts or (hidden and derivation.fact in _COUNT_RANKS):
+                continue
+            if derivation.without in undecided and derivation.without not in facts:
                 continue
             value = _apply(derivation, facts)
             if value is None:
@@ -241,7 +255,7 @@ def derive_unsharded(facts: dict[str, Fact], open_facts: frozenset[str]) -> None
     )
     if world is not None and world.value == 1 and undecided:
         facts[SHARDING] = Fact(SHARDING, "none", "derived", world.sources, "one rank has nobody to share state with")
-        derive(facts)
+        derive(facts, open_facts)
 
 
 SHARDING = "training.sharding"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from compatcheck.core.document import Gap
 from compatcheck.core.source import Skipped
+from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +36,13 @@ def _drop(document: Document, scope: FactScope) -> Document:
                 unknown[key] = Skipped(source, f"unknown to {package}{release}", f"{package}{specifier} has it")
     if not unknown:
         return document
+    gaps = document.gaps
+    if find_program(document.reader).refuses_unknown_keys:
+        first = next(iter(unknown.values()))
+        why = f"is {first.reason}: a fork or another release reads the command, and its defaults are not known"
+        gaps = (*gaps, Gap(first.source, why))
     return document._replace(
+        gaps=gaps,
         statements=tuple(statement for statement in document.statements if statement.key not in unknown),
         skipped=(*document.skipped, *(unknown[key] for key in sorted(unknown))),
     )

@@ -11,7 +11,9 @@ from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import find_misfits
 from compatcheck.resolution.defaults import apply_defaults, apply_traits
-from compatcheck.resolution.derive import derive, derive_unsharded
+from compatcheck.resolution.derive import SHARDING, SPLIT_SEQUENCES, derive, derive_unsharded
+from compatcheck.resolution.gaps import find_gaps, is_worth_a_word, may_set, withhold
+from compatcheck.resolution.gaps import open_facts as find_open_facts
 from compatcheck.resolution.imported import with_unlisted
 from compatcheck.resolution.known_keys import drop_unknown_keys
 from compatcheck.resolution.merge import (
@@ -34,7 +36,7 @@ from compatcheck.rules.programs import find_program
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from compatcheck.core.document import Document
+    from compatcheck.core.document import Document, Gap
     from compatcheck.core.environment import Damage, Environment
     from compatcheck.core.hardware import Hardware
     from compatcheck.rules.database import RuleSet
@@ -66,9 +68,13 @@ def resolve(
         settings: ``--set`` values by fact.
     """
     environment = with_unlisted(environment, documents, settings or {})
-    documents = drop_unknown_keys(documents, FactScope({}, environment, rules))
+    whole = drop_unknown_keys(documents, FactScope({}, environment, rules))
+    withheld = tuple(withhold(whole))
+    documents = tuple(document for document, _ in withheld)
     stated = {statement.role for document in documents for statement in document.statements}
-    inputs = Inputs(rules, environment, documents, hardware, settings or {})
+    gaps = tuple(dict.fromkeys(find_gaps(documents)))
+    taken = frozenset(one for _, about in withheld for one in about)
+    inputs = Inputs(rules, environment, documents, hardware, settings or {}, taken, gaps)
     resolved = {role: _resolve_role(role, inputs) for role in ([name for name in ROLES if name in stated] or [TRAIN])}
     _drop_reference(resolved)
     conflicts: dict[Conflict, None] = {}
@@ -86,6 +92,7 @@ def resolve(
         conflicts=(*conflicts, *_contradictions(environment)),
         unresolved=tuple(unresolved),
         unread=tuple((document.place(key), near) for document in documents for key, near in document.unread),
+        gaps=tuple(filter(is_worth_a_word, gaps)),
         skipped=(
             *skipped,
             *(environment.skipped if environment is not None else ()),
@@ -124,6 +131,10 @@ class Inputs(NamedTuple):
     documents: Sequence[Document]
     hardware: Sequence[tuple[Hardware, bool]]
     settings: Mapping[str, tuple[Value, Source]]
+    withheld: frozenset[tuple[str, str | None]]
+    """Facts and roles that a key would decide of which it is not known that it is left out."""
+    gaps: tuple[Gap, ...]
+    """What was not read of the documents."""
 
 
 class Resolved(NamedTuple):
@@ -156,6 +167,7 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     readers = _readers(documents, facts)
     conflicts = (*merged.conflicts, *_contradicted(facts))
     _describe_conflicts(conflicts, facts, compared=bool(documents))
+    _describe_gaps(inputs.gaps, facts)
     unknown_device = _describe_gpu(facts, rules)
     scope = FactScope(facts, environment, rules)
     if environment is not None:
@@ -168,26 +180,33 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
         if entry.role in (None, role)
     ]
     entries += _open_adapters(facts, documents)
-    open_facts = frozenset(fact for fact, _, _ in entries if fact is not None and fact not in facts)
+    withheld = {fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN}
+    withheld |= find_open_facts(documents, role, facts)
+    open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
+    undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     for _ in range(_ROUNDS):
         before = len(facts)
         if merged.automatic:
             filled, unresolved = fill_in(merged.automatic, facts, set(readers))
             for name, fact in filled.items():
                 facts.setdefault(name, fact)
-        derive(facts)
+        derive(facts, undecided)
         if readers or "model.model_type" in facts:
-            apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
+            undecided |= apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
         if len(facts) == before:
             break
-    derive_unsharded(facts, open_facts)
+    derive_unsharded(facts, undecided)
     apply_traits(scope, facts)
-    derive(facts)
+    derive(facts, undecided)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
-    if RANK in facts and facts[RANK].value and PEFT not in {*facts, *open_facts}:
+    if RANK in facts and facts[RANK].value and PEFT not in {*facts, *undecided}:
         facts[PEFT] = Fact(PEFT, "lora", "derived", facts[RANK].sources, "a rank of LoRA is stated")
     return Resolved(facts, conflicts, tuple(pending), unknown_device)
+
+
+def _may_be_set(name: str, gaps: Sequence[Gap]) -> bool:
+    return any(may_set(gap, "", name) for gap in gaps)
 
 
 RANK, PEFT = "training.lora_rank", "training.peft"
@@ -239,6 +258,20 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
         facts.setdefault(name, Fact(name, (), "derived", (), "no two inputs differ"))
 
 
+def _describe_gaps(gaps: Sequence[Gap], facts: dict[str, Fact]) -> None:
+    """State what was not read of the configuration and may set any key."""
+    name, whole = "configuration.unread", [gap for gap in gaps if gap.key is None]
+    if whole:
+        words = "; ".join(f"{gap.source} {gap.why}" for gap in whole)
+        names = tuple(sorted({gap.source.key or gap.source.path for gap in whole}))
+        facts[name] = Fact(name, names, "derived", tuple(gap.source for gap in whole), words)
+
+
+def _trains_as(own: Sequence[Document], framework: str) -> bool:
+    """Tell whether a program trains as another one, and brings its own defaults."""
+    return bool(own) and find_program(own[0].reader).runs_as == framework
+
+
 def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]:
     """List the programs that read this run's configuration and state the framework they imply.
 
@@ -256,10 +289,15 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
             "the program this file is for",
         )
     framework = facts.get("training.framework")
-    if framework is not None and isinstance(framework.value, str) and framework.value not in readers:
+    if (
+        framework is not None
+        and isinstance(framework.value, str)
+        and framework.value not in readers
+        and not (_trains_as(own, framework.value) and find_program(framework.value).kind == "program")
+    ):
         readers.insert(0, framework.value)
     stage = facts.get("training.zero_stage")
-    if stage is not None and stage.value and "deepspeed" not in readers:
+    if stage is not None and stage.value and stage.origin != "set" and "deepspeed" not in readers:
         readers.append("deepspeed")
     return [reader for reader in readers if find_program(reader).kind in READ_KEYS]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from compatcheck.core.document import Document
+from compatcheck.core.document import Document, Gap
 from compatcheck.core.environment import Environment
 from compatcheck.core.facts import Facts, Value
 from compatcheck.core.hardware import Hardware
@@ -31,6 +31,8 @@ class Subject(NamedTuple):
     """``auto`` values nobody fills in: fact, place, why."""
     unread: tuple[tuple[Source, str | None], ...] = ()
     """Keys that no reader understood, each with the nearest known key."""
+    gaps: tuple[Gap, ...] = ()
+    """What may set keys and was not read: defaults of these are not known."""
     skipped: tuple[Skipped, ...] = ()
     hardware: tuple[tuple[Hardware, bool], ...] = ()
     """Devices it was resolved with, each with whether it was declared and not measured."""

@@ -7,8 +7,10 @@ question to ask. ``and``/``or`` follow Kleene's strong logic: ``False and unknow
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatcheck.core.errors import RuleError
@@ -53,6 +55,8 @@ class Unknown(NamedTuple):
 
     needs: frozenset[str]
     """Names of the facts, or spoken conditions such as ``env("NCCL_CUMEM_ENABLE")``, that would decide it."""
+    choices: tuple[object, ...] = ()
+    """Values one of which it has, where that much is known: those of both branches of a choice."""
 
 
 _COMPARE: dict[str, Callable[[Any, Any], object]] = {
@@ -188,8 +192,7 @@ def _evaluate(code: Code, scope: Scope) -> object:
     if kind in {"and", "or"}:
         return _combine(code[1:], scope, deciding=kind == "or")
     if kind == "not":
-        value = _evaluate(code[1], scope)
-        return value if isinstance(value, Unknown) else not value
+        return _over_choices(operator.not_, _evaluate(code[1], scope))
     if kind == "call":
         return _call(code[1], code[2:], scope)
     if kind == "set":
@@ -198,16 +201,38 @@ def _evaluate(code: Code, scope: Scope) -> object:
     if kind == "if":
         return _choose(code, scope)
     if kind == "negative":
-        value = _evaluate(code[1], scope)
-        return value if isinstance(value, Unknown) else -_number(value)
-    left, right = _evaluate(code[1], scope), _evaluate(code[2], scope)
-    return _needs(left, right) or _apply(kind, left, right)
+        return _over_choices(lambda value: -_number(value), _evaluate(code[1], scope))
+    return _over_choices(partial(_apply, kind), _evaluate(code[1], scope), _evaluate(code[2], scope))
+
+
+_MAX_CHOICES = 8
+
+
+def _over_choices(function: Callable[..., object], *values: object) -> object:
+    """Apply a function; where a value is one of a few, to each of them: what all give alike is known."""
+    needs = _needs(*values)
+    if needs is None:
+        return function(*values)
+    ways = [value.choices if isinstance(value, Unknown) else (value,) for value in values]
+    if not all(ways) or math.prod(map(len, ways)) > _MAX_CHOICES:
+        return needs
+    try:
+        return _join(needs, *(function(*way) for way in itertools.product(*ways)))
+    except (TypeError, ValueError, ArithmeticError):  # one of them makes no sense, which the test may exclude
+        return needs
+
+
+def _join(unknown: Unknown, *results: object) -> object:
+    """Return what all ways give, or that it is one of their results."""
+    if all(type(result) is type(results[0]) and result == results[0] for result in results):
+        return results[0]
+    return Unknown(unknown.needs, results)
 
 
 def _combine(parts: list[Code], scope: Scope, *, deciding: bool) -> object:
     needs: frozenset[str] = frozenset()
     for part in parts:
-        value = _evaluate(part, scope)
+        value = _over_choices(bool, _evaluate(part, scope))
         if isinstance(value, Unknown):
             needs |= value.needs
         elif bool(value) is deciding:
@@ -258,8 +283,8 @@ def _choose(code: Code, scope: Scope) -> object:
         body, orelse = _evaluate(code[2], scope), _evaluate(code[3], scope)
     except (TypeError, ValueError, ArithmeticError):  # a branch that only the test's other outcome makes sense of
         return Unknown(test.needs | _unknown_names(code, scope))
-    if not isinstance(body, Unknown) and not isinstance(orelse, Unknown) and body == orelse:
-        return body
+    if not isinstance(body, Unknown) and not isinstance(orelse, Unknown):
+        return body if body == orelse else _join(test, body, orelse)
     needs = test.needs
     for branch in (body, orelse):
         if isinstance(branch, Unknown):

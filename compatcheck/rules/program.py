@@ -56,6 +56,8 @@ class Program(NamedTuple):
     """Its keys that become a key of that program under another name: stating one leaves no room for its default."""
     own_keys_only: bool = False
     """It passes on only keys it has itself."""
+    refuses_unknown_keys: bool = False
+    """It does not start with a key that its release does not know: what reads one is another release, or a fork."""
     runs_as: str | None = None
     """Program whose loop it runs, where ``training.framework`` names that one."""
     order: int = 0

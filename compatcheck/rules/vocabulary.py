@@ -47,6 +47,7 @@ environment.mismatched | set | | distributions whose metadata and version file d
 environment.contradictory | set | | distributions whose requirements no release satisfies
 environment.built_for_another_torch | set | | distributions whose compiled code was built for another torch than the one there
 environment.pip_over_conda | set | | distributions that pip wrote over conda's
+configuration.unread | set | | words and files of the configuration that were not read and may set any key
 configuration.conflicts | set | | facts that two inputs of equal rank state differently
 estimate.verdict | str | fits, marginal, does_not_fit, unknown, cannot_start | what the estimate of this very run came to; no input states it
 estimate.needed_bytes | bytes | | what it needs on one device at its peak, known regressions included

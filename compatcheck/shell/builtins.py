@@ -13,6 +13,7 @@ from compatcheck.shell.values import (
     Piece,
     Value,
     assumptions_of,
+    cut,
     from_text,
     is_many,
     names_of,
@@ -191,6 +192,7 @@ def _source(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow
         return evaluator.nested(text, line, arguments[1:])
     if not _ACTIVATION.search(path):
         evaluator.state.foreign = path
+        evaluator.state.open_lists(path, line)
     evaluator.skip(
         line, f"sources {path}, which is not read: variables that it sets are not known", "give their values"
     )
@@ -290,8 +292,10 @@ def _read(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
         elements = {n: from_text(part, line, assumes) for n, part in enumerate(parts)}
         evaluator.expander.parameters.replace_array(array, elements, line)
     elif known:
+        at = 0
         for name, part in zip(known, _assign_parts(start, separators, len(known)), strict=True):
-            assign(name, None, from_text(part, line, assumes), line)
+            at = max(start.find(part, at), at)
+            assign(name, None, cut(evaluator.stdin or (), at, at + len(part)) or from_text(part, line, assumes), line)
     else:
         assign("REPLY", None, from_text(start, line, assumes), line)
     return _finish(evaluator, bool(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.shell.arithmetic import Arithmetic, UnknownNumberError
@@ -529,7 +530,8 @@ class Expander:
             elif part.piece.text is None or separators is None:
                 piece = part.piece if part.piece.text is None else part.piece._replace(text=None, name="$IFS")
                 current = [] if current is None else current
-                current.append(part._replace(piece=piece._replace(many=True)))
+                choices = () if separators is None else tuple(map(self._resplit, piece.choices, repeat(line)))
+                current.append(part._replace(piece=piece._replace(many=True, choices=choices)))
                 after_space = False
             else:
                 current, after_space = _split_text(part, separators, fields, current, after_space=after_space)
@@ -538,6 +540,11 @@ class Expander:
         if current is not None:
             fields.append(current)
         return [self._finish(field, line) for field in fields]
+
+    def _resplit(self, words: tuple[Value, ...], line: int) -> tuple[Value, ...]:
+        """Split what an unknown part may stand for as what is known is split."""
+        split = (self._split((Segment(piece, quoted=False, expanded=True) for piece in word), line) for word in words)
+        return tuple(field for fields in split for field in fields)
 
     def _finish(self, field: list[Segment], line: int) -> Value:
         """Make a value of a field; a pattern of file names in it is unknown, for no directory is looked at."""

@@ -172,7 +172,7 @@ class Loops(SimpleCommands):
             before, muted, self._muted = self.state, self._muted, True
             self.state = trial
             flow = self._round(read, counts[2])
-            after = join([before, self.state, *(state for _, state in self.jumps[counts[2] :])], self.line)
+            after = join([before, self.state, *(state for _, state in self.jumps[counts[2] :])], self.line, again=True)
             if flow is Flow.EXIT:
                 after = before
             self.state, self._muted = before, muted
@@ -201,6 +201,6 @@ class Loops(SimpleCommands):
         broken = [state for kind, state in self.jumps[mark:] if kind is Flow.BREAK]
         self.jumps[mark:] = [jump for jump in self.jumps[mark:] if jump[0] is not Flow.BREAK]
         ends = [entry, *broken] if flow in {Flow.EXIT, Flow.RETURN} else [entry, self.state, *broken]
-        self.state = join(ends, self.line)
+        self.state = join(ends, self.line, again=True)
         self.state.status = None
         return Flow.NEXT

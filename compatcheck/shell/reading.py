@@ -13,6 +13,7 @@ from compatcheck.shell.expand import Expander, compact
 from compatcheck.shell.flow import Flow
 from compatcheck.shell.lexical import UnclosedError
 from compatcheck.shell.limits import MAX_COMMANDS, LimitError
+from compatcheck.shell.parameters import NO_ARGUMENTS
 from compatcheck.shell.state import State, Variable, join
 from compatcheck.shell.values import (
     Piece,
@@ -275,7 +276,8 @@ class ScriptReading(ABC):
 
     def _document(self, document: HereDocument) -> Value:
         if document.literal:
-            return from_text(document.text, document.line)
+            lines = document.text.splitlines(keepends=True)
+            return tuple(Piece(text, document.line + n) for n, text in enumerate(lines))
         try:
             return self.expander.document(document.text, document.line)
         except UnclosedError as error:
@@ -317,13 +319,19 @@ class ScriptReading(ABC):
         """Make a word of the report."""
         text = text_of(value)
         written = raw.text if raw is not None and text is not None else show(value)
+        at = line_of(value, line)
+        if text is not None:  # the part that was written elsewhere: `8` of `n=$N`
+            at = next((piece.line for piece in reversed(value) if piece.text and piece.line not in {0, line}), at)
         return Word(
             text,
-            Source(self.path, None, line_of(value, line)),
+            Source(self.path, None, at, None if at == line else line),
             written,
             names_of(value),
             is_many(value),
             assumptions_of(value),
+            tuple(tuple(self.word(one, None, line) for one in choice) for choice in value[0].choices)
+            if len(value) == 1
+            else (),
         )
 
     def _exported(self, extra: dict[str, Variable]) -> dict[str, Word]:
@@ -340,10 +348,22 @@ class ScriptReading(ABC):
         counts: dict[Raw, int] = {}
         for _, raw in values:
             counts[raw] = counts.get(raw, 0) + 1
-        words = tuple(self.word(value, raw if counts[raw] == 1 else None, raw.line) for value, raw in values)
+        words = tuple(
+            self.word(value, raw if counts[raw] == 1 else None, raw.line)
+            for n, (value, raw) in enumerate(values)
+            if not n or not self._are_left_out(value)
+        )
+        if len(words) < len(values):
+            words = (words[0]._replace(assumes=tuple(dict.fromkeys((*words[0].assumes, NO_ARGUMENTS)))), *words[1:])
         condition = " and ".join(self.doubts) or None
         stdin = None if self.stdin is None else self.word(self.stdin, None, line)
         return Command(words, self._exported(extra), Source(self.path, None, line), not self.doubts, condition, stdin)
+
+    def _are_left_out(self, value: Value) -> bool:
+        """Tell whether a word is ``"$@"`` of a script that nobody said is given any arguments."""
+        return (
+            self.assuming and is_many(value) and all(piece.implicit and piece.name in {"$@", "$*"} for piece in value)
+        )
 
     def _record_query(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], line: int) -> None:
         if len(self.queries) < MAX_COMMANDS:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from compatcheck.shell.builtins import BUILTINS, assign_words
 from compatcheck.shell.filters import FILTERS, run_filter
 from compatcheck.shell.flow import Flow
-from compatcheck.shell.grammar import parse
+from compatcheck.shell.grammar import Parser, parse
 from compatcheck.shell.lexical import ASSIGNMENT, UnclosedError
 from compatcheck.shell.limits import MAX_CALLS, MAX_WORDS, LimitError
 from compatcheck.shell.reading import SHOWN, Branch, ScriptReading, Streams
@@ -18,7 +20,7 @@ from compatcheck.shell.statements import Arithmetic, Raw, Simple, Test
 from compatcheck.shell.values import Value, assumptions_of, from_text, text_of, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from compatcheck.shell.statements import Redirection, Statement
 
@@ -255,24 +257,45 @@ class SimpleCommands(ScriptReading):
 
     def evaluate_text(self, value: Value, line: int) -> Flow:
         """Read what ``eval`` is given; unknown parts of it are taken as words without quotes."""
-        text = ""
+        text, starts = "", [(0, line)]
         for n, piece in enumerate(value):
+            if piece.line:
+                starts.append((len(text), piece.line))
             if piece.text is None:
                 name = _PLACEHOLDER.format(f"{line}_{n}")
                 self.state.variables[name] = Variable((piece,), line=line)
                 text += f"${{{name}}}"
             else:
                 text += piece.text
-        return self.nested(text, line)
+        before = len(self.commands)
+        flow = self.nested(
+            text, line, place=lambda offset: starts[bisect_right(starts, offset, key=itemgetter(0)) - 1][1]
+        )
+        for n, command in enumerate(self.commands[before:], before):
+            words = tuple(
+                word if word.source.line == line else word._replace(source=word.source._replace(used=line))
+                for word in command.words
+            )
+            self.commands[n] = command._replace(words=words, source=command.source._replace(line=line))
+        return flow
 
-    def nested(self, text: str, line: int, arguments: Sequence[Value] = ()) -> Flow:
-        """Read statements inside of a statement, with arguments of their own if any are given."""
+    def nested(
+        self, text: str, line: int, arguments: Sequence[Value] = (), place: Callable[[int], int] | None = None
+    ) -> Flow:
+        """Read statements inside of a statement, with arguments of their own if any are given.
+
+        Args:
+            text: the statements.
+            line: of the statement around them.
+            arguments: theirs; none are those around them.
+            place: gives the line of an offset in the text, where it was put together from several.
+        """
         self._calls += 1
         outer = self.state.arguments
         self.state.arguments = tuple(arguments) or outer
         if self._calls > MAX_CALLS:
             raise LimitError(f"functions call one another more than {MAX_CALLS} deep")
-        flow = self.run(parse(text, line, self._calls))
+        flow = self.run(Parser(text, self._calls, line, place).parse())
         self._calls -= 1
         if arguments:
             self.state.arguments = outer
@@ -312,4 +335,4 @@ class SimpleCommands(ScriptReading):
             if stripped:
                 pieces.append(last._replace(text=stripped))
                 break
-        return tuple(piece._replace(line=line, many=False) for piece in pieces)
+        return tuple(piece._replace(line=piece.line or line, many=False) for piece in pieces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.shell.values import Piece, Value, is_many, same, unknown
+from compatcheck.shell.values import Value, choose, is_many, same, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,6 +100,16 @@ class State:
             saved=[dict(frame) for frame in self.saved],
         )
 
+    def open_lists(self, path: str, line: int) -> None:
+        """Let a file that is not read extend every array, and fill every empty text."""
+        for name, variable in self.variables.items():
+            if variable.elements is not None and not variable.associative:
+                place = max((key for key in variable.elements if isinstance(key, int)), default=-1) + 1
+                more = unknown(f"${{{name}[@]}} after {path}", line, many=True)
+                self.variables[name] = variable._replace(elements={**variable.elements, place: more})
+            elif variable.value == () and variable.line:
+                self.variables[name] = variable._replace(value=unknown(f"${name}", line))
+
     def hide(self, name: str) -> None:
         """Make a variable local to the running function."""
         if self.saved and name not in self.saved[-1]:
@@ -120,20 +130,26 @@ class Function(NamedTuple):
     body: Statement
 
 
-def join(states: list[State], line: int) -> State:
-    """Return what is known after one of several ways was taken; what differs is unknown."""
+def join(states: list[State], line: int, *, again: bool = False) -> State:
+    """Return what is known after one of several ways was taken; what differs is unknown.
+
+    Args:
+        states: after each of the ways.
+        line: where they meet.
+        again: whether the ways may be taken any number of times, so that what they leave is not all there may be.
+    """
     result = states[0]
     for other in states[1:]:
-        result = _join(result, other, line)
+        result = _join(result, other, line, again=again)
     return result
 
 
-def _join(first: State, second: State, line: int) -> State:
+def _join(first: State, second: State, line: int, *, again: bool) -> State:
     result = first.copy()
     for name in {**first.variables, **second.variables}:
         one, two = first.variables.get(name), second.variables.get(name)
         if one is None or two is None or not _same_variable(one, two):
-            result.variables[name] = _unknown_variable(name, one, two, line)
+            result.variables[name] = _join_variables(name, one, two, line, again=again)
     for name in {**first.functions, **second.functions}:
         result.functions[name] = tuple(
             dict.fromkeys((*first.functions.get(name, (None,)), *second.functions.get(name, (None,))))
@@ -165,12 +181,45 @@ def _same_variable(one: Variable, two: Variable) -> bool:
     )
 
 
-def _unknown_variable(name: str, one: Variable | None, two: Variable | None, line: int) -> Variable:
+def _join_variables(name: str, one: Variable | None, two: Variable | None, line: int, *, again: bool) -> Variable:
+    """Return a variable that differs: of two lists, what they have in common is known."""
     known = [variable for variable in (one, two) if variable is not None]
     exported = any(variable.exported for variable in known)
-    line = next((variable.line for variable in reversed(known)), line)
-    if any(variable.elements is not None for variable in known):
-        associative = any(variable.associative for variable in known)
-        many = Piece(None, line, f"${{{name}[@]}}", many=True)
-        return Variable(elements={0: (many,)}, associative=associative, exported=exported, line=line)
-    return Variable(value=unknown(f"${name}", line), exported=exported, line=line)
+    line = max((variable.line for variable in known), default=line)
+    if not any(variable.elements is not None for variable in known):
+        texts = [_text(name, variable, line) for variable in (one, two)]
+        hidden = (
+            unknown(f"${name}", line) if again else choose(f"${name}", line, ((text,) for text in texts), many=False)
+        )
+        return Variable(value=hidden, exported=exported, line=line)
+    associative = any(variable.associative for variable in known)
+    every = f"${{{name}[@]}}"
+    if associative or len(known) < 2 or one is None or two is None:
+        return Variable(
+            elements={0: unknown(every, line, many=True)}, associative=associative, exported=exported, line=line
+        )
+    lists = [_elements(variable) for variable in (one, two)]
+    shorter = min(map(len, lists))
+    start = next((n for n in range(shorter) if not same(lists[0][n], lists[1][n])), shorter)
+    if again:
+        start = next((n for n in range(start) if is_many(lists[0][n])), start)
+        joined = [*lists[0][:start], unknown(every, line, many=True)]
+    else:
+        rest = shorter - start
+        end = next((n for n in range(rest) if not same(lists[0][-1 - n], lists[1][-1 - n])), rest)
+        ways = [tuple(values[start : len(values) - end]) for values in lists]
+        joined = [*lists[0][:start], choose(every, line, ways, many=True), *lists[0][len(lists[0]) - end :]]
+    return Variable(elements=dict(enumerate(joined)), exported=exported, line=line)
+
+
+def _text(name: str, variable: Variable | None, line: int) -> Value:
+    """Return the text of a variable on one way, where it may never have been set."""
+    if variable is None:
+        return unknown(f"${name}", line, implicit=name not in ALWAYS_SET)
+    return variable.value or ()
+
+
+def _elements(variable: Variable) -> list[Value]:
+    if variable.elements is not None:
+        return list(variable.elements.values())
+    return [] if variable.value is None else [variable.value]

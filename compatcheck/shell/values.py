@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class Piece(NamedTuple):
@@ -23,6 +23,8 @@ class Piece(NamedTuple):
     """Whether it may be no word or several."""
     assumes: tuple[str, ...] = ()
     """What the text rests on: ``$NNODES is not set``."""
+    choices: tuple[tuple[Value, ...], ...] = ()
+    """Lists of words one of which an unknown piece stands for, where every way to it is known."""
 
 
 Value = tuple[Piece, ...]
@@ -71,7 +73,19 @@ def is_many(value: Iterable[Piece]) -> bool:
 
 def single(value: Value) -> Value:
     """Return a value that is one word whatever it holds: it stood in quotes."""
-    return tuple(piece._replace(many=False) for piece in value) if is_many(value) else value
+    return tuple(piece._replace(many=False, choices=()) if piece.many else piece for piece in value)
+
+
+def cut(value: Iterable[Piece], start: int, end: int) -> Value:
+    """Return a part of a known value, each piece of it with its own line."""
+    found, at = [], 0
+    for piece in value:
+        text = piece.text or ""
+        part = text[max(start - at, 0) : max(end - at, 0)]
+        at += len(text)
+        if part:
+            found.append(piece._replace(text=part))
+    return tuple(found)
 
 
 def line_of(value: Value, default: int) -> int:
@@ -88,12 +102,38 @@ def is_empty(value: Value) -> tuple[bool | None, tuple[str, ...]]:
         return True, assumptions_of(value)
     if all(piece.implicit for piece in hidden):
         return True, tuple(dict.fromkeys([*assumptions_of(value), *(absence(piece.name) for piece in hidden)]))
+    for piece in hidden:
+        answers = [is_empty(tuple(part for word in choice for part in word)) for choice in piece.choices]
+        if answers and all(answer is False for answer, _ in answers):
+            return False, tuple(dict.fromkeys(one for _, assumes in answers for one in assumes))
     return None, ()
 
 
 def absence(name: str) -> str:
     """Spell the assumption that nobody sets a variable or gives an argument."""
     return f"{name} is not given" if name[1:2].isdigit() or name[1:2] in {"@", "*", "#"} else f"{name} is not set"
+
+
+def choose(name: str, line: int, ways: Iterable[tuple[Value, ...]], *, many: bool) -> Value:
+    """Make a value of which it is only known that it is one of several; one that is too many of them is unknown."""
+    found: list[tuple[Value, ...]] = []
+    for way in ways:
+        for choice in _spread(way):
+            if not any(len(choice) == len(other) and all(map(same, choice, other)) for other in found):
+                found.append(choice)
+    known = tuple(found) if len(found) <= _MAX_CHOICES and sum(map(len, found)) <= _MAX_WORDS else ()
+    return (Piece(None, line, name, many=many, choices=known),)
+
+
+_MAX_CHOICES, _MAX_WORDS = 8, 2000
+
+
+def _spread(way: tuple[Value, ...]) -> Iterator[tuple[Value, ...]]:
+    """Yield the choices of a list that is itself one of several."""
+    if len(way) == 1 and len(way[0]) == 1 and way[0][0].choices:
+        yield from way[0][0].choices
+    else:
+        yield way
 
 
 def same(first: Value, second: Value) -> bool:

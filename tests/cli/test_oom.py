@@ -83,6 +83,7 @@ def test_settings_of_the_log_stand_in_and_options_win(log) -> None:
 def test_rules_whose_cost_prints_as_the_size_come_first(log) -> None:
     text = "deepspeed==0.16.4\ntorch==2.5.1\nmeta-llama/Meta-Llama-3-70B\n" + MESSAGE.format(asked="127.50 GiB")
     settings = [
+        "training.framework=deepspeed",
         "training.zero_stage=3",
         "training.gradient_checkpointing=true",
         "training.use_reentrant=false",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from compatcheck.core.document import Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import constant
 from compatcheck.frameworks.keys import Key, KeyTable, Names
@@ -37,8 +38,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     if sharding is not None:
         table["distributed_type"] = (Key("training.sharding", constant(sharding)),)
     fsdp = data.get("fsdp_config")
-    if kind == "FSDP" and not (isinstance(fsdp, Mapping) and "fsdp_version" in fsdp):
-        table["distributed_type"] += (Key("training.fsdp_version", constant(1)),)
+    first = kind == "FSDP" and not (isinstance(fsdp, Mapping) and "fsdp_version" in fsdp)
     parallelism = data.get("parallelism_config") or {}
     size = "parallelism_config_sp_size"
     if isinstance(parallelism, Mapping) and parallelism.get(size) not in (None, 1, "1"):
@@ -51,4 +51,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         references = (("deepspeed", inner, "deepspeed_config.deepspeed_config_file"),)
     leaves = flatten(data, stop={"fsdp_config.fsdp_transformer_layer_cls_to_wrap", "commands"})
     translation = translate(leaves, table, irrelevant=NAMES.__contains__, source=source, auto=True)
-    return Reading((make_document(READER, source, translation, references),))
+    document = make_document(READER, source, translation, references)
+    if first:
+        version = Statement("training.fsdp_version", "fsdp_config.fsdp_version (left out)", 1)
+        document = document._replace(statements=(*document.statements, version))
+    return Reading((document,))

@@ -175,7 +175,7 @@ def _decide(
     ):
         for fact, value in facts:
             if key[:1] == "(":
-                stated.append(Statement(fact, key, value))
+                stated.append(Statement(fact, key, value, None, _TRAINERS))
             else:
                 table[key] = (*table.get(key, ()), Key(fact, constant(value)))
     stated += _checkpoints(data, table)
@@ -191,6 +191,8 @@ def _decide(
     return stated
 
 
+_TRAINERS = ("rl", "reward_model", "process_reward_model", "pretraining_dataset", "trainer_cls")
+"""Keys that choose another training algorithm."""
 _Facts = tuple[tuple[str, object], ...]
 
 

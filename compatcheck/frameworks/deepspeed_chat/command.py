@@ -27,9 +27,16 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.launch.values import Argument
 
 READER = "deepspeed_chat"
+
+
+def _of_forward(stage: object) -> int:
+    """Return the stage of a model that only runs forward: that of the trained one where it is 3 (``rlhf_engine.py``)."""
+    return 3 if stage == 3 else 0
+
+
 TABLE = KeyTable(__file__)
 """Options of steps 1 and 2."""
-PPO_TABLE = KeyTable(__file__, "ppo_keys.txt")
+PPO_TABLE = KeyTable(__file__, "ppo_keys.txt", {"forward": _of_forward})
 """Options of step 3."""
 _NAMES = Names(__file__)
 _SWITCHES = Names(__file__, "switches.txt")

@@ -37,7 +37,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     named = any(key.startswith(easy_r1.CRITIC) for key in options)
     has_critic = named if estimator is None else estimator.value == "gae"
     table = easy_r1.table_for(has_critic=has_critic)
-    meanings = OptionMeanings(easy_r1.READER, table, lambda _: True, {easy_r1.MODEL: "model"})
+    meanings = OptionMeanings(easy_r1.READER, table, easy_r1.NAMES.__contains__, {easy_r1.MODEL: "model"})
     skipped = tuple(skip_refused(overrides.refused))
     further = FurtherContent(tuple(easy_r1.state_fixed()), references, skipped, overrides.unknown)
     return (make_command_document(meanings, launch.command.source, options, further),)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
-from compatcheck.frameworks.keys import KeyTable, Table
+from compatcheck.frameworks.keys import KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import name_roles, state_forward_only
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, translate
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 READER, LABEL = "easy-r1", "EasyR1"
 TABLE = KeyTable(__file__)
 """Key → meaning."""
+NAMES = Names(__file__)
 CRITIC, ESTIMATOR, MODEL = "worker.critic.", "algorithm.adv_estimator", "worker.actor.model.model_path"
 
 
@@ -34,7 +35,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     source = Source(path)
     leaves = dict(flatten(data))
     table = table_for(has_critic=leaves.get(ESTIMATOR) == "gae")
-    translation = translate(iter(leaves.items()), table, irrelevant=lambda _: True, source=source)
+    translation = translate(iter(leaves.items()), table, irrelevant=NAMES.__contains__, source=source)
     model = leaves.get(MODEL)
     references = (("model", model, MODEL),) if isinstance(model, str) else ()
     statements = (*translation.statements, *state_fixed())

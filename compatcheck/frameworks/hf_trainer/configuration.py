@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.source import Source
+from compatcheck.frameworks.conversions import is_on
 from compatcheck.frameworks.hf_trainer.arguments import (
     TRAINER_TABLE,
     is_plain_trainer_argument,
     open_arguments,
     translate_arguments,
 )
-from compatcheck.frameworks.keys import Key, KeyTable, Names
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def read_arguments(reader: str, data: Mapping[str, Any], path: str, trainer: tup
     """
     source = Source(path)
     arguments = open_arguments(data, source, TABLE, models=MODELS, whole=("dataset_mixer", "dataset_mixture"))
+    if is_on(data.get("use_dora")) and arguments.leaves.get("use_peft") is not False:
+        arguments.table["use_peft"] = SILENT  # LoraConfig(use_dora=…): one adapter, of the other kind
     if trainer is not None:
         name, place = trainer
         arguments.leaves[place] = name

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Protocol
 
-from compatcheck.core.document import Document, Unresolved
+from compatcheck.core.document import Document, Gap, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped
 from compatcheck.frameworks.launch import ranks
 from compatcheck.frameworks.launch.arguments import unresolved_options
-from compatcheck.frameworks.launch.flags import known_values, parse_flags
+from compatcheck.frameworks.launch.flags import gaps_of_words, known_values, parse_flags
 from compatcheck.frameworks.launch.ranks import Ranks
-from compatcheck.frameworks.launch.values import Argument, explain, read_scalar
+from compatcheck.frameworks.launch.values import Argument, explain, part_joined, read_scalar
 from compatcheck.frameworks.reader import ConfigurationReader, Reading
 
 if TYPE_CHECKING:
@@ -54,10 +54,12 @@ def read_launch(
     """
     flags = parse_flags(launch.arguments)
     options = _without_negation(flags.options, reader)
+    options |= part_joined(options, reader.TABLE)
     named: list[tuple[str, str, str]] = []
     skipped: list[Skipped] = []
+    gaps: list[Gap] = []
     if takes_config and "config" in options:
-        _take_config(options, named, skipped, launch)
+        _take_config(options, named, gaps, launch)
     for word in flags.positional:
         _take_word(word, options, named)
     named += references
@@ -72,19 +74,20 @@ def read_launch(
         *unresolved_options(options, reader.TABLE, dict.fromkeys(reader.MODELS, "model")),
         *_unresolved_sections(options),
     ]
-    lines = {word.written: word.source.line for word in flags.unknown if word.source.line is not None}
-    lines |= {name: argument.line for name, argument in options.items() if argument.line is not None}
+    lines = {name: argument.line for name, argument in options.items() if argument.line is not None}
+    uses = {name: argument.used for name, argument in options.items() if argument.used is not None}
     skipped += _refused(options, launch)
     main = main._replace(
         source=launch.command.source,
         references=(*main.references, *named),
         skipped=tuple(_with_line(entry, lines) for entry in (*main.skipped, *skipped)),
-        unread=(*main.unread, *((word.written, None) for word in flags.unknown)),
         is_command=True,
         lines=lines,
+        uses=uses,
         unresolved=tuple(unresolved),
+        gaps=(*gaps_of_words(flags.unknown), *gaps),
     )
-    rest = [document._replace(is_command=True, lines=lines) for document in reading.documents[1:]]
+    rest = [document._replace(is_command=True, lines=lines, uses=uses) for document in reading.documents[1:]]
     return (main, *rest, *(document for document in launcher if document is not None))
 
 
@@ -128,12 +131,12 @@ def _without_negation(options: Mapping[str, Argument], reader: ArgumentReader) -
 
 
 def _take_config(
-    options: dict[str, Argument], references: list[tuple[str, str, str]], skipped: list[Skipped], launch: Launch
+    options: dict[str, Argument], references: list[tuple[str, str, str]], gaps: list[Gap], launch: Launch
 ) -> None:
     argument = options.pop("config")
     if argument.why is not None:
         source = launch.command.source._replace(key="--config", line=argument.line)
-        skipped.append(Skipped(source, f"the file named by --config {argument.why}", "name the file as well"))
+        gaps.append(Gap(source, f"names a file that {argument.why}"))
     elif isinstance(argument.value, str):
         references.append(("config", argument.value, "--config"))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.source import Skipped
+from compatcheck.frameworks.launch.flags import gaps_of_words
+from compatcheck.frameworks.launch.values import part_joined
 from compatcheck.frameworks.translation import translate
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class FurtherContent(NamedTuple):
     skipped: tuple[Skipped, ...] = ()
     unknown: tuple[Word, ...] = ()
     """Words that may hold any option: ``$EXTRA``."""
+    gaps: tuple[Gap, ...] = ()
+    """What else was not read and may set any option."""
 
 
 def make_command_document(
@@ -47,6 +51,7 @@ def make_command_document(
 ) -> Document:
     """Translate the options of a command; what nobody can tell is listed as unresolved."""
     models = meanings.models
+    options = {**options, **part_joined(options, meanings.table.keys())}
     values = ((key, argument.value) for key, argument in options.items() if argument.why is None and key not in models)
     translation = translate(values, meanings.table, irrelevant=meanings.irrelevant, source=source)
     found = list(further.references)
@@ -54,20 +59,21 @@ def make_command_document(
         argument = options.get(key)
         if argument is not None and argument.why is None and isinstance(argument.value, str) and argument.value:
             found.append((kind, argument.value, key))
-    lines = {word.written: word.source.line for word in further.unknown if word.source.line is not None}
-    lines |= {key: argument.line for key, argument in options.items() if argument.line is not None}
+    lines = {key: argument.line for key, argument in options.items() if argument.line is not None}
     return Document(
         meanings.reader,
         source,
         (*translation.statements, *further.known),
-        (*translation.unread, *((word.written, None) for word in further.unknown)),
+        translation.unread,
         tuple(
             entry._replace(source=_located(entry.source, lines)) for entry in (*translation.skipped, *further.skipped)
         ),
         tuple(found),
         is_command=True,
         lines=lines,
+        uses={key: argument.used for key, argument in options.items() if argument.used is not None},
         unresolved=tuple(unresolved_options(options, meanings.table, models)),
+        gaps=(*gaps_of_words(further.unknown), *further.gaps),
     )
 
 

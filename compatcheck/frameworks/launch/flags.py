@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.document import Gap
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
 
 if TYPE_CHECKING:
@@ -46,6 +48,11 @@ def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single
             if value is not None:
                 inline[name] = value
                 current = None
+        elif _may_be_options(word, after_value=current is None or bool(taken[current])):
+            unknown.append(word)
+            if current is not None and not taken[current]:
+                taken[current].append(word)
+            current = None
         elif current is not None and not (single and taken[current]):
             taken[current].append(word)
             current = None if single else current
@@ -55,6 +62,15 @@ def parse_flags(words: Iterable[Word], *, switches: Collection[str] = (), single
             positional.append(word)
     options = {name: inline.get(name) or _value(taken[name], line) for name, line in places.items()}
     return Flags(options, tuple(positional), tuple(unknown))
+
+
+_LIST = re.compile(r"arg|opt|flag|extra|param|overrid|config|\[[@*]\]|^(\$\(|`)", re.IGNORECASE)
+"""What the names of variables that hold options have in them, and of those that hold one value have not; arrays, output."""
+
+
+def _may_be_options(word: Word, *, after_value: bool) -> bool:
+    """Tell whether an unknown word may hold options, and not only the value of the option before it."""
+    return word.text is None and word.many and (after_value or any(map(_LIST.search, word.unresolved)))
 
 
 def split_flag(word: Word) -> tuple[str | None, Argument | None]:
@@ -75,11 +91,16 @@ def _value(words: list[Word], line: int | None) -> Argument:
         return Argument(True, line)
     unknown = next((word for word in words if word.text is None), None)
     if unknown is not None:
-        return Argument(None, unknown.source.line, explain(unknown))
+        return Argument(None, unknown.source.line, explain(unknown), unknown.source.used)
     values = [as_argument(word).value for word in words]
-    return Argument(values[0] if len(values) == 1 else values, words[0].source.line)
+    return Argument(values[0] if len(values) == 1 else values, words[0].source.line, None, words[0].source.used)
 
 
 def known_values(options: dict[str, Argument]) -> dict[str, object]:
     """Return the options whose value is known."""
     return {name: argument.value for name, argument in options.items() if argument.why is None}
+
+
+def gaps_of_words(words: Iterable[Word]) -> tuple[Gap, ...]:
+    """Return the gaps that unknown words of a command leave."""
+    return tuple(Gap(word.source._replace(key=word.written), "may hold any option") for word in words)

@@ -96,14 +96,14 @@ def parse_overrides(words: Iterable[Word]) -> Overrides:
 
 
 def _given(word: Word, text: str | None) -> Argument:
-    return Argument(text, word.source.line, explain(word) if text is None else None)
+    return Argument(text, word.source.line, explain(word) if text is None else None, word.source.used)
 
 
 def _read(word: Word, text: str) -> Argument | str:
     if word.text is None:
-        return Argument(None, word.source.line, explain(word))
+        return Argument(None, word.source.line, explain(word), word.source.used)
     try:
-        return Argument(parse_value(text), word.source.line)
+        return Argument(parse_value(text), word.source.line, None, word.source.used)
     except ValueError as error:
         return str(error)
 

@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from compatcheck.core.command import Word
 
 
@@ -17,6 +19,8 @@ class Argument(NamedTuple):
     line: int | None
     why: str | None = None
     """Why the value is not known; None when it is."""
+    used: int | None = None
+    """Line of the command that uses the value, where it was written in another one."""
 
 
 def read_scalar(text: str) -> object:
@@ -44,5 +48,40 @@ def explain(word: Word) -> str:
 def as_argument(word: Word, text: str | None = None) -> Argument:
     """Read a word, or the part of it that is the value."""
     if word.text is None:
-        return Argument(None, word.source.line, explain(word))
-    return Argument(read_scalar(word.text if text is None else text), word.source.line)
+        return Argument(None, word.source.line, explain(word), word.source.used)
+    return Argument(read_scalar(word.text if text is None else text), word.source.line, None, word.source.used)
+
+
+_INNER = re.compile(r"(?<=\S)--(?P<flag>[A-Za-z][\w.-]*)|(?P<key>\w+(?:\.\w+)+)=")
+"""An option, or a dotted key with its equals sign, inside of a value."""
+
+
+def part_joined(options: Mapping[str, Argument], known: Collection[str]) -> dict[str, Argument]:
+    """Tell values that hold another setting, for a blank is missing between them: both are not known.
+
+    A backslash behind ``n=64`` at the end of a line joins the next line to the word where that line starts without a blank.
+
+    Args:
+        options: by key.
+        known: keys of the program.
+    """
+    found: dict[str, Argument] = {}
+    for key, argument in options.items():
+        parts = argument.value if isinstance(argument.value, list) else [argument.value]
+        text = " ".join(part for part in parts if isinstance(part, str) and part[:1] not in {"'", '"', "[", "{"})
+        matches = (_longest(match, known) for match in _INNER.finditer(text))
+        inner = [name for name in matches if name is not None]
+        if argument.why is None and inner:
+            why = f"{text!r} holds {', '.join(inner)} as well: a blank is missing"
+            found[key] = Argument(None, argument.line, why)
+            found.update({name: Argument(None, argument.line, why) for name in inner if name not in options})
+    return found
+
+
+def _longest(match: re.Match[str], known: Collection[str]) -> str | None:
+    """Return the known key that a match is or ends with: ``64data.n=`` ends with ``data.n``."""
+    if match["flag"]:
+        name = match["flag"].replace("-", "_")
+        return name if name in known else None
+    written = match["key"]
+    return next((written[at:] for at in range(len(written)) if written[at:] in known), None)

@@ -11,6 +11,7 @@ from compatcheck.core.source import Skipped
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.launch_script.choices import spread, unite
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
 from compatcheck.frameworks.registry import command_readers
 from compatcheck.frameworks.text import expect_mapping
@@ -59,15 +60,15 @@ def read_commands(commands: Iterable[Command], files: Mapping[str, str] | None =
     runs: list[TrainingCommand] = []
     seen: set[tuple[object, ...]] = set()
     for command in commands:
-        launch = remove_launchers(command)
-        if launch is None:
-            continue
-        identity = (launch.program, *((word.text or word.written) for word in launch.arguments))
-        documents = read_launch(launch)
-        if documents and identity not in seen:
+        launches = [launch for way in spread(command) if (launch := remove_launchers(way)) is not None]
+        ways = [documents for launch in launches if (documents := read_launch(launch))]
+        identity = tuple(
+            (launch.program, *((word.text or word.written) for word in launch.arguments)) for launch in launches
+        )
+        if ways and identity not in seen:
             seen.add(identity)
-            written = (part for document in documents for part in _take_written(document, files or {}))
-            runs.append(TrainingCommand(launch, tuple(written)))
+            written = (part for document in unite(ways, command) for part in _take_written(document, files or {}))
+            runs.append(TrainingCommand(launches[0]._replace(command=command), tuple(written)))
     return tuple(runs)
 
 

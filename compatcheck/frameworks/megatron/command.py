@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement
 from compatcheck.core.source import Skipped
-from compatcheck.frameworks.keys import KeyTable
+from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
 from compatcheck.frameworks.launch.flags import parse_flags
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 READER = "megatron"
 TABLE = KeyTable(__file__)
 """Option → meaning."""
+NAMES = Names(__file__)
 
 
 def recognise(launch: Launch) -> str | None:
@@ -38,7 +39,7 @@ _ENOUGH = 4
 def read(launch: Launch, _: str) -> tuple[Document, ...]:
     """Translate a launch."""
     flags = parse_flags(launch.arguments)
-    meanings = OptionMeanings(READER, TABLE, lambda _: True)
+    meanings = OptionMeanings(READER, TABLE, NAMES.__contains__)
     refused = tuple(_refused(flags.options, launch))
     further = FurtherContent(tuple(_known(flags.options)), skipped=refused, unknown=flags.unknown)
     return (make_command_document(meanings, launch.command.source, flags.options, further),)
@@ -92,7 +93,8 @@ def _state(options: Mapping[str, Argument]) -> Iterator[Statement]:
         if in_16_bits or "grad_reduce_in_bf16" in options:
             yield Statement("training.grad_accum_dtype", "grad_reduce_in_bf16", dtype)
         else:
-            yield Statement("training.grad_accum_dtype", "accumulate_allreduce_grads_in_fp32", "float32")
+            key, otherwise = "accumulate_allreduce_grads_in_fp32", ("grad_reduce_in_bf16",)
+            yield Statement("training.grad_accum_dtype", key, "float32", None, otherwise)
     elif not {"bf16", "fp16"} & options.keys():
         yield Statement("training.param_dtype", "bf16 (left out)", "float32")
     if "use_distributed_optimizer" not in options:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Statement
+from compatcheck.core.document import LEFT_OUT, Statement
 from compatcheck.core.environment import Environment
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks.conversions import LEAVE, constant, stated
@@ -209,12 +209,17 @@ def _parallel(data: Mapping[str, Any], source: Source, arguments: Arguments) -> 
 def _on_megatron(data: Mapping[str, Any]) -> list[Statement]:
     """Say what follows from the trainers on Megatron."""
     key = min(data.keys() & _MEGATRON_MARKS)
-    split = data.get("use_distributed_optimizer", True)  # megatron_args.py: on unless turned off
+    switches = (  # megatron_args.py
+        ("training.distributed_optimizer", "use_distributed_optimizer", True),
+        ("training.sequence_parallel", "sequence_parallel", False),
+    )
     return [
         Statement("training.framework", key, "megatron"),
         Statement("training.sharding", key, "megatron"),
-        Statement("training.distributed_optimizer", "use_distributed_optimizer", split is True),
-        Statement("training.sequence_parallel", "sequence_parallel", data.get("sequence_parallel", False) is True),
+        *(
+            Statement(fact, name if name in data else f"{name}{LEFT_OUT}", data.get(name, left_out) is True)
+            for fact, name, left_out in switches
+        ),
     ]
 
 

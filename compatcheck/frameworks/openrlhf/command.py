@@ -11,14 +11,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Statement
+from compatcheck.core.document import Statement, Unresolved
 from compatcheck.frameworks.conversions import positive
 from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
     OptionMeanings,
     make_command_document,
-    name_roles,
     state_forward_only,
 )
 from compatcheck.frameworks.launch.flags import parse_flags
@@ -97,7 +96,14 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     known = (*known, *_packed(options))
     further = FurtherContent(known, tuple(_critic_model(options, roles)), unknown=flags.unknown)
     meanings = OptionMeanings(READER, table, is_plain, models)
-    return (make_command_document(meanings, launch.command.source, options, further),)
+    document = make_command_document(meanings, launch.command.source, options, further)
+    return (document._replace(unresolved=(*document.unresolved, _STEPS)),)
+
+
+_STEPS = Unresolved(
+    "training.gradient_accumulation_steps", "train_batch_size", "follows from the number of ranks and the micro batch"
+)
+"""DeepSpeed is given the whole batch and the micro batch (``get_ds_train_config``, ``utils/deepspeed/deepspeed.py``)."""
 
 
 _ATTENTION = ("flash_attn", "attn_implementation", "ds.attn_implementation")
@@ -187,18 +193,24 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
 
 def _of_roles(options: Mapping[str, Argument], roles: tuple[str, ...]) -> Iterator[Statement]:
     """Say what the program does about its models without being asked."""
-    yield from name_roles(roles)
-    estimator = _given(options, ("advantage_estimator", "algo.advantage.estimator"))
+    names = ("advantage_estimator", "algo.advantage.estimator")
+    estimator = _given(options, names)
+    for role in roles:
+        left_out = names if role == "critic" and estimator is None else ()
+        yield Statement(None, "(a model of this run)", True, role, left_out)
     if estimator is None:
         yield Statement("training.trainer", "advantage_estimator (left out)", "ppo")
     coefficient = _given(options, ("init_kl_coef", "algo.kl.init_coef"))
-    if coefficient is None or (coefficient[1].why is None and coefficient[1].value):
-        yield Statement("training.reference_model", "init_kl_coef", True)
+    if coefficient is None:
+        yield Statement("training.reference_model", "init_kl_coef (left out)", True)
+    elif coefficient[1].why is None and coefficient[1].value:
+        yield Statement("training.reference_model", coefficient[0], True)
     batch = _given(options, ("rollout_batch_size", "rollout.batch_size"))
     count = _given(options, ("n_samples_per_prompt", "rollout.n_samples_per_prompt"))
     samples = 1 if count is None else count[1].value
     if batch is not None and isinstance(batch[1].value, int) and isinstance(samples, int):
-        yield Statement("rollout.global_batch_size", batch[0], batch[1].value * samples)
+        once = ("n_samples_per_prompt", "rollout.n_samples_per_prompt") if count is None else ()
+        yield Statement("rollout.global_batch_size", batch[0], batch[1].value * samples, None, once)
     pairs = [*_TOGETHER]
     if _is_on(options, _ASYNC) and _is_on(options, _COLOCATE_ALL):
         yield Statement("rollout.colocated", _ASYNC[0], False)

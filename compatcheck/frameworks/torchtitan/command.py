@@ -57,7 +57,7 @@ def read(launch: Launch, _: str) -> tuple[Document, ...]:
     options.pop("module", None)
     named = file is not None and isinstance(file.value, str) and file.why is None
     references = (("torchtitan", str(file.value), f"--{_FILE}"),) if file is not None and named else ()
-    meanings = OptionMeanings(torchtitan.READER, torchtitan.table_for(values), lambda _: True)
+    meanings = OptionMeanings(torchtitan.READER, torchtitan.table_for(values), torchtitan.NAMES.__contains__)
     further = FurtherContent(tuple(torchtitan.settle(values)), references, unknown=flags.unknown)
     document = make_command_document(meanings, launch.command.source, options, further)
     missing = tuple(torchtitan.leave_open(values, is_file=False))

@@ -74,9 +74,10 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
 def table_for(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what keys mean beside one another: with stages the local batch is cut, see `settle`."""
     cut = stages(values) > 1
-    return {key: meaning for key, meaning in TABLE.items() if meaning and not (cut and key in LOCAL_BATCH)} | {
-        key: () for key, meaning in TABLE.items() if not meaning or (cut and key in LOCAL_BATCH)
-    }
+    table = dict(TABLE)
+    for key in LOCAL_BATCH:
+        table[key] = () if cut else tuple(meaning._replace(without=_STAGES) for meaning in TABLE[key])
+    return table
 
 
 def stages(values: Mapping[str, Any]) -> int:
@@ -104,7 +105,8 @@ def settle(values: Mapping[str, Any]) -> Iterator[Statement]:
 
 def _checkpoint(values: Mapping[str, Any]) -> Iterator[Statement]:
     mode, option = values.get(_MODE), values.get(_OPTION)
-    if mode in {"none", "full", "selective"}:
+    some = _is_of_some_blocks(mode, option, is_file=True)
+    if mode in {"none", "full", "selective"} and not some:
         yield Statement(_CHECKPOINTING, _MODE, mode != "none")
     elif mode is not None:
         yield Statement(None, _MODE, mode)
@@ -121,9 +123,16 @@ def leave_open(values: Mapping[str, Any], *, is_file: bool) -> Iterator[Unresolv
     mode, option = values.get(_MODE), values.get(_OPTION)
     if mode not in {None, "none", "full", "selective"}:
         yield Unresolved(_CHECKPOINTING, _MODE, f"is {mode!r}: the compiler chooses what is computed again")
-    elif mode in {None, "selective"} and str(option) not in {"op", "0", "1"} and (is_file or option is not None):
+    elif _is_of_some_blocks(mode, option, is_file=is_file):
         every = "2 (left out)" if option is None else option
-        yield Unresolved(_POLICY, _OPTION, f"is {every}: one block of so many is checkpointed, the others are kept")
+        why = f"is {every}: one block of so many is checkpointed, the others are kept"
+        yield Unresolved(_CHECKPOINTING, _OPTION, why)
+        yield Unresolved(_POLICY, _OPTION, why)
+
+
+def _is_of_some_blocks(mode: object, option: object, *, is_file: bool) -> bool:
+    """Tell whether one block of so many is checkpointed: between none and all of them."""
+    return mode in {None, "selective"} and str(option) not in {"op", "0", "1"} and (is_file or option is not None)
 
 
 def _precision(values: Mapping[str, Any]) -> Iterator[Statement]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document, Unresolved
 from compatcheck.frameworks.launch.arguments import FurtherContent, OptionMeanings, make_command_document
-from compatcheck.frameworks.launch.flags import parse_flags
+from compatcheck.frameworks.launch.flags import known_values, parse_flags
 from compatcheck.frameworks.launch.values import Argument, explain, read_scalar
 from compatcheck.frameworks.torchtune import configuration as torchtune
 
@@ -53,10 +53,11 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         references = (("config", config.value, "--config"),)
     elif config is not None:
         missing = tuple(_of_built_in(config, options))
-    meanings = OptionMeanings(torchtune.READER, torchtune.TABLE, lambda _: True)
+    meanings = OptionMeanings(torchtune.READER, torchtune.TABLE, torchtune.NAMES.__contains__)
     further = FurtherContent(tuple(torchtune.of_recipe(kind)), references, unknown=tuple(unknown))
     document = make_command_document(meanings, launch.command.source, options, further)
-    return (document._replace(unresolved=(*document.unresolved, *missing)),)
+    selective = torchtune.leave_open(known_values(options))
+    return (document._replace(unresolved=(*document.unresolved, *missing, *selective)),)
 
 
 def _of_built_in(config: Argument, options: Mapping[str, Argument]) -> Iterator[Unresolved]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Statement
+from compatcheck.core.document import Statement, Unresolved
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE
-from compatcheck.frameworks.keys import KeyTable
+from compatcheck.frameworks.keys import SILENT, KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
 
@@ -67,6 +67,7 @@ TABLE = KeyTable(
     },
 )
 """Dotted key → meaning."""
+NAMES = Names(__file__)
 
 _RECIPES = {
     "full_finetune_distributed": {"training.trainer": "sft", "training.sharding": "fsdp"},
@@ -92,15 +93,25 @@ def recognise(data: Mapping[str, Any]) -> bool:
 
 
 def read(data: Mapping[str, Any], path: str) -> Reading:
-    """Translate a parsed configuration; the program takes any key, so that none is unread.
+    """Translate a parsed configuration.
 
     Raises:
         InputError: nothing in it was understood.
     """
     source = Source(path)
     table = {key: meaning for key, meaning in TABLE.items() if key not in {"model", "loss", "optimizer"}}
-    translation = translate(flatten(data), table, irrelevant=lambda _: True, source=source)
-    return Reading((make_document(READER, source, translation),))
+    if any(leave_open(data)):
+        table["enable_activation_checkpointing"] = SILENT
+    translation = translate(flatten(data), table, irrelevant=NAMES.__contains__, source=source)
+    document = make_document(READER, source, translation)
+    return Reading((document._replace(unresolved=tuple(leave_open(data))),))
+
+
+def leave_open(data: Mapping[str, Any]) -> Iterator[Unresolved]:
+    """List what selective checkpointing decides in a way that no fact tells (``recipes/full_finetune_distributed.py``)."""
+    if data.get("ac_mode") == "selective":
+        why = f"is {data.get('ac_option')}: one layer of so many is checkpointed, or one product, the others are kept"
+        yield Unresolved("training.gradient_checkpointing", "ac_option", why)
 
 
 def of_recipe(name: str) -> Iterator[Statement]:

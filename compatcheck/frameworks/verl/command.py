@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document, Statement
-from compatcheck.frameworks.keys import KeyTable
+from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.frameworks.keys import Key, KeyTable, Table
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
     OptionMeanings,
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 SFT_TABLE = KeyTable(__file__, "sft_keys.txt", verl.CONVERSIONS)
 """Keys of ``verl.trainer.fsdp_sft_trainer``."""
+ENGINE_TABLE = KeyTable(__file__, "sft_engine_keys.txt", verl.CONVERSIONS)
+"""Keys of ``verl.trainer.sft_trainer``."""
 
 
 def recognise(launch: Launch) -> str | None:
-    """Tell which trainer of verl a launch starts: ``rl``, ``sft``, or None."""
+    """Tell which trainer of verl a launch starts: ``rl``, ``sft`` (on FSDP alone), ``sft-engine``, or None."""
     words = [word.text or word.written for word in launch.arguments]
     if any(word.lstrip("+~'\"").startswith("actor_rollout_ref.") for word in words):
         return "rl"
@@ -36,7 +38,7 @@ def recognise(launch: Launch) -> str | None:
     if launch.kind == "module" and re.fullmatch(r"verl\.trainer\.(main_ppo\w*)", name):
         return "rl"
     if re.search(r"(^|[./])(fsdp_sft_trainer|sft_trainer)(\.py)?$", name) and "verl" in name:
-        return "sft"
+        return "sft" if "fsdp_sft_trainer" in name else "sft-engine"
     return None
 
 
@@ -45,27 +47,67 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     overrides = parse_overrides(launch.arguments)
     options = {key: interpolate(key, overrides.values) or argument for key, argument in overrides.values.items()}
     source = launch.command.source
-    if kind == "sft":
-        meanings = OptionMeanings(verl.READER, SFT_TABLE, verl.is_plain, {"model.partial_pretrain": "model"})
-        known = (Statement("training.trainer", "(program)", "sft"), *_of_supervised(launch, options))
-    else:
+    if kind == "rl":
         table, models = verl.table_for(options)
-        meanings = OptionMeanings(tell_fork(options, source.path), table, verl.is_plain, models)
         engine = overrides.values.get("model_engine") or overrides.groups.get("model_engine")
-        known = tuple(verl.infer(options, overrides.config_name, engine))
+        base = verl.name_base(overrides.config_name, engine) if _has_own(launch) else ""
+        reader = tell_fork(options, source.path)
+        reader = "verl-megatron" if reader == verl.READER and base == verl.MEGATRON else reader
+        meanings = OptionMeanings(reader, table, verl.is_plain, models)
+        known = tuple(verl.infer(options, overrides.config_name, engine, base))
+    elif kind == "sft":
+        meanings = OptionMeanings("verl-sft", SFT_TABLE, _is_plain_here, {"model.partial_pretrain": "model"})
+        known = (Statement("training.trainer", "(program)", "sft"), *_of_supervised(options))
+    else:
+        models = {"model.path": "model"}
+        meanings = OptionMeanings("verl-sft-engine", _engine_table(options), _is_plain_here, models)
+        known = (Statement("training.trainer", "(program)", "sft"), *_of_engine(options))
     skipped = tuple(skip_refused(overrides.refused))
-    further = FurtherContent(known, tuple(_configurations(overrides)), skipped, overrides.unknown)
+    references = tuple(_configurations(overrides))
+    gaps = () if references else tuple(_compositions(overrides, launch, kind))
+    further = FurtherContent(known, references, skipped, overrides.unknown, gaps)
     return (make_command_document(meanings, source, options, further),)
 
 
-def _of_supervised(launch: Launch, options: Mapping[str, Argument]) -> Iterator[Statement]:
+def _has_own(launch: Launch) -> bool:
+    """Tell whether a program composes from verl's own configuration, or from one that leaves alone what memory depends on."""
+    return launch.program.endswith(("verl.trainer.main_ppo", "verl/trainer/main_ppo.py", "dapo.main_dapo"))
+
+
+def _is_plain_here(key: str) -> bool:
+    """Tell whether a key of supervised training has no bearing on memory."""
+    section, dot, name = key.partition(".")
+    return section in _SFT_SECTIONS and (not dot or verl.is_name(name))
+
+
+_SFT_SECTIONS = frozenset({"checkpoint", "data", "model", "optim", "profiler", "trainer"})
+
+
+def _engine_table(options: Mapping[str, Argument]) -> Table:
+    """Read micro batches as counts of tokens, which ``data.use_dynamic_bsz``, on by default, makes them."""
+    table: Table = dict(ENGINE_TABLE)
+    dynamic = options.get("data.use_dynamic_bsz")
+    if dynamic is None or dynamic.value is not False:
+        table["data.micro_batch_size_per_gpu"] = ()
+        key = Key("training.micro_batch_tokens", None, None, () if dynamic is not None else ("data.use_dynamic_bsz",))
+        table["data.max_token_len_per_gpu"] = (key,)
+    return table
+
+
+def _of_engine(options: Mapping[str, Argument]) -> Iterator[Statement]:
+    """Say what ``sft_trainer`` does without being asked (``config/sft_trainer_engine.yaml`` of v0.6.1 and v0.7.0)."""
+    dynamic, limit = options.get("data.use_dynamic_bsz"), "data.max_token_len_per_gpu"
+    if (dynamic is None or dynamic.value is True) and limit not in options:
+        left = () if dynamic is not None else ("data.use_dynamic_bsz",)
+        yield Statement("training.micro_batch_tokens", f"{limit}{LEFT_OUT}", 8192, None, left)
+
+
+def _of_supervised(options: Mapping[str, Argument]) -> Iterator[Statement]:
     """Say what ``fsdp_sft_trainer`` does without being asked.
 
     It always shards with FSDP, in float32 unless ``model_dtype`` says otherwise, and takes four sequences of 1,024 tokens a
     rank: ``verl/trainer/fsdp_sft_trainer.py`` and ``config/sft_trainer.yaml`` of v0.2.0.post2 to v0.7.0, which agree.
     """
-    if "fsdp_sft_trainer" not in launch.program:
-        return
     key = "(program fsdp_sft_trainer)"
     if "model.strategy" not in options:
         yield Statement("training.sharding", key, "fsdp")
@@ -91,6 +133,17 @@ def _configurations(overrides: Overrides) -> Iterator[tuple[str, str, str]]:
         return
     file = name.value if name.value.endswith((".yaml", ".yml")) else f"{name.value}.yaml"
     yield "config", f"{path.value.rstrip('/')}/{file}", "--config-name"
+
+
+def _compositions(overrides: Overrides, launch: Launch, kind: str) -> Iterator[Gap]:
+    """Name the configuration a command composes from that is not verl's own, and not at hand."""
+    name = overrides.config_name
+    if name is not None and (name.why is not None or str(name.value).removesuffix(".yaml") not in _OWN):
+        shown = name.why or f"composes from {name.value}, which is not at hand"
+        yield Gap(launch.command.source._replace(key="--config-name", line=name.line), shown)
+    elif name is None and kind == "rl" and not _has_own(launch):
+        source = launch.command.source._replace(key=f"({launch.program})")
+        yield Gap(source, "composes from a configuration of its own, which is not at hand")
 
 
 _OWN = {"ppo_trainer", "ppo_megatron_trainer", "sft_trainer", "sft_trainer_engine"}

@@ -75,7 +75,8 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         for key, kind in models.items()
         if key in options and isinstance(options[key].value, str)
     )
-    inferred = infer(options, Argument("", None), options.get("model_engine"))
+    engine, nameless = options.get("model_engine"), Argument("", None)
+    inferred = infer(options, nameless, engine, name_base(nameless, engine))
     statements = (*translation.statements, *inferred)
     document = Document(tell_fork(options), source, statements, translation.unread, translation.skipped, references)
     return Reading((document,))
@@ -146,20 +147,35 @@ def _cut_by_length(table: Table, key: str, role: str) -> None:
     table[_F + "log_prob_max_token_len_per_gpu"] = (Key("training.micro_batch_tokens", _resolved, REFERENCE),)
 
 
-def infer(options: Mapping[str, Argument], name: Argument | None, engine: Argument | None) -> Iterator[Statement]:
+MEGATRON = "ppo_megatron_trainer"
+
+
+def name_base(name: Argument | None, engine: Argument | None) -> str:
+    """Name the configuration that a command composes from."""
+    if engine is not None and engine.value == "megatron":
+        return MEGATRON
+    return "ppo_trainer" if name is None else str(name.value).removesuffix(".yaml")
+
+
+def infer(
+    options: Mapping[str, Argument], name: Argument | None, engine: Argument | None, base: str
+) -> Iterator[Statement]:
     """Say what follows from several keys, or from a key that is left out where the chosen configuration settles it.
 
     Args:
         options: by key.
         name: of the configuration a command composes from; None where it is left out.
         engine: the choice of the group ``model_engine``.
+        base: the configuration it composes from; empty where it is a program's own.
     """
-    base = "ppo_trainer" if name is None else str(name.value).removesuffix(".yaml")
     key = "--config-name (left out)" if name is None else "--config-name"
     if engine is not None and engine.value == "megatron":
-        base, key = "ppo_megatron_trainer", "model_engine"
+        key = "model_engine"
     roles = [ACTOR, REFERENCE, *([CRITIC] if has_critic(options) else [])]
-    yield from name_roles(roles)
+    yield from name_roles(roles[:2])
+    if CRITIC in roles:
+        estimator = "algorithm.adv_estimator"
+        yield Statement(None, f"{estimator} (left out)" if estimator not in options else estimator, True, CRITIC)
     strategy = value_of(options, _A + "strategy")
     for role, section in ((ACTOR, _A), (REFERENCE, _F), (CRITIC, "critic.")):
         if role not in roles or section + "strategy" in options:
@@ -167,7 +183,7 @@ def infer(options: Mapping[str, Argument], name: Argument | None, engine: Argume
         if role == REFERENCE and isinstance(strategy, str):
             yield from _sharded(strategy, _A + "strategy", role)
         elif base in {"ppo_trainer", "ppo_megatron_trainer"}:
-            yield from _sharded("megatron" if "megatron" in base else "fsdp", key, role)
+            yield from _sharded("megatron" if base == MEGATRON else "fsdp", key, role, (section + "strategy",))
     if "algorithm.adv_estimator" not in options and base in {"ppo_trainer", "ppo_megatron_trainer"}:
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
     terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
@@ -180,13 +196,15 @@ def infer(options: Mapping[str, Argument], name: Argument | None, engine: Argume
     if value_of(options, _A + "use_dynamic_bsz") is True:
         yield from _left_out_tokens(options)
     sequences = _per_step(options)
-    if sequences is not None:
-        yield Statement("training.global_batch_size", _A + "ppo_mini_batch_size", sequences, ACTOR)
+    once = tuple(key for key in (_R + "n", _R + "n_agent") if key not in options)
+    if sequences:
+        yield Statement("training.global_batch_size", _A + "ppo_mini_batch_size", sequences, ACTOR, once)
         if has_critic(options) and "critic.ppo_mini_batch_size" not in options:
-            yield Statement("training.global_batch_size", "critic.ppo_mini_batch_size (left out)", sequences, CRITIC)
+            key = "critic.ppo_mini_batch_size (left out)"
+            yield Statement("training.global_batch_size", key, sequences, CRITIC, once)
     generated = _generated(options)
-    if generated is not None:
-        yield Statement("rollout.global_batch_size", "data.train_batch_size", generated)
+    if generated:  # 0 where prompts stream to the trainer: recipe/fully_async_policy
+        yield Statement("rollout.global_batch_size", "data.train_batch_size", generated, None, once)
 
 
 def _left_out_tokens(options: Mapping[str, Argument]) -> Iterator[Statement]:
@@ -212,10 +230,10 @@ _ACTOR_TOKENS, _CRITIC_TOKENS = 16384, 32768
 """Defaults of ``ppo_max_token_len_per_gpu`` in verl 0.2 to 0.7 and Search-R1."""
 
 
-def _sharded(strategy: str, key: str, role: str) -> Iterator[Statement]:
+def _sharded(strategy: str, key: str, role: str, without: tuple[str, ...] = ()) -> Iterator[Statement]:
     for words, fact in (("sharding", "training.sharding"), ("fsdp_version", "training.fsdp_version")):
         if strategy in TABLE.words[words]:
-            yield Statement(fact, key, TABLE.words[words][strategy], role)
+            yield Statement(fact, key, TABLE.words[words][strategy], role, without)
 
 
 def _per_step(options: Mapping[str, Argument]) -> int | None:
@@ -226,7 +244,7 @@ def _per_step(options: Mapping[str, Argument]) -> int | None:
     """
     mini, generated = value_of(options, _A + "ppo_mini_batch_size"), _generated(options)
     n = 1 if _R + "n" not in options else value_of(options, _R + "n")
-    if generated is None or not isinstance(mini, int) or not isinstance(n, int) or isinstance(mini, bool):
+    if not generated or not isinstance(mini, int) or not isinstance(n, int) or isinstance(mini, bool):
         return None
     return min(mini * n, generated)
 
@@ -255,8 +273,26 @@ _FREE = (
 )
 
 
+def is_name(key: str) -> bool:
+    """Tell whether the last part of a key is a name that one of verl's keys without bearing has."""
+    name = key.rpartition(".")[2]
+    return name in _NAMES or name == "_target_"
+
+
+_KNOWN = frozenset({key.partition(".")[0] for key in _SECTIONS}) | {
+    "algorithm", "async_training", "custom_reward_function", "data", "distillation", "global_profiler", "prime_model",
+    "ray_init", "ray_kwargs", "recipe", "reward", "reward_manager", "reward_models", "rollout", "teacher", "trainer",
+    "transfer_queue",
+}  # fmt: skip
+"""Sections of verl's configurations and of its recipes'."""
+_TOP = frozenset({"do_search", "max_turns", "model_engine", "retriever"})
+
+
 def is_plain(key: str) -> bool:
     """Tell whether a key is one of verl's that has no bearing on memory, or a recipe's own outside the models' sections."""
-    if key.rpartition(".")[2] in _NAMES or any(part in key for part in _FREE):
+    section, dot, _ = key.partition(".")
+    if section not in (_KNOWN | _TOP if dot else _TOP):
+        return False
+    if is_name(key) or any(part in key for part in _FREE):
         return True
-    return not key.startswith(_SECTIONS) and nearest(key, list(TABLE)) is None
+    return not key.startswith((*_SECTIONS, "algorithm.", "data.")) and nearest(key, list(TABLE)) is None

@@ -10,6 +10,7 @@ import pytest
 from compatcheck.checking import Request, gather
 from compatcheck.checking.request import Gathered
 from compatcheck.core.errors import NothingToCheckError
+from compatcheck.core.source import Source
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
@@ -51,10 +52,8 @@ def test_a_script_is_a_run_with_the_files_it_names(rules: RuleSet, project: Path
     assert value(subject, "training.zero_stage") == 2
     assert value(subject, "training.micro_batch_size") == 2
     assert value(subject, "hardware.world_size") == 4
-    assert subject.roles["train"]["training.micro_batch_size"].sources[0] == (
-        "train.sh",
-        "per_device_train_batch_size",
-        1,
+    assert subject.roles["train"]["training.micro_batch_size"].sources[0] == Source(
+        "train.sh", "per_device_train_batch_size", 1
     )
 
 

@@ -273,3 +273,17 @@ def test_ms_swift_accumulates_to_sixteen_sequences(rules: RuleSet, kind: str | N
     facts = swift_facts(rules, "4.5.2", extra, **({} if kind is None else {"rlhf_type": kind}))
     assert facts["training.micro_batch_size"].value == 1
     assert facts["training.gradient_accumulation_steps"].value == steps
+
+
+def test_one_stated_fact_brings_no_defaults_of_another_program() -> None:
+    package = Package("deepspeed", "0.18.4", Source("requirements.txt"))
+    stack = Environment("requirements.txt", {"deepspeed": package}, complete=False)
+    stated = {"training.zero_stage": (3, Source("--set"))}
+    named = {**stated, "training.framework": ("deepspeed", Source("--set"))}
+    alone, of_program = (
+        resolve("s", rules=open_rules(()), environment=stack, settings=settings).roles["train"]
+        for settings in (stated, named)
+    )
+    assert "training.mixed_precision" not in alone
+    assert "training.param_dtype" not in alone
+    assert of_program["training.mixed_precision"].origin == "library-default"

@@ -318,3 +318,12 @@ def test_conjuncts_are_the_atoms_of_a_condition() -> None:
 
 def test_declared_names_count_as_read() -> None:
     assert fact_names(parse("declared('f.a') and table('t', f.x) > min(f.y, 1)")) == {"f.a", "f.x", "f.y"}
+
+
+def test_a_choice_that_decides_the_same_either_way_is_decided() -> None:
+    assert (
+        run("1e9 >= (3 if training.gradient_checkpointing else 2) * model.parameters", **{"model.parameters": 8})
+        is True
+    )
+    assert run("not (2 if training.packing else 1)") is False
+    assert run("(4 if training.packing else 0) and training.packing") == Unknown(frozenset({"training.packing"}))

@@ -55,3 +55,19 @@ def test_argparse_agrees(pairs: list[tuple[str, str, bool]]) -> None:
         parser.add_argument(name)
     expected = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
     assert {name: str(value) for name, value in parse(*words).items()} == expected
+
+
+def test_a_value_that_holds_the_next_option_is_not_known_and_neither_is_that_one() -> None:
+    from compatcheck.frameworks.launch.values import Argument, part_joined
+
+    known = {"a.batch", "a.length", "max_len", "micro_batch_size"}
+    options = {"a.batch": Argument("64a.length=1024", 3), "max_len": Argument(["2048--micro-batch-size", 4], 5)}
+    found = part_joined(options, known)
+    assert {key: argument.line for key, argument in found.items()} == {
+        "a.batch": 3,
+        "a.length": 3,
+        "max_len": 5,
+        "micro_batch_size": 5,
+    }
+    assert found["a.length"].why == "'64a.length=1024' holds a.length as well: a blank is missing"
+    assert not part_joined({"a.batch": Argument("'x a.length=1'", 1), "max_len": Argument("b=1", 2)}, known)

@@ -41,7 +41,8 @@ def read(options: str, program: str = "train_ppo_ray") -> Document:
 def test_reinforcement_learning_in_both_spellings(options: str) -> None:
     found = read(options)
     assert found.reader == "openrlhf"
-    assert found.unread == found.skipped == found.unresolved == ()
+    assert found.unread == found.skipped == found.gaps == ()
+    assert [entry.fact for entry in found.unresolved] == ["training.gradient_accumulation_steps"]
     actor, reference = facts(found, "actor"), facts(found, "reference")
     shared = {
         "training.trainer": "grpo",

@@ -29,7 +29,7 @@ def test_options_over_a_file() -> None:
     assert [(entry.fact, entry.key) for entry in document.unresolved] == [
         ("training.sequence_length", "training.seq_len")
     ]
-    assert ("$EXTRA", None) in document.unread
+    assert [gap.source.key for gap in document.gaps] == ["$EXTRA"]
     assert facts(launcher) == {"hardware.gpus_per_node": 8, "hardware.nodes": 2}
 
 

@@ -176,6 +176,7 @@ def test_misspelt_keys_are_unread_and_known_ones_are_not() -> None:
         "algorithm.mine=2",
     )
     assert dict(found.unread) == {
+        "algorithm.mine": None,
         f"{A}ppo_micro_batch_size_per_gpus": f"{A}ppo_micro_batch_size_per_gpu",
         "trainer.nnode": "trainer.nnodes",
     }
@@ -269,10 +270,13 @@ def test_a_configuration_file_is_read_like_a_command() -> None:
     assert document.references == (("model", "m", "actor_rollout_ref.model.path"),)
 
 
-def test_a_key_that_a_release_does_not_know_counts_for_nothing() -> None:
+def test_a_key_that_a_release_does_not_know_is_one_of_a_fork_whose_defaults_are_not_known() -> None:
     found = subject(read(f"{A}ppo_micro_batch_size_per_gpu=2"), verl="0.1")
-    assert value(found, "actor", "training.micro_batch_size") == 64
-    assert value(found, "actor", "training.micro_batch_is_global") is True
+    assert value(found, "actor", "training.micro_batch_size") is None
+    assert value(found, "actor", "rollout.gpu_memory_utilization") is None
+    assert [gap.why for gap in found.gaps] == [
+        "is unknown to verl 0.1: a fork or another release reads the command, and its defaults are not known"
+    ]
     (skip,) = found.skipped
     assert (skip.reason, skip.source.line) == ("unknown to verl 0.1", 7)
 

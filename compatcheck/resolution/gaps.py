@@ -1,0 +1,126 @@
+"""What was not read of a run's configuration, and which keys it may set: none of these is known to be left out.
+
+A list of words or a file may set every key of its program. A key that nobody understood may be another name of a key of its
+section, or of one that says the same in its name; outside of sections of any key, unless its name is plainly about something
+else.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
+from compatcheck.frameworks.registry import find_configuration_reader
+from compatcheck.rules.programs import find_program
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+
+_MEMORY = frozenset({
+    "accum", "accumulation", "adapter", "attention", "attn", "batch", "batches", "bits", "checkpointing",
+    "dtype", "flash", "fsdp", "length", "len", "liger", "lora", "offload", "offloading", "optim",
+    "optimizer", "pack", "packing", "parallel", "parallelism", "peft", "precision", "qlora", "quant",
+    "quantization", "quantize", "rank", "remat", "seq", "sequence", "shard", "sharding", "tp", "pp", "cp",
+    "tokens", "zero", "4bit", "8bit", "bf16", "fp16", "fp8",
+})  # fmt: skip
+"""Words in names of settings that decide memory."""
+_ELSEWHERE = frozenset({
+    "adam", "analyzing", "api", "beaker", "beta", "betas", "cache", "callback", "callbacks", "chat", "checkpoint", "ckpt",
+    "cluster", "color", "colour", "comet", "cuda", "data", "dataset", "datasets", "debug", "decay", "dir", "directory", "early",
+    "eps", "epsilon", "eta", "eval", "evaluation", "folder", "hub", "image", "images", "job", "label", "labels", "lazy", "log",
+    "logger", "logging", "lr", "metadata", "metric", "metrics", "mixer", "momentum", "name", "output", "patience", "priority",
+    "profiler", "project", "prompt", "report", "resume", "revision", "run", "save", "scheduler", "seed", "swanlab", "task",
+    "template", "tensorboard", "test", "timeout", "token", "tokenizer", "user", "validation", "verbose", "version", "visible",
+    "wandb", "warmup", "workers", "workspace",
+})  # fmt: skip
+"""Words in names of settings that are about data, schedules, logs and the like."""
+
+
+@lru_cache(maxsize=4096)
+def split_name(name: str) -> frozenset[str]:
+    """Return the words of a key's or fact's name."""
+    return frozenset(re.split(r"[^a-z0-9]+", name.lower()))
+
+
+def is_about_memory(key: str) -> bool:
+    """Tell whether the name of a setting sounds like memory."""
+    return not _MEMORY.isdisjoint(split_name(key))
+
+
+def find_gaps(documents: Iterable[Document]) -> Iterator[Gap]:
+    """Yield what was not read of some documents, keys that nobody understood among it."""
+    for document in documents:
+        yield from document.gaps
+        for key, _ in document.unread:
+            yield Gap(document.place(key), "is not understood", key)
+
+
+def may_set(gap: Gap, key: str, fact: str) -> bool:
+    """Tell whether something that was not read may set a key, or what it decides."""
+    if gap.key is None:
+        return True
+    section, _, name = gap.key.rpartition(".")
+    words = split_name(name)
+    about = words & _MEMORY
+    if not section and not _is_elsewhere(words):
+        return True
+    if (section and key.startswith(f"{section}.")) or (key and split_name(key.rpartition(".")[2]) <= words):
+        return True
+    return bool(about & (split_name(key) | split_name(fact)))
+
+
+def _is_elsewhere(words: frozenset[str]) -> bool:
+    return words.isdisjoint(_MEMORY) and not words.isdisjoint(_ELSEWHERE)
+
+
+def is_worth_a_word(gap: Gap) -> bool:
+    """Tell whether a gap is more than a key that is plainly about something else."""
+    return gap.key is None or "." in gap.key or not _is_elsewhere(split_name(gap.key))
+
+
+def open_facts(documents: Iterable[Document], role: str, stated: Container[str]) -> frozenset[str]:
+    """Return the facts of a role that something not read may state, by what the keys of its program mean."""
+    found: set[str] = set()
+    for document in documents:
+        gaps = tuple(find_gaps((document,)))
+        reader = find_configuration_reader(find_program(document.reader).runs_as or document.reader) if gaps else None
+        for key, meanings in reader.TABLE.items() if reader is not None else ():
+            if any(may_set(gap, key, "") for gap in gaps):
+                found.update(meaning.fact for meaning in meanings if meaning.role in (None, role))
+    return frozenset(name for name in found if name not in stated)
+
+
+def withhold(documents: Iterable[Document]) -> Iterator[tuple[Document, frozenset[tuple[str, str | None]]]]:
+    """Yield every document without the statements that rest on a key being left out which it may hold after all.
+
+    A model that is there only because a key is left out goes with all that is said about it, unless a key is its own.
+
+    Yields:
+        The document, and what those statements were about: fact and role.
+    """
+    for document in documents:
+        gaps = tuple(find_gaps((document,)))
+        given = {entry.key for entry in document.unresolved}
+        taken = [statement for statement in document.statements if _may_be_wrong(statement, gaps, given)]
+        unsure = {statement.role for statement in taken if statement.fact is None and statement.role is not None}
+        unsure -= {one.role for one in document.statements if one not in taken and _is_own(one)}
+        kept = tuple(one for one in document.statements if one not in taken and one.role not in unsure)
+        about = frozenset((one.fact, one.role) for one in taken if one.fact is not None)
+        yield document._replace(statements=kept), about
+
+
+def _is_own(statement: Statement) -> bool:
+    """Tell whether a key is about one model by its name."""
+    return (
+        statement.role is not None and not statement.key.endswith(LEFT_OUT) and statement.key.startswith(statement.role)
+    )
+
+
+def _may_be_wrong(statement: Statement, gaps: Iterable[Gap], given: Container[str]) -> bool:
+    """Tell whether a key that a statement takes to be left out is given a value nobody knows, or may be given one."""
+    left_out = statement.without
+    if statement.key.endswith(LEFT_OUT):
+        left_out = (*left_out, statement.key.removesuffix(LEFT_OUT))
+    return any(key in given or any(may_set(gap, key, statement.fact or "") for gap in gaps) for key in left_out)

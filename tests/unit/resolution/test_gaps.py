@@ -1,0 +1,48 @@
+"""What was not read, and which keys it may set."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatcheck.core.document import Document, Gap, Statement
+from compatcheck.core.source import Source
+from compatcheck.resolution.gaps import is_worth_a_word, may_set, withhold
+
+
+def gap(key: str | None) -> Gap:
+    return Gap(Source("run.sh", key, 3), "is not understood", key)
+
+
+@pytest.mark.parametrize(
+    ("unread", "key", "fact", "answer"),
+    [
+        (None, "optim", "training.optimizer", True),
+        ("hidden_option", "optim", "training.optimizer", True),
+        ("image_folder", "optim", "training.optimizer", False),
+        ("my_beta", "beta", "training.kl_coefficient", True),
+        ("new.optim", "trainer.optim", "training.optimizer", True),
+        ("new.lora_depth", "model.lora_rank", "training.peft", True),
+        ("new.thing", "model.lora_rank", "training.peft", False),
+        ("model.thing", "model.lora_rank", "training.peft", True),
+    ],
+)
+def test_what_something_not_read_may_set(unread: str | None, key: str, fact: str, answer: bool) -> None:  # noqa: FBT001
+    assert may_set(gap(unread), key, fact) is answer
+
+
+def test_a_key_about_something_else_is_not_worth_a_word() -> None:
+    assert [is_worth_a_word(gap(key)) for key in (None, "hidden_option", "wandb_colour")] == [True, True, False]
+
+
+def test_statements_that_rest_on_keys_left_out_are_withheld() -> None:
+    statements = (
+        Statement("training.trainer", "estimator (left out)", "ppo"),
+        Statement("training.global_batch_size", "batch", 64, "actor", ("n",)),
+        Statement("training.micro_batch_size", "micro", 2),
+    )
+    whole = Document("verl", Source("run.sh"), statements)
+    (kept,) = withhold((whole,))
+    assert kept == (whole, frozenset())
+    ((left, about),) = withhold((whole._replace(gaps=(gap(None),)),))
+    assert left.statements == statements[2:]
+    assert about == {("training.trainer", None), ("training.global_batch_size", "actor")}
