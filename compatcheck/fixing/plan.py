@@ -326,8 +326,11 @@ _STEPS = 32
 def _count_steps(finding: Finding) -> int:
     facts = {fact.name: fact.value for fact in finding.facts}
     needed, limit = facts.get("estimate.needed_bytes"), facts.get("estimate.limit_bytes")
-    if not isinstance(needed, int) or not isinstance(limit, int):
-        return 0
+    return count_steps(needed, limit) if isinstance(needed, int) and isinstance(limit, int) else 0
+
+
+def count_steps(needed: int, limit: int) -> int:
+    """Count in how many steps what is missing is made up for."""
     return min(_STEPS, max(0, needed - limit) * 16 // limit)
 
 
