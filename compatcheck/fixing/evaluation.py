@@ -87,6 +87,12 @@ class Evaluation:
         followed = (self._follow(subject, changes) for subject in self.subjects)
         return next((one for one in followed if isinstance(one, Pin)), None)
 
+    @staticmethod
+    def disagree(changes: Sequence[Change]) -> bool:
+        """Tell whether two changes set one fact: each was made for the run as it is."""
+        names = [(subject, name) for change in changes for name, _ in change.facts for subject in change.subjects]
+        return len(names) != len(set(names))
+
     def _follow(self, subject: Subject, changes: Sequence[Change]) -> dict[str, tuple[str, Pin]] | Pin:
         moves = {
             change.name: change.release or ""

@@ -155,6 +155,8 @@ class Group:
         if pin is not None:
             moved = frozenset(change.lever for change in changes if change.kind == VERSION)
             return {**self(()), pin: moved}
+        if self.evaluation.disagree(changes):
+            return {**self(()), "settings": frozenset(change.lever for change in changes)}
         found: dict[Hashable, frozenset[str]] = {}
         for finding in self.evaluation.failing(changes):
             levers = self.levers.blamed(finding)

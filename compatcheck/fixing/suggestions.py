@@ -63,7 +63,7 @@ def _options(group: Group) -> Iterator[Sequence[Change]]:
 
 def _evaluate(group: Group, changes: Sequence[Change], before: int) -> Suggestion | None:
     """Judge the run after some changes; None where they save nothing, do not fit together or bring in what fails."""
-    if not changes or group.evaluation.obstacle(changes) is not None:
+    if not changes or group.evaluation.disagree(changes) or group.evaluation.obstacle(changes) is not None:
         return None
     ((_, verdict),) = group.evaluation.judged(changes)
     if verdict.estimate is None or not verdict.estimate.phases:
