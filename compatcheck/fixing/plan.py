@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.effects import EFFECTS, worst_effect
+from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, worst_effect
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, NOT_NEEDED, REFUSED, VERSION, Plan, Resolution
 from compatcheck.fixing.confirmation import Confirmed, Questions, search_confirmed
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
+MAY_NOT_FIT = "_stack/run-may-not-fit"
+"""What is left of a run that fits, but not for certain."""
 _MOST_EXPLAINED = 3
 """Refused combinations that are looked at to say why a finding stays."""
 
@@ -124,12 +126,8 @@ class Group:
         rules: RuleSet,
         judge: Judge,
         ways: Ways,
-        goals: frozenset[Target] = frozenset(),
     ) -> None:
-        """Collect what could change; nothing is searched yet.
-
-        Goals are findings that are not there now, and that the changes shall not leave either.
-        """
+        """Collect what could change; nothing is searched yet."""
         names = {subject.id for subject in subjects}
         self.subjects = subjects
         self.rules = rules
@@ -137,7 +135,8 @@ class Group:
         self.failing = [finding for finding in failing if finding.subject in names]
         self.files = EditableFiles(subjects)
         self.levers = find_levers(subjects, self.failing, rules, self.files, ways.list_releases)
-        self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing) | goals)
+        certain = frozenset(target_of(one)._replace(rule=MAY_NOT_FIT) for one in self.failing if is_about_fit(one))
+        self.evaluation = Evaluation(subjects, rules, judge, targets_of(self.failing) | certain)
         self.questions = Questions(self.evaluation, self.levers, self.files, ways.resolver, ways.announce)
         self.shortage = True
         """Whether how much is missing counts, and not only that a run does not fit: each step towards it is one."""
@@ -180,6 +179,16 @@ class Group:
         return priced
 
     def search(self) -> Confirmed:
+        """Search for what clears what fails, and lets a run fit for certain unless only changed training or hardware does."""
+        found = self._search()
+        cost = worst_effect(change.effect for change in self.evaluation.complete(found.state.changes))
+        if self.evaluation.goals - targets_of(self.failing) and EFFECTS.index(cost) >= EFFECTS.index(CHANGES_TRAINING):
+            self.evaluation.goals = targets_of(self.failing)
+            self.shortage = True
+            return self._search()
+        return found
+
+    def _search(self) -> Confirmed:
         """Search with what costs the person least, then with what costs more, until nothing fails any more."""
         blamed = frozenset().union(*map(self.levers.blamed, self.failing))
         every = {

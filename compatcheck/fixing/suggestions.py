@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from compatcheck.resolution.subject import Subject
     from compatcheck.rules.database import RuleSet
 
-MAY_NOT_FIT = "_stack/run-may-not-fit"
-"""What is left of a run that fits, but not for certain."""
 _MOST = 8
 """How many are returned."""
 _ORDER = ("fits", "marginal", "unknown", "does_not_fit")
@@ -38,8 +36,7 @@ def suggest(subject: Subject, rules: RuleSet, judge: Judge) -> tuple[Suggestion,
     regressions = () if estimate is None else {one.rule_id for one in estimate.regressions}
     certain = (one for one in verdict.findings if one.status == "affected" and one.suppressed is None)
     about = [one for one in certain if one.fails or one.rule_id in regressions or is_about_fit(one)]
-    certain_fit = frozenset(target_of(one)._replace(rule=MAY_NOT_FIT) for one in about if is_about_fit(one))
-    group = Group((subject,), about, rules, judge, Ways(None), certain_fit)
+    group = Group((subject,), about, rules, judge, Ways(None))
     before = NOTHING if estimate is None else estimate.needed
     limit = None if estimate is None else estimate.verdict.limit_bytes
     found = dict.fromkeys(filter(None, (_evaluate(group, changes, before.expected) for changes in _options(group))))
