@@ -62,7 +62,9 @@ class _Writer(Terminal):
             if changes:
                 yield self.paint(f"{len(changes)} {title}", "1")
                 possible = [change for change in changes if change.finding.status == "possible"]
-                hidden = [] if self.verbose or title == "changed" else possible[MAX_POSSIBLE:]
+                folded = [change for change in possible if change.finding.folded]
+                open_ones = [change for change in possible if not change.finding.folded]
+                hidden = [] if self.verbose or title == "changed" else [*folded, *open_ones[MAX_POSSIBLE:]]
                 for change in changes:
                     yield from show(change) if change not in hidden else ()
                 if hidden:
