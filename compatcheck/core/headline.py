@@ -53,12 +53,11 @@ def reason_text(report: Report) -> str:
 
 
 def find_worst(report: Report) -> Finding | None:
-    """Return the worst certain finding; not the verdict on the whole run, which `fit_text` gives, where there is another."""
+    """Return the worst certain finding; of a run that does not fit what decides that, where something does by itself."""
     open_ones = (one for one in report.findings if one.suppressed is None and not one.aside and not one.folded)
     certain = sorted((one for one in open_ones if one.status == "affected"), key=worst_first)
-    causes = [one for one in certain if not any(fact.name.startswith("estimate.") for fact in one.facts)]
-    failing = [one for one in certain if one.fails]
-    return next((one for one in (causes if not failing or any(one.fails for one in causes) else failing)), None)
+    deciding = (one for one in certain if one.rating is not None and one.fails)
+    return next(deciding, certain[0] if certain else None)
 
 
 def worst_text(report: Report, finding: Finding) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.effects import CHANGES_TRAINING, EFFECTS, worst_effect
@@ -330,8 +331,8 @@ def within(changes: Mapping[str, Sequence[Change]], level: int) -> dict[str, lis
     return {name: [one for one in some if EFFECTS.index(one.effect) <= level] for name, some in changes.items()}
 
 
-_STEPS = 32
-"""Steps in which what is missing is counted, of a sixteenth of a device each."""
+_STEPS = 16
+"""Steps in which what is missing is counted, for each doubling of what a device has: one is 4 % of the need."""
 
 
 def _count_steps(finding: Finding) -> int:
@@ -342,7 +343,7 @@ def _count_steps(finding: Finding) -> int:
 
 def count_steps(needed: int, limit: int) -> int:
     """Count in how many steps what is missing is made up for."""
-    return min(_STEPS, max(0, needed - limit) * 16 // limit)
+    return math.ceil(_STEPS * math.log2(needed / limit)) if needed > limit > 0 else 0
 
 
 def _rules_of(targets: Iterable[Target]) -> tuple[str, ...]:
