@@ -122,7 +122,7 @@ def _is_folded(finding: Finding, subject: Subject) -> bool:
         return False
     opened = {name for name, _, _ in subject.unresolved} | {entry.fact for entry in subject.skipped}
     needs = set(finding.needs) - opened
-    if any(need.startswith(("run.", "rollout.")) for need in needs):
+    if any(need.startswith(("run.", "rollout.", "allocator.")) for need in needs):
         return True
     described = any(
         name.startswith("training.") and fact.origin in _DESCRIBED

@@ -73,6 +73,8 @@ class Findings:
         self.skipped: list[Skipped] = []
         self.deepspeed: Given | None = None
         self.models: dict[str, Given] = {}
+        self.by_trainer = False
+        """Whether a trainer of TRL is given the name of a model, and loads it."""
         self.trainers: dict[str, int] = {}
         self.is_open = False
         self.has_arguments = False
@@ -164,6 +166,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
     model = call.keywords.get("model") or (call.positional[0] if call.positional else None)
     if model is not None and model.why is None and isinstance(model.value, str):
         found.models.setdefault(model.value, model)
+        found.by_trainer = call.name in TRL_TRAINERS
 
 
 def _take_model(call: Call, found: Findings) -> None:
