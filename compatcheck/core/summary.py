@@ -167,7 +167,7 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
     elif parts:
         words = f"{sum(count for count, _ in parts)} more depend: {words}"
     said = [words] if parts else []
-    said += [f"{len(free)} cost{'s' if len(free) == 1 else ''} nothing here"] if free else []
+    said += [f"{len(free)} cost{'s' if len(free) == 1 else ''} less than 1 MiB here"] if free else []
     return Choice((*shown, *possible[:MAX_POSSIBLE]), "; ".join(said) or None)
 
 

@@ -82,6 +82,9 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         (trainer, line) = next(iter(trainers.items()))
         statements.append(Statement("training.trainer", f"{trainer} trainer", trainer))
         found.lines[f"{trainer} trainer"] = line
+    elif found.is_plain and not trainers and found.causal is not None:
+        statements.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
+        found.lines["ForCausalLM"] = found.causal.line
     statements += [statement for statement, _ in found.statements.values()]
     if len(found.models) == 1:
         name, given = next(iter(found.models.items()))
