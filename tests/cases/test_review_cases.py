@@ -398,3 +398,16 @@ def test_one_device_has_no_finding_of_fsdp() -> None:
     require(torch="2.9.1", transformers="4.57.1", accelerate="1.11.0")
     found = findings("requirements.txt", "--gpu", "1xMI300X", "--model", "Qwen/Qwen2.5-7B")
     assert not {rule for rule in found if "fsdp" in rule}
+
+
+def test_a_run_that_may_not_fit_is_told_by_its_range() -> None:
+    ran = run("check", INCIDENT.parent / "qwen1.5-32b-8xa800")
+    assert re.search(r"may not fit: needs [\d.]+ GiB \([\d.]+ to [\d.]+\) of 80.0 GiB", words(ran))
+
+
+def test_a_row_that_a_table_lacks_is_told_in_words() -> None:
+    require(torch="2.6.0", transformers="4.57.1")
+    settings = ("model.model_type=qwen2_5_vl", "model.num_hidden_layers=28", "training.gradient_checkpointing=false")
+    said = words(run("check", "requirements.txt", "-v", *(part for one in settings for part in ("--set", one))))
+    assert "qwen2_5_vl in the table sdpa-support" in said
+    assert "sdpa-support[" not in said
