@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.summary import worst_first
+from compatcheck.core.units import MIB
 from compatcheck.matching.engine import Outcome, match
 from compatcheck.rules.program import READ_KEYS
 from compatcheck.rules.programs import find_program
@@ -113,16 +114,16 @@ _DESCRIBED = frozenset({"configuration", "declared", "script", "set"})
 
 
 def _is_folded(finding: Finding, subject: Subject) -> bool:
-    """Tell whether a finding is nothing to read: it costs nothing here, or waits for what no input of this run hints at."""
+    """Tell whether a finding is nothing to read: it costs next to nothing, or waits for what no input of this run hints at."""
     impact = finding.impact
     sized = impact is not None and impact.expected_bytes is not None
-    if impact is not None and sized and impact.effect == "memory" and not impact.high_bytes:
+    if impact is not None and sized and impact.effect == "memory" and (impact.high_bytes or 0) < MIB:
         return True
     if finding.status == "affected":
         return False
     opened = {name for name, _, _ in subject.unresolved} | {entry.fact for entry in subject.skipped}
     needs = set(finding.needs) - opened
-    if any(need.startswith(("run.", "rollout.")) for need in needs):
+    if any(need.startswith(("run.", "rollout.", "allocator.")) for need in needs):
         return True
     described = any(
         name.startswith("training.") and fact.origin in _DESCRIBED

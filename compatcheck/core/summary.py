@@ -167,7 +167,7 @@ def choose(findings: Iterable[Finding], *, every: bool = False) -> Choice:
     elif parts:
         words = f"{sum(count for count, _ in parts)} more depend: {words}"
     said = [words] if parts else []
-    said += [f"{len(free)} cost{'s' if len(free) == 1 else ''} nothing here"] if free else []
+    said += [f"{len(free)} cost{'s' if len(free) == 1 else ''} less than 1 MiB here"] if free else []
     return Choice((*shown, *possible[:MAX_POSSIBLE]), "; ".join(said) or None)
 
 
@@ -220,7 +220,9 @@ def fit_text(subject: SubjectReport) -> str | None:
     if estimate is None or estimate.verdict.limit_bytes is None:
         return None
     words = {"does_not_fit": "does not fit", "marginal": "may not fit", "fits": "fits"}.get(estimate.verdict.outcome)
-    needed, limit = format_bytes(estimate.needed.expected), format_bytes(estimate.verdict.limit_bytes)
+    marginal = estimate.verdict.outcome == "marginal"  # what is expected may be far on either side
+    needed = range_text(estimate.needed) if marginal else format_bytes(estimate.needed.expected)
+    limit = format_bytes(estimate.verdict.limit_bytes)
     return None if words is None else f"{words}: needs {needed} of {limit} a device"
 
 
@@ -272,8 +274,14 @@ def device_text(facts: Iterable[tuple[str, Fact]]) -> str | None:
 def needs_text(needs: tuple[str, ...]) -> str:
     """Say what would decide a possible finding: the ``--set`` of each fact, then the rest in words."""
     facts = [need for need in needs if "." in need and " " not in need and "[" not in need]
-    others = [need for need in needs if need not in facts]
+    others = [_row_text(need) for need in needs if need not in facts]
     return ", ".join([f"--set {name}=…" for name in facts] + others)
+
+
+def _row_text(need: str) -> str:
+    """Say which row of a table is missing: ``sdpa-support[qwen2_5_vl]``; anything else stands as it is."""
+    table, bracket, keys = need.removesuffix("]").partition("[")
+    return f"{keys} in the table {table}" if bracket and need.endswith("]") else need
 
 
 def measured_text(measured: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: Edi
             note=remedy["note"],
         )
         change = find_edit(subject, finding.role, change, rules, files)
-        if change.edits:
+        if change.edits or key_of(name, FactScope(subject.roles[finding.role], subject.environment, rules)):
             yield change
 
 

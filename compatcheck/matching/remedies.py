@@ -140,7 +140,7 @@ def _change_release(
         if nearest is None and _leads_back(str(specifier), verb, current, scope.rules.releases(name)):
             return None
         if nearest is None:
-            words.append(f"{name} to {specifier}" if name in COMPONENT_FACTS else f"{name}{specifier}")
+            words.append(f"{name} to {specifier}")
             pins.append(f"'{name}{specifier}'")
         else:
             words.append(f"{name} to {nearest} (nearest good release)")

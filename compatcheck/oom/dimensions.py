@@ -119,6 +119,11 @@ class Dimensions:
             if value is None:
                 continue
             words = name.partition(".")[2]
+            whole = f"{name.removesuffix('_size')}_is_global"
+            ranks = self.number("hardware.world_size")
+            if ranks and value % ranks == 0 and whole in self.facts and self.facts[whole].value:
+                facts = (name, "hardware.world_size")
+                found.setdefault(value // ranks, Amount(value // ranks, f"({words} / world_size)", facts))
             found.setdefault(value, Amount(value, words, (name,)))
             if name == "training.micro_batch_size" and self.text("training.trainer") in _PAIRED:
                 found.setdefault(2 * value, Amount(2 * value, f"2 × {words}", (name, "training.trainer")))

@@ -174,7 +174,9 @@ class _Writer(Terminal):
         if subject.waiting and not configured and subject.is_checkable:
             yield ""
             count = subject.waiting
-            text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give --training and --model"
+            model = any(fact.name == "model.model_type" for _, fact in subject.facts)
+            options = "--training" if model else "--training and --model"
+            text = f"{count} rule{'s wait' if count > 1 else ' waits'} for a configuration: give {options}"
             yield from self.wrapped("waiting", text)
         for finding in findings:
             if finding.suppressed is not None:

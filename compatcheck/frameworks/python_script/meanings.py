@@ -73,6 +73,12 @@ class Findings:
         self.skipped: list[Skipped] = []
         self.deepspeed: Given | None = None
         self.models: dict[str, Given] = {}
+        self.causal: Given | None = None
+        """The model that is loaded with a head for causal language modelling."""
+        self.is_plain = False
+        """Whether the HF Trainer itself is made, and not a class that may compute another loss."""
+        self.by_trainer = False
+        """Whether a trainer of TRL is given the name of a model, and loads it."""
         self.trainers: dict[str, int] = {}
         self.is_open = False
         self.has_arguments = False
@@ -157,6 +163,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
             found.take(key, call.keywords[key], call)
     else:
         found.trainers.setdefault("", call.line)
+        found.is_plain = call.name == "Trainer"
     metrics = call.keywords.get("compute_metrics")
     if metrics is not None:
         there = metrics.why is not None or metrics.value is not None
@@ -164,6 +171,7 @@ def _take_trainer(call: Call, found: Findings) -> None:
     model = call.keywords.get("model") or (call.positional[0] if call.positional else None)
     if model is not None and model.why is None and isinstance(model.value, str):
         found.models.setdefault(model.value, model)
+        found.by_trainer = call.name in TRL_TRAINERS
 
 
 def _take_model(call: Call, found: Findings) -> None:
@@ -173,6 +181,7 @@ def _take_model(call: Call, found: Findings) -> None:
     name = name or call.keywords.get("model_name")
     if name is not None:
         found.models.setdefault(str(name.value) if name.why is None else "", name)
+        found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
     for key, given in call.keywords.items():

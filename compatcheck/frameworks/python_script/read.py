@@ -82,12 +82,17 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         (trainer, line) = next(iter(trainers.items()))
         statements.append(Statement("training.trainer", f"{trainer} trainer", trainer))
         found.lines[f"{trainer} trainer"] = line
+    elif found.is_plain and not trainers and found.causal is not None:
+        statements.append(Statement("training.trainer", "ForCausalLM", "causal_lm"))
+        found.lines["ForCausalLM"] = found.causal.line
     statements += [statement for statement, _ in found.statements.values()]
     if len(found.models) == 1:
         name, given = next(iter(found.models.items()))
-        found.lines["from_pretrained"] = given.line
+        key = "model" if found.by_trainer else "from_pretrained"
+        found.lines[key] = given.line
         if given.why is None:
-            references.append(("model", name, "from_pretrained"))
+            statements.append(Statement(None, key, name))
+            references.append(("model", name, key))
         else:
             found.unresolved.append(Unresolved("model.name", "from_pretrained", given.why))
     elif found.models:

@@ -76,4 +76,4 @@ def test_what_is_left_out_is_counted_with_what_would_decide_it() -> None:
 def test_what_costs_nothing_is_counted() -> None:
     impact = FindingImpact(0, 0, 0, "memory", "device", "rank", "whole")
     free = make("a/free", "env", "info")._replace(impact=impact, folded=True)
-    assert choose([free]) == ((), "1 costs nothing here")
+    assert choose([free]) == ((), "1 costs less than 1 MiB here")
