@@ -36,7 +36,9 @@ def test_the_cause_stands_before_the_verdict_on_the_run() -> None:
     run = failing("_stack/run-does-not-fit", "critical", 90 * GIB)
     run = run._replace(facts=(Fact("estimate.verdict", "does_not_fit", "derived", ()),))
     assert "worst: critical _stack/run-does-not-fit" in headline(report(run))[1]
-    assert "worst: high a/large" in headline(report(run, failing("a/large", "high", GIB)))[1]
+    cause = failing("a/large", "critical", GIB)._replace(rating="the run fits without this")
+    assert "worst: critical a/large" in headline(report(run, cause))[1]
+    assert "worst: critical _stack/run-does-not-fit" in headline(report(run, failing("a/other", "high", GIB)))[1]
 
 
 def test_the_last_line_is_the_exit_code_with_its_reason() -> None:

@@ -112,7 +112,7 @@ def test_what_brings_in_something_that_fails_is_no_suggestion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needed", "limit", "steps"), [(80, 80, 0), (70, 80, 0), (85, 80, 1), (160, 80, 16), (800, 80, 32)]
+    ("needed", "limit", "steps"), [(80, 80, 0), (70, 80, 0), (81, 80, 1), (160, 80, 16), (320, 80, 32)]
 )
-def test_what_is_missing_counts_in_sixteenths_of_a_device(needed: int, limit: int, steps: int) -> None:
+def test_what_is_missing_counts_by_doublings_of_a_device(needed: int, limit: int, steps: int) -> None:
     assert count_steps(needed, limit) == steps
