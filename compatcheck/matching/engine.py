@@ -17,7 +17,6 @@ from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
 from compatcheck.rules.programs import find_program
-from compatcheck.rules.vocabulary import vocabulary
 
 
 class Outcome(NamedTuple):
@@ -312,11 +311,13 @@ class _WorstCase(FactScope):
         value = super().value(name)
         if not isinstance(value, Unknown):
             return value
-        if vocabulary()[name].type == "dtype":
-            return "float32"
         if name == TRAINABLE:
             return super().value("model.parameters")
-        return False if name == CHECKPOINTING else value
+        if name == CHECKPOINTING:
+            return False
+        from compatcheck.rules.vocabulary import type_of  # noqa: PLC0415 (only for sizes that are not known)
+
+        return "float32" if type_of(name) == "dtype" else value
 
 
 def _bound(rule: CompiledRule, scope: FactScope) -> int | None:
