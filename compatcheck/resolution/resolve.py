@@ -63,6 +63,7 @@ def resolve(
         settings: ``--set`` values by fact.
     """
     environment = with_unlisted(environment, documents, settings or {})
+    documents = tuple(documents)
     gaps: tuple[Gap, ...] = ()
     taken: frozenset[tuple[str, str | None]] = frozenset()
     if documents:

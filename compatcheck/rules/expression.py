@@ -204,9 +204,8 @@ def _evaluate(code: Code, scope: Scope) -> object:
     if kind == "negative":
         return _over_choices(lambda value: -_number(value), _evaluate(code[1], scope))
     left, right = _evaluate(code[1], scope), _evaluate(code[2], scope)
-    if isinstance(left, Unknown) or isinstance(right, Unknown):
-        return _over_choices(partial(_apply, kind), left, right)
-    return _apply(kind, left, right)
+    known = not (isinstance(left, Unknown) or isinstance(right, Unknown))
+    return _apply(kind, left, right) if known else _over_choices(partial(_apply, kind), left, right)
 
 
 _MAX_CHOICES = 8
