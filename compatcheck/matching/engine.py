@@ -271,6 +271,8 @@ def _came_with_release(rule: CompiledRule, texts: Texts, rules: RuleSet) -> bool
 
     Of a pitfall, that alone says little: every release may have it in another form. One counts that a change of release clears.
     """
+    if rule.kind not in {"pitfall", "default-change"}:
+        return True  # by its kind: a release is at fault
     if rule.kind == "pitfall" and not any(remedy["verb"] in {"upgrade", "downgrade"} for remedy in texts.remedies):
         return False
     for clause in rule.clauses:
