@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.checking.commit import Commit
 from compatcheck.checking.environments import with_variables
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.shared import declared_hardware, declared_settings, read_shared
@@ -36,6 +35,8 @@ def gather_all(inspection: Inspection, rules: RuleSet, environ: Mapping[str, str
         alone = gather(inspection.requests[0], rules, environ)
         require_offered(inspection.requests, alone.subjects, alone.skipped)
         return alone
+    from compatcheck.checking.commit import Commit  # noqa: PLC0415 (only for the runs and targets of a policy)
+
     gathered: list[Gathered] = []
     files = inspection.requests[0].files
     done: list[tuple[Request, Gathered]] = []

@@ -6,7 +6,6 @@ import posixpath
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from compatcheck.checking.image_projects import LOCKED, gather_projects
 from compatcheck.checking.request import Gathered, Request
 from compatcheck.checking.subjects import build_subject
 from compatcheck.collectors.image.archive import open_images
@@ -41,6 +40,8 @@ def gather_image(request: Request, shared: Shared) -> Gathered:
     readings = read_images(request, shared)
     for image, reading in readings:
         if not request.image_environments and all(entry.is_empty for entry in reading.environments):
+            from compatcheck.checking.image_projects import LOCKED, gather_projects  # noqa: PLC0415 (only where nothing is installed)
+
             projects = list(gather_projects(image, request, shared, skipped))
             reasons.update((subject.id, LOCKED) for subject in projects)
             subjects += projects

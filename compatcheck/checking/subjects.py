@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.checking.environments import merge_environments
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -31,6 +29,8 @@ def build_subject(
 
         documents = follow_references(tuple(documents), shared.rules, shared.environ, shared.files)
     for declared in shared.environments:
+        from compatcheck.checking.environments import merge_environments  # noqa: PLC0415 (only where a file declares one)
+
         environment = merge_environments(environment, declared)
     hardware = shared.hardware
     if environment is not None and environment.hardware is not None:

@@ -11,7 +11,6 @@ from compatcheck.core.errors import UsageError
 from compatcheck.core.summary import worst_first
 from compatcheck.core.units import MIB
 from compatcheck.matching.engine import Outcome, match
-from compatcheck.rules.program import READ_KEYS
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def _states_none_of(needs: Iterable[str], subject: Subject) -> bool:
         return False
     from compatcheck.frameworks.registry import find_configuration_reader  # noqa: PLC0415 (few findings are left open)
 
-    found = [find_configuration_reader(reader) for reader in readers if find_program(reader).kind in READ_KEYS]
+    found = [find_configuration_reader(reader) for reader in readers if find_program(reader).reads_keys]
     if not found or None in found:
         return False
     stated = {key.fact for reader in found if reader is not None for keys in reader.TABLE.values() for key in keys}

@@ -17,7 +17,6 @@ from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
 from compatcheck.rules.programs import find_program
-from compatcheck.rules.vocabulary import vocabulary
 
 
 class Outcome(NamedTuple):
@@ -272,6 +271,8 @@ def _came_with_release(rule: CompiledRule, texts: Texts, rules: RuleSet) -> bool
 
     Of a pitfall, that alone says little: every release may have it in another form. One counts that a change of release clears.
     """
+    if rule.kind not in {"pitfall", "default-change"}:
+        return True  # by its kind: a release is at fault
     if rule.kind == "pitfall" and not any(remedy["verb"] in {"upgrade", "downgrade"} for remedy in texts.remedies):
         return False
     for clause in rule.clauses:
@@ -312,11 +313,13 @@ class _WorstCase(FactScope):
         value = super().value(name)
         if not isinstance(value, Unknown):
             return value
-        if vocabulary()[name].type == "dtype":
-            return "float32"
         if name == TRAINABLE:
             return super().value("model.parameters")
-        return False if name == CHECKPOINTING else value
+        if name == CHECKPOINTING:
+            return False
+        from compatcheck.rules.vocabulary import type_of  # noqa: PLC0415 (only for sizes that are not known)
+
+        return "float32" if type_of(name) == "dtype" else value
 
 
 def _bound(rule: CompiledRule, scope: FactScope) -> int | None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from compatcheck.architectures.adapters import LOW_RANK, count_adapters
 from compatcheck.core.facts import Fact, Value
 
 
@@ -193,7 +192,11 @@ _UNCOUNTED = (
 def _count_adapters(facts: Mapping[str, Fact]) -> Fact | None:
     """Count what low-rank adapters train, from their rank and targets."""
     method = facts.get("training.peft")
-    if method is None or method.value not in LOW_RANK or "model.trainable_parameters" in facts:
+    if method is None or "model.trainable_parameters" in facts:
+        return None
+    from compatcheck.architectures.adapters import LOW_RANK, count_adapters  # noqa: PLC0415 (only with adapters)
+
+    if method.value not in LOW_RANK:
         return None
     if any(name in facts and facts[name].value for name in _UNCOUNTED) or any(name not in facts for name in _COUNTED):
         return None

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
-from compatcheck.frameworks.registry import find_configuration_reader
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
@@ -85,7 +84,11 @@ def open_facts(documents: Iterable[Document], role: str, stated: Container[str])
     found: set[str] = set()
     for document in documents:
         gaps = tuple(find_gaps((document,)))
-        reader = find_configuration_reader(find_program(document.reader).runs_as or document.reader) if gaps else None
+        if not gaps:
+            continue
+        from compatcheck.frameworks.registry import find_configuration_reader  # noqa: PLC0415 (only where something was not read)
+
+        reader = find_configuration_reader(find_program(document.reader).runs_as or document.reader)
         for key, meanings in reader.TABLE.items() if reader is not None else ():
             if any(may_set(gap, key, "") for gap in gaps):
                 found.update(meaning.fact for meaning in meanings if meaning.role in (None, role))

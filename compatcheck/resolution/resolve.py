@@ -10,12 +10,8 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.resolution.auto import drop_unowned, fill_in
 from compatcheck.resolution.binaries import KIND as MISFIT
 from compatcheck.resolution.binaries import find_misfits
-from compatcheck.resolution.defaults import apply_defaults, apply_traits
 from compatcheck.resolution.derive import SHARDING, SPLIT_SEQUENCES, derive, derive_unsharded
-from compatcheck.resolution.gaps import find_gaps, is_worth_a_word, may_set, withhold
-from compatcheck.resolution.gaps import open_facts as find_open_facts
-from compatcheck.resolution.imported import with_unlisted
-from compatcheck.resolution.known_keys import drop_unknown_keys
+from compatcheck.resolution.imported import FRAMEWORK, with_unlisted
 from compatcheck.resolution.merge import (
     DECLARED,
     INSTALLED,
@@ -30,7 +26,6 @@ from compatcheck.resolution.merge import (
 )
 from compatcheck.resolution.scope import FactScope, version_need
 from compatcheck.resolution.subject import Conflict, Subject
-from compatcheck.rules.program import READ_KEYS
 from compatcheck.rules.programs import find_program
 
 if TYPE_CHECKING:
@@ -68,12 +63,18 @@ def resolve(
         settings: ``--set`` values by fact.
     """
     environment = with_unlisted(environment, documents, settings or {})
-    whole = drop_unknown_keys(documents, FactScope({}, environment, rules))
-    withheld = tuple(withhold(whole))
-    documents = tuple(document for document, _ in withheld)
+    documents = tuple(documents)
+    gaps: tuple[Gap, ...] = ()
+    taken: frozenset[tuple[str, str | None]] = frozenset()
+    if documents:
+        from compatcheck.resolution.gaps import find_gaps, withhold  # noqa: PLC0415 (only with configurations)
+        from compatcheck.resolution.known_keys import drop_unknown_keys  # noqa: PLC0415 (as above)
+
+        withheld = tuple(withhold(drop_unknown_keys(documents, FactScope({}, environment, rules))))
+        documents = tuple(document for document, _ in withheld)
+        gaps = tuple(dict.fromkeys(find_gaps(documents)))
+        taken = frozenset(one for _, about in withheld for one in about)
     stated = {statement.role for document in documents for statement in document.statements}
-    gaps = tuple(dict.fromkeys(find_gaps(documents)))
-    taken = frozenset(one for _, about in withheld for one in about)
     inputs = Inputs(rules, environment, documents, hardware, settings or {}, taken, gaps)
     resolved = {role: _resolve_role(role, inputs) for role in ([name for name in ROLES if name in stated] or [TRAIN])}
     _drop_reference(resolved)
@@ -92,7 +93,7 @@ def resolve(
         conflicts=(*conflicts, *_contradictions(environment)),
         unresolved=tuple(unresolved),
         unread=tuple((document.place(key), near) for document in documents for key, near in document.unread),
-        gaps=tuple(filter(is_worth_a_word, gaps)),
+        gaps=_worth_a_word(gaps),
         skipped=(
             *skipped,
             *(environment.skipped if environment is not None else ()),
@@ -181,7 +182,10 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     ]
     entries += _open_adapters(facts, documents)
     withheld = {fact for fact, of in inputs.withheld if of in (None, role) or role == TRAIN}
-    withheld |= find_open_facts(documents, role, facts)
+    if documents:
+        from compatcheck.resolution.gaps import open_facts as find_open_facts  # noqa: PLC0415 (only with configurations)
+
+        withheld |= find_open_facts(documents, role, facts)
     open_facts = frozenset({fact for fact, _, _ in entries if fact is not None} | withheld) - facts.keys()
     undecided = open_facts | {name for name in (*SPLIT_SEQUENCES, SHARDING, PEFT) if _may_be_set(name, inputs.gaps)}
     for _ in range(_ROUNDS):
@@ -192,11 +196,16 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
                 facts.setdefault(name, fact)
         derive(facts, undecided)
         if readers or "model.model_type" in facts:
+            from compatcheck.resolution.defaults import apply_defaults  # noqa: PLC0415 (only where a program is known)
+
             undecided |= apply_defaults(readers, drop_unowned(documents, facts), scope, facts, role, open_facts)
         if len(facts) == before:
             break
     derive_unsharded(facts, undecided)
-    apply_traits(scope, facts)
+    if FRAMEWORK in facts:
+        from compatcheck.resolution.defaults import apply_traits  # noqa: PLC0415 (only where a program is known)
+
+        apply_traits(scope, facts)
     derive(facts, undecided)
     pending = [(name, merged.automatic[name], why) for name, why in unresolved.items() if name not in facts]
     pending += [(fact, place, why) for fact, place, why in entries if fact is not None and fact not in facts]
@@ -205,7 +214,19 @@ def _resolve_role(role: str, inputs: Inputs) -> Resolved:
     return Resolved(facts, conflicts, tuple(pending), unknown_device)
 
 
+def _worth_a_word(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:
+    if not gaps:
+        return ()
+    from compatcheck.resolution.gaps import is_worth_a_word  # noqa: PLC0415 (only where something was not read)
+
+    return tuple(filter(is_worth_a_word, gaps))
+
+
 def _may_be_set(name: str, gaps: Sequence[Gap]) -> bool:
+    if not gaps:
+        return False
+    from compatcheck.resolution.gaps import may_set  # noqa: PLC0415 (only where something was not read)
+
     return any(may_set(gap, "", name) for gap in gaps)
 
 
@@ -299,7 +320,7 @@ def _readers(documents: Sequence[Document], facts: dict[str, Fact]) -> list[str]
     stage = facts.get("training.zero_stage")
     if stage is not None and stage.value and stage.origin != "set" and "deepspeed" not in readers:
         readers.append("deepspeed")
-    return [reader for reader in readers if find_program(reader).kind in READ_KEYS]
+    return [reader for reader in readers if find_program(reader).reads_keys]
 
 
 def _describe_gpu(facts: dict[str, Fact], rules: RuleSet) -> tuple[Skipped, ...]:

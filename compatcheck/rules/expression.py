@@ -192,7 +192,8 @@ def _evaluate(code: Code, scope: Scope) -> object:
     if kind in {"and", "or"}:
         return _combine(code[1:], scope, deciding=kind == "or")
     if kind == "not":
-        return _over_choices(operator.not_, _evaluate(code[1], scope))
+        value = _evaluate(code[1], scope)
+        return _over_choices(operator.not_, value) if isinstance(value, Unknown) else not value
     if kind == "call":
         return _call(code[1], code[2:], scope)
     if kind == "set":
@@ -202,7 +203,9 @@ def _evaluate(code: Code, scope: Scope) -> object:
         return _choose(code, scope)
     if kind == "negative":
         return _over_choices(lambda value: -_number(value), _evaluate(code[1], scope))
-    return _over_choices(partial(_apply, kind), _evaluate(code[1], scope), _evaluate(code[2], scope))
+    left, right = _evaluate(code[1], scope), _evaluate(code[2], scope)
+    known = not (isinstance(left, Unknown) or isinstance(right, Unknown))
+    return _apply(kind, left, right) if known else _over_choices(partial(_apply, kind), left, right)
 
 
 _MAX_CHOICES = 8
@@ -213,8 +216,10 @@ def _over_choices(function: Callable[..., object], *values: object) -> object:
     needs = _needs(*values)
     if needs is None:
         return function(*values)
+    if any(isinstance(value, Unknown) and not value.choices for value in values):
+        return needs
     ways = [value.choices if isinstance(value, Unknown) else (value,) for value in values]
-    if not all(ways) or math.prod(map(len, ways)) > _MAX_CHOICES:
+    if math.prod(map(len, ways)) > _MAX_CHOICES:
         return needs
     try:
         return _join(needs, *(function(*way) for way in itertools.product(*ways)))
@@ -232,7 +237,9 @@ def _join(unknown: Unknown, *results: object) -> object:
 def _combine(parts: list[Code], scope: Scope, *, deciding: bool) -> object:
     needs: frozenset[str] = frozenset()
     for part in parts:
-        value = _over_choices(bool, _evaluate(part, scope))
+        value = _evaluate(part, scope)
+        if isinstance(value, Unknown):
+            value = _over_choices(bool, value)
         if isinstance(value, Unknown):
             needs |= value.needs
         elif bool(value) is deciding:
@@ -303,8 +310,11 @@ def _number(value: object) -> float:
 
 
 def _needs(*values: object) -> Unknown | None:
-    needs = [value.needs for value in values if isinstance(value, Unknown)]
-    return Unknown(frozenset().union(*needs)) if needs else None
+    needs: frozenset[str] | None = None
+    for value in values:
+        if isinstance(value, Unknown):
+            needs = value.needs if needs is None else needs | value.needs
+    return None if needs is None else Unknown(needs)
 
 
 def _call(name: str, arguments: list[Code], scope: Scope) -> object:  # noqa: PLR0911 (one return per function)

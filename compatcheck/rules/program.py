@@ -9,8 +9,6 @@ KINDS = ("program", "engine", "library", "base", "facts", "model", "script")
 """What a record is of: a program that trains; an inference engine started by itself; a library whose file several of them read
 and which can run a loop itself; what they call and no file is of; a facts file; a model's own files; what a launch script says.
 A reader without a record is ``unknown``."""
-READ_KEYS = frozenset({"program", "library"})
-"""Kinds whose keys, left out, have defaults."""
 
 
 class Resemblance(NamedTuple):
@@ -72,6 +70,11 @@ class Program(NamedTuple):
     """It loads a model as transformers does by default, unless its configuration says how."""
     resembles: Resemblance | None = None
     parts: tuple[Part, ...] = ()
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether keys of its files, left out, have defaults."""
+        return self.kind in {"program", "library"}
 
 
 def read_programs(section: Mapping[str, Mapping[str, object]]) -> Mapping[str, Program]:

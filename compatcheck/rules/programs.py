@@ -5,22 +5,34 @@ the defaults of keys left out and the traits of its code path (`compatcheck.reso
 database count: they are as much part of the vocabulary as its names.
 """
 
-from collections.abc import Mapping
-from functools import lru_cache
+from __future__ import annotations
 
-from compatcheck.rules.locate import open_builtin
-from compatcheck.rules.program import SECTION, Program, read_programs
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from compatcheck.rules.program import Program
 
 
 @lru_cache(maxsize=1)
 def programs() -> Mapping[str, Program]:
     """Return every record by name."""
+    from compatcheck.rules.locate import open_builtin  # noqa: PLC0415 (only where a program is asked about)
+    from compatcheck.rules.program import SECTION, read_programs  # noqa: PLC0415 (as above)
+
     return read_programs(open_builtin().section(SECTION) or {})
 
 
 def find_program(name: str) -> Program:
     """Return a record; for a name without one, a record that says nothing."""
-    return programs().get(name) or Program(name, name, "unknown")
+    found = programs().get(name)
+    if found is not None:
+        return found
+    from compatcheck.rules.program import Program  # noqa: PLC0415 (loaded with the records)
+
+    return Program(name, name, "unknown")
 
 
 def lineage(name: str) -> tuple[Program, ...]:

@@ -308,6 +308,13 @@ def vocabulary() -> dict[str, Term]:
     return terms
 
 
+@lru_cache(maxsize=512)
+def type_of(name: str) -> str:
+    """Return the type of a term without parsing the table; empty where there is no such name."""
+    kind = _TABLE.partition(f"\n{name} | ")[2].partition(" ")[0]
+    return kind.rstrip("?").partition(">=")[0]
+
+
 def nearest(name: str, known: tuple[str, ...] | list[str]) -> str | None:
     """Return the known name most like ``name``, also one without its group (``zero_stage``), or None when none is close."""
     from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)

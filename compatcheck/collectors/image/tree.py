@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -22,29 +21,35 @@ MAX_NODES = 200_000
 """Files, links and directories of one tree; the directories above what is kept count too."""
 
 
-@dataclass(slots=True, eq=False)
 class File:
     """A regular file; its content is there only where something is read from it (`wanted_files`)."""
 
-    size_bytes: int | None
-    modified: float
-    content: bytes | None
+    __slots__ = ("content", "modified", "size_bytes")
+
+    def __init__(self, size_bytes: int | None, modified: float, content: bytes | None) -> None:
+        self.size_bytes = size_bytes
+        self.modified = modified
+        self.content = content
 
 
-@dataclass(slots=True, eq=False)
 class Link:
     """A symbolic link; the target is as written, absolute ones mean the root of the image."""
 
-    target: str
-    modified: float
+    __slots__ = ("modified", "target")
+
+    def __init__(self, target: str, modified: float) -> None:
+        self.target = target
+        self.modified = modified
 
 
-@dataclass(slots=True, eq=False)
 class Directory:
     """A directory with those of its entries that were kept."""
 
-    modified: float
-    children: dict[str, Node] = field(default_factory=dict)
+    __slots__ = ("children", "modified")
+
+    def __init__(self, modified: float) -> None:
+        self.modified = modified
+        self.children: dict[str, Node] = {}
 
 
 Node = File | Link | Directory
