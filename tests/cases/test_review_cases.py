@@ -191,7 +191,7 @@ def test_a_report_ends_with_the_worst_finding() -> None:
     install_sft()
     write("train.yaml", TRAIN)
     said = words(run("check", ".", "--gpu", "8xH100-80GB"))
-    assert said.rstrip().endswith("worst: high deepspeed/zero3-params-kept-in-backward, 58.1 GiB per rank")
+    assert said.rstrip().endswith("worst: critical _stack/run-does-not-fit, 81.9 GiB per rank")
     assert said.startswith("FAILS")
 
 
