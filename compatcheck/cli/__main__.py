@@ -6,7 +6,7 @@ import errno
 import gc
 import os
 import sys
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 
 from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CompatcheckError
 
@@ -40,9 +40,11 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.write("interrupted\n")
         code = EXIT_INTERRUPTED
     except CompatcheckError as error:
-        from compatcheck.core.terminal import escape_controls  # noqa: PLC0415 (only on the way to an error)
+        from compatcheck.core.redaction import redact  # noqa: PLC0415 (only on the way to an error)
+        from compatcheck.core.terminal import escape_controls  # noqa: PLC0415 (see above)
 
-        sys.stderr.write(escape_controls(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else "")))
+        # What was given on the command line is often said back.
+        sys.stderr.write(escape_controls(redact(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else ""))))
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
@@ -95,7 +97,11 @@ def _run_command(given: list[str]) -> int:
     try:
         code = group.main(given, prog_name="compatcheck", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        from compatcheck.core.redaction import redact  # noqa: PLC0415 (only on the way to an error)
+
+        said = StringIO()
+        error.show(file=said)
+        sys.stderr.write(redact(said.getvalue()))
         return error.exit_code
     except click.Abort:
         raise KeyboardInterrupt from None

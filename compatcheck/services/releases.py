@@ -9,8 +9,6 @@ import html.parser
 import io
 import os
 import re
-import shutil
-import sys
 import tarfile
 import urllib.error
 import urllib.parse
@@ -24,7 +22,7 @@ from packaging.version import InvalidVersion, Version
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
-from compatcheck.core.process import run
+from compatcheck.services.pip_index import ask_pip, pip_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,14 +63,11 @@ def find_index_url() -> str:
     for name in ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"):
         if value := os.environ.get(name):
             return value.strip()
-    for python in dict.fromkeys((sys.executable, shutil.which("python3"), shutil.which("python"))):
-        if python is None:
-            continue
-        for arguments in (["-m", "pip", "config", "get", "global.index-url"], ["-c", _DEFAULT_INDEX]):
-            done = run([python, *arguments], timeout_seconds=_TIMEOUT_SECONDS)
-            lines = [line for line in done.output.split() if "://" in line]
-            if done.succeeded and lines:
-                return lines[-1]
+    if stated := pip_options().get("index-url"):
+        return stated
+    for done in ask_pip("-c", _DEFAULT_INDEX):
+        if lines := [line for line in done.output.split() if "://" in line]:
+            return lines[-1]
     raise InputError("no package index is set up", hint="set PIP_INDEX_URL, or run from an interpreter that has pip")
 
 
