@@ -107,12 +107,13 @@ class UvResolver:
             self.say_index(" ".join(demand.options))
             return self._ask(command, demand, scratch)
 
-    def say_index(self, options: str = "") -> None:
-        """Say once what runs and which index it asks, those that files name too: they see which packages are asked for."""
-        index = " ".join(filter(None, (describe_index("uv"), redact(options))))
-        if index not in self._said:
-            self._said.add(index)
-            self._say(f"fix runs {self.program} to see which releases fit together; it asks {index}")
+    def say_index(self, stated: str = "") -> None:
+        """Say once what runs and which index it asks, and those that files name: they see which packages are asked for."""
+        if not self._said:
+            self._say(f"fix runs {self.program} to see which releases fit together; it asks {describe_index('uv')}")
+        if stated and stated not in self._said:
+            self._say(f"fix asks what the files name: {redact(stated)}")
+        self._said |= {"", stated}
 
     def _ask(self, command: list[str], demand: Demand, scratch: str) -> Answer:
         pinned = dict(_pins("\n".join(demand.requirements)))
@@ -167,7 +168,7 @@ class UvResolver:
                 place = Path(scratch, name)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(text.encode("utf-8"))
-            self.say_index("and the indexes of the project")
+            self.say_index("the indexes and sources of [tool.uv]")
             command = [self.program, "lock", "--project", scratch, "--no-progress", "--color", "never", "--no-build"]
             command += [part for upgrade in upgrades for part in ("--upgrade-package", upgrade)]
             done = self._run(command)

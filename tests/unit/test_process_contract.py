@@ -57,9 +57,8 @@ def find_starts(code: str) -> set[str]:
             # The name of the system; what a script that is read does.
             if ast.unparse(node) != "platform.system" and not ast.unparse(node).startswith("self."):
                 found.add(ast.unparse(node))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and len(node.args) > 1:
-            if ast.unparse(node.args[1]).strip("'") in STARTING_NAMES:
-                found.add(ast.unparse(node))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr":
+            found |= {ast.unparse(node) for name in node.args[1:2] if ast.unparse(name).strip("'") in STARTING_NAMES}
     return found
 
 
@@ -82,6 +81,11 @@ def test_programs_are_looked_up_in_one_place() -> None:
             or (isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names))
         }
         assert found == allowed
+
+
+def test_the_drivers_python_module_is_not_imported() -> None:
+    """It would be the inspected environment's own, where that is the one this runs in."""
+    assert [path for path, code in modules().items() if "pynvml" in code] == []
 
 
 def test_every_python_is_isolated() -> None:
