@@ -196,7 +196,7 @@ def _fetch_requirements(name: str, version: str | None) -> tuple[str, ...]:
             # Which release it will be is not known yet: names alone, so that nothing is ruled out that could be.
             return tuple(_bare(line) for line in read_requirements(name, releases[-1].version))
         return read_requirements(name, version)
-    except InputError:
+    except (InputError, OSError):  # the index does not answer
         return ()
 
 
