@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sys
+from contextlib import suppress
 from io import StringIO, TextIOWrapper
 
 from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CompatcheckError
@@ -27,6 +28,9 @@ def prepare_output() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of `compatcheck.core.errors`."""
     given = sys.argv[1:] if arguments is None else arguments
+    with suppress(OSError):  # a working directory that was deleted
+        if arguments is None and os.path.samefile(sys.path[0] or os.curdir, os.curdir):
+            del sys.path[0]  # `python -m` imports first from where one stands, which may be what is inspected
     brief = arguments is None and given[:1] == ["env"] and sys.implementation.name == "cpython"
     if brief:  # a process that ends before there is much to collect; with the other half below 5 of 50 ms
         gc.disable()

@@ -122,6 +122,7 @@ class UvResolver:
             settings, unbuilt = Path(scratch, "uv.toml"), tuple(sorted({name for name, _ in told}))
             settings.write_text(_write_metadata(told), encoding="utf-8")
             archives = [part for name in unbuilt for part in ("--no-binary", name)]
+            self.asked += 1
             done = self._run([*command, "--quiet", "--config-file", str(settings), *archives])
             if done.succeeded:
                 pins = dict(_pins(done.output))
@@ -134,9 +135,8 @@ class UvResolver:
                 key = (name, pinned.get(name))
                 told[key] = self._requirements_of(*key)
 
-    def _run(self, command: list[str]) -> Completed:
-        self.asked += 1
-        environ = {**small_environment(), **uv_variables(), "UV_PYTHON_DOWNLOADS": "never"}
+    def _run(self, command: list[str], variables: Mapping[str, str] = {}) -> Completed:
+        environ = {**small_environment(), **uv_variables(), "UV_PYTHON_DOWNLOADS": "never", **variables}
         return run(command, timeout_seconds=TIMEOUT_SECONDS, environ=environ)
 
     def _requirements_of(self, name: str, version: str | None) -> tuple[str, ...]:
@@ -171,7 +171,9 @@ class UvResolver:
             self.say_index("the indexes and sources of [tool.uv]")
             command = [self.program, "lock", "--project", scratch, "--no-progress", "--color", "never", "--no-build"]
             command += [part for upgrade in upgrades for part in ("--upgrade-package", upgrade)]
-            done = self._run(command)
+            self.asked += 1
+            # A project may name another cache, and uv would write wherever that is.
+            done = self._run(command, {"UV_CACHE_DIR": self._run([self.program, "cache", "dir"]).output.strip()})
             if done.succeeded:
                 return Answer(RESOLVED, files={LOCK: Path(scratch, LOCK).read_bytes().decode("utf-8")})
             missing = _without_wheels(done.output)
