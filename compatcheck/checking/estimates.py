@@ -13,6 +13,7 @@ from compatcheck.checking.tracer import Untraced
 from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate_report import Doubts, EstimateReport
+from compatcheck.core.redaction import redact
 from compatcheck.frameworks.lines import LineFinder
 from compatcheck.memory.job import describe_job
 from compatcheck.memory.regressions import lay_over
@@ -115,7 +116,8 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
     rules = criteria.rules
     verdict = judge(subject, criteria)
     found = verdict.estimate or price(subject, verdict.findings)
-    report = EstimateReport(describe_job(subject.roles, options.model) or subject.id, found)
+    model = None if options.model is None else redact(options.model)
+    report = EstimateReport(describe_job(subject.roles, model) or subject.id, found)
     if not found.phases:
         return report
     if options.tracer is not None:

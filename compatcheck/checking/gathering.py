@@ -10,6 +10,7 @@ from compatcheck.checking.request import Gathered
 from compatcheck.checking.shared import declared_hardware, declared_settings, read_shared
 from compatcheck.checking.subjects import build_subject
 from compatcheck.core.errors import InputError, NothingToCheckError, UsageError
+from compatcheck.core.programs import distrust
 from compatcheck.core.selection import Choice
 from compatcheck.core.source import Skipped, Source
 
@@ -94,6 +95,7 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
         CompatcheckError: an option makes no sense, or the environment cannot be found.
     """
     shared = read_shared(request, rules, environ)
+    distrust(*request.paths, *([request.image] if request.image is not None else ()))
     if request.paths or request.hook:
         from compatcheck.checking.files import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
@@ -111,6 +113,7 @@ def _gather_environment(request: Request, shared: Shared) -> Gathered:
     from compatcheck.collectors.python.metadata_check import check_records  # noqa: PLC0415 (not for files)
 
     layout = locate(request.python, request.prefix, shared.environ)
+    distrust(layout.prefix)
     environment = check_records(collect_installed(layout), shared.rules.packages)
     if shared.variables is None and not request.here:
         pass

@@ -6,7 +6,8 @@ import errno
 import gc
 import os
 import sys
-from io import TextIOWrapper
+from contextlib import suppress
+from io import StringIO, TextIOWrapper
 
 from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CompatcheckError
 
@@ -27,6 +28,9 @@ def prepare_output() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of `compatcheck.core.errors`."""
     given = sys.argv[1:] if arguments is None else arguments
+    with suppress(OSError):  # a working directory that was deleted
+        if arguments is None and os.path.samefile(sys.path[0] or os.curdir, os.curdir):
+            del sys.path[0]  # `python -m` imports first from where one stands, which may be what is inspected
     brief = arguments is None and given[:1] == ["env"] and sys.implementation.name == "cpython"
     if brief:  # a process that ends before there is much to collect; with the other half below 5 of 50 ms
         gc.disable()
@@ -40,9 +44,11 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr.write("interrupted\n")
         code = EXIT_INTERRUPTED
     except CompatcheckError as error:
-        from compatcheck.core.terminal import escape_controls  # noqa: PLC0415 (only on the way to an error)
+        from compatcheck.core.redaction import redact  # noqa: PLC0415 (only on the way to an error)
+        from compatcheck.core.terminal import escape_controls  # noqa: PLC0415 (see above)
 
-        sys.stderr.write(escape_controls(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else "")))
+        # What was given on the command line is often said back.
+        sys.stderr.write(escape_controls(redact(f"error: {error}\n" + (f"  {error.hint}\n" if error.hint else ""))))
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
@@ -95,7 +101,11 @@ def _run_command(given: list[str]) -> int:
     try:
         code = group.main(given, prog_name="compatcheck", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        from compatcheck.core.redaction import redact  # noqa: PLC0415 (only on the way to an error)
+
+        said = StringIO()
+        error.show(file=said)
+        sys.stderr.write(redact(said.getvalue()))
         return error.exit_code
     except click.Abort:
         raise KeyboardInterrupt from None

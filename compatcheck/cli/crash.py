@@ -11,14 +11,15 @@ import traceback
 import click
 
 from compatcheck import __version__
+from compatcheck.core.redaction import redact, redact_command
 
 
 def report_crash(arguments: list[str]) -> None:
-    """Write the traceback of the current exception to a file and say where; options keep their names only."""
-    shown = [argument.split("=", 1)[0] for argument in arguments]
-    text = (
+    """Write the traceback of the current exception to a file and say where; credentials are taken out of both."""
+    shown = redact_command(" ".join(argument.split("=", 1)[0] for argument in arguments))
+    text = redact(
         f"compatcheck {__version__} on Python {sys.version.split()[0]}, {platform.system()} {platform.machine()}\n"
-        f"arguments: {' '.join(shown)}\n\n{traceback.format_exc()}"
+        f"arguments: {shown}\n\n{traceback.format_exc()}"
     )
     if os.environ.get("COMPATCHECK_DEBUG"):
         click.echo(text, err=True)
@@ -33,5 +34,5 @@ def report_crash(arguments: list[str]) -> None:
         errors="backslashreplace",
     ) as log:
         log.write(text)
-    click.echo(f"internal error: {kind.__name__ if kind else 'error'}: {error}", err=True)
+    click.echo(redact(f"internal error: {kind.__name__ if kind else 'error'}: {error}"), err=True)
     click.echo(f"  this is a bug in compatcheck; please report it with {log.name}", err=True)

@@ -12,6 +12,7 @@ from compatcheck.cli.arguments import inspect
 from compatcheck.cli.laboratory import find_tracer
 from compatcheck.cli.output import unread_lines
 from compatcheck.core.errors import UsageError
+from compatcheck.core.redaction import redact
 from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
@@ -93,7 +94,7 @@ def command(
     found = estimate(inspection, rules, os.environ, EstimateOptions(given["model"], suggest, names, tracer))
     for entry in found.failed:
         place = f"{entry.source}: " if entry.source is not None else ""
-        click.echo(escape_controls(f"not estimated: {entry.subject}: {place}{entry.reason}"), err=True)
+        click.echo(escape_controls(redact(f"not estimated: {entry.subject}: {place}{entry.reason}")), err=True)
     if not found.reports and found.failed:
         msg = f"none of the {len(found.failed)} subjects can be estimated"
         raise UsageError(msg, hint="mend what is named above")

@@ -14,6 +14,8 @@ from compatcheck.cli import options
 from compatcheck.cli.arguments import split
 from compatcheck.cli.output import Output, parse_outputs, terminal_width, write_formatted
 from compatcheck.core.errors import UsageError
+from compatcheck.core.redaction import redact
+from compatcheck.core.terminal import escape_controls
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
@@ -92,7 +94,8 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
     rules = open_rules(checks.rule_directories)
     criteria = open_criteria(inspection, rules, checks)
     try:
-        fix = find_fix(inspection, criteria, os.environ, find_ways(offline=offline)._replace(announce=show_progress))
+        ways = find_ways(offline=offline, say=show_line)._replace(announce=show_progress)
+        fix = find_fix(inspection, criteria, os.environ, ways)
     finally:
         show_progress("")
     if apply and not unsafe:
@@ -104,6 +107,12 @@ def execute(inspection: Inspection, checks: Checks, output: Output, *, apply: bo
     fix = fix._replace(applied=apply, seconds=time.perf_counter() - started)
     write_formatted(lambda name, color: format_as(name, fix, output, color=color), output, targets)
     return fix.exit_code
+
+
+def show_line(line: str) -> None:
+    """Write what is run and asked on a line of its own, wherever standard error goes."""
+    show_progress("")
+    click.echo(escape_controls(line), err=True)
 
 
 def show_progress(line: str) -> None:
@@ -118,11 +127,15 @@ def format_as(name: str, fix: Fix, output: Output, *, color: bool) -> str:
     from compatcheck.fixing.edits.text import unified_diff  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters import fix as reporter  # noqa: PLC0415 (beside its use)
 
-    diff = "" if fix.applied else unified_diff(fix.files)
+    whole = unified_diff(fix.files)
+    diff = redact(whole)
     if name == "diff":
-        return unified_diff(fix.files)
+        if diff != whole:
+            click.echo("the diff hides a credential of the files and cannot be applied: use --apply", err=True)
+        return diff
     if name == "json":
-        return reporter.format_json(fix, unified_diff(fix.files))
+        return reporter.format_json(fix, diff)
+    diff = "" if fix.applied else diff
     if name == "markdown":
         return reporter.format_markdown(fix, diff)
     return reporter.format_text(

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import UsageError
+from compatcheck.core.redaction import redact
 from compatcheck.core.terminal import escape_controls
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def unread_lines(skipped: Iterable[Skipped]) -> Iterator[str]:
     """Say in a line each what was not read of the inputs."""
     for entry in skipped:
         hint = f" ({entry.hint})" if entry.hint else ""
-        yield escape_controls(f"not read: {entry.source}: {entry.reason}{hint}")
+        yield escape_controls(redact(f"not read: {entry.source}: {entry.reason}{hint}"))
 
 
 def write_files(contents: Iterable[tuple[str, str, str]]) -> None:

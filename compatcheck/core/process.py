@@ -1,6 +1,8 @@
-"""The one way other programs are run: bounded in time and output, and never left behind.
+"""The one way other programs are run: bounded in time and output, never left behind, and blind to where a person stands.
 
-Tools of a damaged driver hang in the kernel, flood their output or print nothing; none of that may stop a report.
+Tools of a damaged driver hang in the kernel, flood their output or print nothing; none of that may stop a report. What is
+started is named by its whole path (`compatcheck.core.programs`), works in an empty directory and is told little: ``python -m``
+imports from the working directory, and many programs read files of it.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from typing import IO, TYPE_CHECKING, NamedTuple
+
+from compatcheck.core.programs import small_environment
 
 if TYPE_CHECKING:
     import subprocess
@@ -49,23 +53,44 @@ def run(
     output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
     environ: Mapping[str, str] | None = None,
     watch: Callable[[], None] | None = None,
-    directory: str | None = None,
 ) -> Completed:
-    """Run a program to its end, or until its time or output is used up; then its whole process group is killed.
+    """Run a program in an empty directory to its end, or until its time or output is used up; then its group is killed.
 
     Args:
-        command: program and arguments; no shell is involved.
+        command: program, by its whole path, and arguments; no shell is involved. A Python gets ``-I``, or `PYTHONSAFEPATH`.
         timeout_seconds: time from start to end.
         output_limit_bytes: output after which it is stopped.
-        environ: variables of the child, this process's by default; messages are in English in any case.
+        environ: variables of the child, `small_environment` by default; messages are in English in any case.
         watch: called about ten times a second while it runs; what it raises ends the program.
-        directory: working directory of the child, this process's by default.
+
+    Raises:
+        ValueError: the program is not named by its whole path.
     """
+    import tempfile  # noqa: PLC0415 (costs more than most runs need)
+
+    if not os.path.isabs(command[0]):
+        raise ValueError(f"{command[0]!r} would be looked for on PATH")
+    try:
+        empty = tempfile.TemporaryDirectory(prefix="compatcheck-empty-", ignore_cleanup_errors=True)
+    except OSError as error:
+        return Completed("", None, f"{os.path.basename(command[0])} could not be started: {error.strerror or error}")
+    with empty as directory:
+        variables = {**(small_environment() if environ is None else environ), "LC_ALL": "C"}
+        return _run(command, timeout_seconds, output_limit_bytes, variables, watch, directory)
+
+
+def _run(
+    command: Sequence[str],
+    timeout_seconds: float,
+    output_limit_bytes: int,
+    variables: Mapping[str, str],
+    watch: Callable[[], None] | None,
+    directory: str,
+) -> Completed:
     import subprocess  # noqa: PLC0415 (costs more than most runs need)
     import threading  # noqa: PLC0415
 
     name = os.path.basename(command[0])
-    variables = {**(os.environ if environ is None else environ), "LC_ALL": "C"}
     try:
         process = subprocess.Popen(  # noqa: S603 (the caller's own command)
             list(command),

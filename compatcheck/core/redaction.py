@@ -7,7 +7,8 @@ import re
 REDACTED = "[redacted]"
 
 # Patterns are compiled where a text has what they start with: most have not.
-_USER_INFO = r"(?<=://)[^/\s'\"]+(?=@)"
+_USER_INFO = r"(?:(?<=://)|(?<=http:/)|(?<=https:/))[^/\s'\"]+(?=@)"
+"""With one slash where an address was taken for a path."""
 _QUERY = (
     r"(?i)([?&;](?:access_)?(?:token|key|api_?key|signature|sig|secret|password|passwd|pwd|auth|credential|"
     r"x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid|googleaccessid)=)[^&#\s'\"]+"
@@ -53,7 +54,7 @@ def redact(text: str) -> str:
     >>> redact("https://me:pass@example.org/simple")
     'https://[redacted]@example.org/simple'
     """
-    if "://" in text and "@" in text:
+    if ":/" in text and "@" in text:
         text = re.sub(_USER_INFO, REDACTED, text)
     if "://" in text and "/t/" in text:
         text = re.sub(_CONDA_CHANNEL, REDACTED, text)

@@ -43,16 +43,21 @@ class Ways(NamedTuple):
     """Told what the resolver is asked, which takes seconds."""
 
 
-def find_ways(*, offline: bool) -> Ways:
-    """Return uv and the configured index, where they are there and may be asked."""
-    from compatcheck.fixing.resolver import find_resolver  # noqa: PLC0415 (beside its use)
+def find_ways(*, offline: bool, say: Callable[[str], None] = lambda _: None) -> Ways:
+    """Return uv and the configured index, where they are there and may be asked; `say` is told before they are."""
+    from compatcheck.fixing.resolver import UvResolver, find_resolver  # noqa: PLC0415 (beside its use)
 
     if offline:
         return Ways(None, None, "--offline")
-    resolver = find_resolver()
-    if resolver is None:
-        return Ways(None, None, "there is no uv; pip install 'compatcheck[bisect]' brings it")
-    return Ways(resolver, _list_releases)
+    resolver = find_resolver(say)
+    if not isinstance(resolver, UvResolver):
+        return Ways(None, None, f"{resolver.describe_absence()}; pip install 'compatcheck[bisect]' brings it")
+
+    def list_releases(package: str) -> Sequence[str]:
+        resolver.say_index()
+        return _list_releases(package)
+
+    return Ways(resolver, list_releases)
 
 
 def _list_releases(package: str) -> Sequence[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -21,11 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.fix import NOT_CHECKED, REFUSED, RESOLVED
 from compatcheck.core.process import run
+from compatcheck.core.programs import Program, find_program, small_environment
 from compatcheck.core.redaction import redact
-from compatcheck.services.pip_index import uv_variables
+from compatcheck.services.pip_index import describe_index, uv_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from compatcheck.core.process import Completed
 
@@ -77,9 +77,11 @@ DEFAULT_PYTHON = "3.11"
 class UvResolver:
     """uv's resolver, with what it was told kept between questions."""
 
-    def __init__(self, program: str) -> None:
-        """Keep the path of uv."""
+    def __init__(self, program: str, say: Callable[[str], None] = lambda _: None) -> None:
+        """Keep the path of uv, and what is told which index is asked before it is."""
         self.program = program
+        self._say = say
+        self._said: set[str] = set()
         self.asked = 0
         self.metadata: dict[tuple[str, str | None], tuple[str, ...]] = {}
         """Requirements of distributions without a wheel, by name and version."""
@@ -102,7 +104,16 @@ class UvResolver:
             command = [self.program, "pip", "compile", str(wanted), "-c", str(limits), "--no-header", "--no-annotate"]
             command += ["--python", sys.executable, "--python-version", python, "--python-platform", PLATFORM]
             command += ["--only-binary", ":all:", "--no-progress", "--color", "never"]
+            self.say_index(" ".join(demand.options))
             return self._ask(command, demand, scratch)
+
+    def say_index(self, stated: str = "") -> None:
+        """Say once what runs and which index it asks, and those that files name: they see which packages are asked for."""
+        if not self._said:
+            self._say(f"fix runs {self.program} to see which releases fit together; it asks {describe_index('uv')}")
+        if stated and stated not in self._said:
+            self._say(f"fix asks what the files name: {redact(stated)}")
+        self._said |= {"", stated}
 
     def _ask(self, command: list[str], demand: Demand, scratch: str) -> Answer:
         pinned = dict(_pins("\n".join(demand.requirements)))
@@ -111,6 +122,7 @@ class UvResolver:
             settings, unbuilt = Path(scratch, "uv.toml"), tuple(sorted({name for name, _ in told}))
             settings.write_text(_write_metadata(told), encoding="utf-8")
             archives = [part for name in unbuilt for part in ("--no-binary", name)]
+            self.asked += 1
             done = self._run([*command, "--quiet", "--config-file", str(settings), *archives])
             if done.succeeded:
                 pins = dict(_pins(done.output))
@@ -123,10 +135,8 @@ class UvResolver:
                 key = (name, pinned.get(name))
                 told[key] = self._requirements_of(*key)
 
-    def _run(self, command: list[str]) -> Completed:
-        self.asked += 1
-        environ = {**os.environ, **uv_variables(), "UV_PYTHON_DOWNLOADS": "never"}
-        environ.pop("VIRTUAL_ENV", None)
+    def _run(self, command: list[str], variables: Mapping[str, str] = {}) -> Completed:
+        environ = {**small_environment(), **uv_variables(), "UV_PYTHON_DOWNLOADS": "never", **variables}
         return run(command, timeout_seconds=TIMEOUT_SECONDS, environ=environ)
 
     def _requirements_of(self, name: str, version: str | None) -> tuple[str, ...]:
@@ -158,9 +168,12 @@ class UvResolver:
                 place = Path(scratch, name)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(text.encode("utf-8"))
+            self.say_index("the indexes and sources of [tool.uv]")
             command = [self.program, "lock", "--project", scratch, "--no-progress", "--color", "never", "--no-build"]
             command += [part for upgrade in upgrades for part in ("--upgrade-package", upgrade)]
-            done = self._run(command)
+            self.asked += 1
+            # A project may name another cache, and uv would write wherever that is.
+            done = self._run(command, {"UV_CACHE_DIR": self._run([self.program, "cache", "dir"]).output.strip()})
             if done.succeeded:
                 return Answer(RESOLVED, files={LOCK: Path(scratch, LOCK).read_bytes().decode("utf-8")})
             missing = _without_wheels(done.output)
@@ -168,10 +181,10 @@ class UvResolver:
             return Answer(RESOLVED, unbuilt=tuple(missing)) if missing else self._refusal(done, ())
 
 
-def find_resolver() -> UvResolver | None:
-    """Return uv's resolver, None where there is no uv."""
-    program = shutil.which("uv")
-    return None if program is None else UvResolver(program)
+def find_resolver(say: Callable[[str], None]) -> UvResolver | Program:
+    """Return uv's resolver, or the program that is not there or may not be run."""
+    program = find_program("uv")
+    return program if program.path is None else UvResolver(program.path, say)
 
 
 def _fetch_requirements(name: str, version: str | None) -> tuple[str, ...]:
@@ -185,7 +198,7 @@ def _fetch_requirements(name: str, version: str | None) -> tuple[str, ...]:
             # Which release it will be is not known yet: names alone, so that nothing is ruled out that could be.
             return tuple(_bare(line) for line in read_requirements(name, releases[-1].version))
         return read_requirements(name, version)
-    except InputError:
+    except (InputError, OSError):  # the index does not answer
         return ()
 
 

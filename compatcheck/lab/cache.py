@@ -11,9 +11,9 @@ from compatcheck.core.errors import UsageError
 def cache_directory() -> Path:
     """Return ``$COMPATCHECK_CACHE``, else ``compatcheck`` in the user's cache directory (``$XDG_CACHE_HOME``, ``~/.cache``)."""
     if stated := os.environ.get("COMPATCHECK_CACHE"):
-        return Path(stated)
+        return Path(stated).absolute()
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "compatcheck"
+    return (Path(base).absolute() if base else Path.home() / ".cache") / "compatcheck"
 
 
 def make_folder(*parts: str) -> Path:

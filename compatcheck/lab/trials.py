@@ -98,7 +98,9 @@ def _on_installed_torch(
 def _sees_cuda(choice: EnvironmentChoice) -> bool:
     """Ask torch of the base whether there is a device, before anything is installed for nothing."""
     asked = "import torch; print('cuda' if torch.cuda.is_available() else 'none')"
-    return "cuda" in run([choice.base().python, "-c", asked], timeout_seconds=120).output.split()
+    base = choice.base()
+    done = run([base.python, "-I", "-c", asked], timeout_seconds=120, environ=base.interpreter.environment())
+    return "cuda" in done.output.split()
 
 
 def _without_cuda(rule_id: str, trial: Trial) -> Confirmation:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import sys
 import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +18,7 @@ from compatcheck.core.advisory import Advisory, Audit, Unaudited, advisory_url, 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.json_file import parse_json
 from compatcheck.core.process import Completed, run
+from compatcheck.core.programs import find_program
 from compatcheck.core.redaction import redact
 from compatcheck.core.versions import is_source_build, parse_version
 
@@ -63,14 +63,15 @@ def find_command() -> list[str]:
     """Return how pip-audit is started: with our interpreter where it has it, else from ``PATH``.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or none outside of what is inspected.
     """
     if importlib.util.find_spec("pip_audit") is not None:
-        return [sys.executable, "-m", "pip_audit"]
-    program = shutil.which("pip-audit")
-    if program is None:
-        raise UsageError("--security needs pip-audit, which is not installed", hint="pip install 'compatcheck[audit]'")
-    return [os.path.abspath(program)]
+        return [sys.executable, "-I", "-m", "pip_audit"]
+    program = find_program("pip-audit")
+    if program.path is None:
+        why = "which is not installed" if program.refused is None else program.describe_absence()
+        raise UsageError(f"--security needs pip-audit, {why}", hint="pip install 'compatcheck[audit]'")
+    return [program.path]
 
 
 def audit(environments: Iterable[tuple[str, Environment]], command: Sequence[str], service: str | None = None) -> Audit:
@@ -169,7 +170,6 @@ def _ask(batch: Sequence[_Pin], command: Sequence[str], service: str | None) -> 
         Answers by package, and why there are none.
     """
     lines = dict.fromkeys(f"{pin.package.name}=={pin.asked}" for pin in batch)
-    # Its working directory is its own: `python -m` would import what lies in the directory that is checked.
     with tempfile.TemporaryDirectory(prefix="compatcheck-audit-") as directory:
         pins, report = os.path.join(directory, "pins.txt"), os.path.join(directory, "report.json")
         with open(pins, "w", encoding="utf-8") as file:
@@ -182,7 +182,6 @@ def _ask(batch: Sequence[_Pin], command: Sequence[str], service: str | None) -> 
                 *_service_arguments(service),
             ],
             timeout_seconds=max(MIN_TIMEOUT_SECONDS, SECONDS_PER_PACKAGE * len(lines)),
-            directory=directory,
         )
         if done.failure is not None:
             return {}, redact(done.failure)

@@ -5,14 +5,13 @@ No index is named here: the one that pip or uv is set up for is used.
 
 from __future__ import annotations
 
+import base64
 import html.parser
+import http.client
 import io
 import os
 import re
-import shutil
-import sys
 import tarfile
-import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
@@ -24,7 +23,7 @@ from packaging.version import InvalidVersion, Version
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.json_file import parse_json
-from compatcheck.core.process import run
+from compatcheck.services.pip_index import ask_pip, pip_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _TIMEOUT_SECONDS = 60
+_FAILURES = (OSError, http.client.HTTPException)
 _DEFAULT_INDEX = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 
@@ -65,14 +65,11 @@ def find_index_url() -> str:
     for name in ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"):
         if value := os.environ.get(name):
             return value.strip()
-    for python in dict.fromkeys((sys.executable, shutil.which("python3"), shutil.which("python"))):
-        if python is None:
-            continue
-        for arguments in (["-m", "pip", "config", "get", "global.index-url"], ["-c", _DEFAULT_INDEX]):
-            done = run([python, *arguments], timeout_seconds=_TIMEOUT_SECONDS)
-            lines = [line for line in done.output.split() if "://" in line]
-            if done.succeeded and lines:
-                return lines[-1]
+    if stated := pip_options().get("index-url"):
+        return stated
+    for done in ask_pip("-c", _DEFAULT_INDEX):
+        if lines := [line for line in done.output.split() if "://" in line]:
+            return lines[-1]
     raise InputError("no package index is set up", hint="set PIP_INDEX_URL, or run from an interpreter that has pip")
 
 
@@ -89,7 +86,7 @@ def list_files(package: str) -> list[IndexFile]:
     try:
         with _open(base, {"Accept": _ACCEPT}) as answer:
             kind, text = answer.headers.get("Content-Type") or "", answer.read().decode()
-    except (urllib.error.URLError, TimeoutError) as error:
+    except _FAILURES as error:
         status = getattr(error, "code", None)
         raise InputError(f"{name}: the package index did not answer" + (f" ({status})" if status else "")) from None
     return list(_parse_json(text, base) if "json" in kind else _parse_html(text, base))
@@ -149,10 +146,16 @@ def read_requirements(package: str, version: str) -> tuple[str, ...]:
 
 
 def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
-    """Open an address of the index: https, http or file, as pip would."""
-    if urllib.parse.urlsplit(url).scheme not in {"https", "http", "file"}:
+    """Open an address of the index: https, http or file, as pip would; its credentials go to that host alone."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in {"https", "http", "file"}:
         raise InputError("the package index has an address that is neither https, http nor file")
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (checked above)
+    user, at, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(parts._replace(netloc=host).geturl(), headers=headers)  # noqa: S310 (checked above)
+    if at:
+        name, _, password = map(urllib.parse.unquote, user.partition(":"))
+        token = base64.b64encode(f"{name}:{password}".encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {token}")
     return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # type: ignore[no-any-return]  # noqa: S310
 
 

@@ -47,7 +47,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("requirements.txt").write_text(REQUIREMENTS)
     Path("facts.yaml").write_text(FACTS)
     monkeypatch.setattr(
-        fixing, "find_ways", lambda *, offline: Ways(None, None, "--offline" if offline else "no index")
+        fixing, "find_ways", lambda *, offline, **_: Ways(None, None, "--offline" if offline else "no index")
     )
     return tmp_path
 
@@ -86,7 +86,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
         monkeypatch.setattr("compatcheck.fixing.resolver.uv_variables", lambda: variables)
         monkeypatch.setattr("compatcheck.fixing.resolver._fetch_requirements", lambda *_: ())
         resolver = UvResolver(shutil.which("uv") or "uv")
-        monkeypatch.setattr(fixing, "find_ways", lambda *, offline: Ways(None if offline else resolver))
+        monkeypatch.setattr(fixing, "find_ways", lambda *, offline, **_: Ways(None if offline else resolver))
 
     return make
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from compatcheck.core.programs import Program
 from compatcheck.services import pip_audit
 from tests import ROOT
 from tests.cli.run_cli import run
@@ -177,7 +178,7 @@ def test_misspelt_service_is_refused_before_anything_is_read(project) -> None:
 def test_missing_pip_audit_is_said(tmp_path, monkeypatch) -> None:
     (tmp_path / "requirements.txt").write_text("numpy==2.0\n")
     monkeypatch.setattr(pip_audit.importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr(pip_audit.shutil, "which", lambda _: None)
+    monkeypatch.setattr(pip_audit, "find_program", lambda name: Program(name, None))
     done = run("check", tmp_path / "requirements.txt", "--no-policy", "--security")
     assert done.code == 2
     assert "pip install 'compatcheck[audit]'" in done.err

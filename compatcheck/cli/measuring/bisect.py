@@ -9,7 +9,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.measuring.options import jobs_option, laboratory_options
-from compatcheck.cli.measuring.progress import Progress
+from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.lab import history
 from compatcheck.lab.parameters import parse_one_set
@@ -76,6 +76,7 @@ def command(
         click.echo("\n".join(wrap_text(text, "", "  ")))
         return EXIT_CLEAN
     progress = Progress(None, quiet=settings.quiet)
+    announce("bisect", settings.environment, quiet=settings.quiet)
     laboratory = open_laboratory(settings, package, releases, rules, progress=progress)
     found = history.find_history(task, laboratory, history.SearchedReleases(releases, good, bad), depth=depth)
     progress.close()

@@ -9,7 +9,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.measuring.options import laboratory_options
-from compatcheck.cli.measuring.progress import Progress
+from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.core.errors import EXIT_CLEAN
 from compatcheck.lab.pairs import Trial, TrialRequest
 from compatcheck.lab.parameters import parse_one_set
@@ -56,6 +56,7 @@ def command(
     rules = open_rules(rule_directories)
     request = TrialRequest(suspect, baseline, parse_one_set(settings.parameters))
     progress = Progress(None, quiet=settings.quiet)
+    announce("confirm", settings.environment, quiet=settings.quiet)
     trials = Trials(settings, rules, progress)
     found: list[Confirmation] = []
     for rule_id in rule_ids:

@@ -10,7 +10,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.measuring.options import environment_options, measuring_options
-from compatcheck.cli.measuring.progress import Progress
+from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.core.errors import EXIT_CLEAN, UsageError
 from compatcheck.lab.environments.choice import EnvironmentChoice
 from compatcheck.lab.evidence import last_measured
@@ -133,7 +133,9 @@ def run_command(
         msg = f"--output {output} does not end in .jsonl"
         raise UsageError(msg, hint="measurements are added to it line by line")
     tasks = choose_every_task(names, backend, parameters) if everything else choose_tasks(names, backend, parameters)
-    overlays = EnvironmentChoice(python, torch, beside, installer).overlays()
+    choice = EnvironmentChoice(python, torch, beside, installer)
+    announce("probe", choice, installs=False)
+    overlays = choice.overlays()
     store = open_store(wanted=not no_store)
     progress = Progress(len(tasks), quiet=not everything, varying=find_varying(tasks))
     judged: list[Judged] = []

@@ -14,7 +14,14 @@ from compatcheck.lab.measurement import show_parameter
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from compatcheck.lab.environments.choice import EnvironmentChoice
     from compatcheck.lab.measurement import Measurement
+
+
+def announce(command: str, choice: EnvironmentChoice, *, quiet: bool = False, installs: bool = True) -> None:
+    """Say on standard error what a command will run, and which index it asks, before it does."""
+    if not quiet:
+        click.echo(f"{command} {choice.describe(installs=installs)}", err=True)
 
 
 class Progress:

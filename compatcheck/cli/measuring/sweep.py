@@ -8,7 +8,7 @@ import click
 
 from compatcheck.cli import options
 from compatcheck.cli.measuring.options import jobs_option, laboratory_options
-from compatcheck.cli.measuring.progress import Progress
+from compatcheck.cli.measuring.progress import Progress, announce
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, UsageError
 from compatcheck.lab.drafts import write_drafts
 from compatcheck.lab.evidence.files import write_measurements
@@ -75,6 +75,7 @@ def command(
         click.echo("\n".join([counts, *wrap_text(", ".join(releases), "  ")]))
         return EXIT_CLEAN
     progress = Progress(len(releases) * len(tasks), quiet=settings.quiet, varying=find_varying(tasks))
+    announce("sweep", settings.environment, quiet=settings.quiet)
     laboratory = open_laboratory(settings, package, releases, rules, progress=progress)
     results = dict(laboratory.measure_all(releases, tasks))
     progress.close()

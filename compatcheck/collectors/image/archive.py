@@ -246,7 +246,7 @@ def _build(blobs: Blobs, image: Described, path: str, label: str | None) -> Imag
         if "encrypted" in layer.media_type:
             skipped.append(Skipped(source, "is encrypted"))
             continue
-        key = layer.digest or layer.names[0]
+        key = (layer.digest, tuple(layer.names))
         if key not in known:
             known[key] = next((read for name in layer.names if (read := blobs.read_layer(name, layer.digest))), None)
         read = known[key]

@@ -70,14 +70,17 @@ class Job:
         self.budget = Budget()
         self.expansion = Expansion()
         self.cache = LayerCache(cache) if cache is not None else None
-        self.layers: dict[str, LayerRead | None] = {}
-        """Layers that were read, by digest or name: images of one archive share them."""
+        self.layers: dict[tuple[str | None, tuple[str, ...]], LayerRead | None] = {}
+        """Layers that were read, by digest and names: images of one archive share them."""
 
 
 def read_layer_stream(
     stream: Stream, size: int | None, digest: str | None, identity: str | None, job: Job
 ) -> LayerRead:
     """Read one layer, or find it in the cache.
+
+    What was read under a digest stands for these bytes only when they have it, so they are hashed before it is taken: that is
+    a twentieth of the work of expanding them. A pipe can be read once, and is expanded.
 
     Args:
         stream: the blob, from its beginning.
@@ -90,10 +93,19 @@ def read_layer_stream(
     compression = recognise_compression(head)
     algorithm, _, stated = (digest or "").partition(":")
     verifiable = compression != NONE and algorithm in {"sha256", "sha512"}
-    keys = [f"digest {digest}"] if verifiable else []
-    keys += [f"file {identity}"] if identity is not None else []
-    record = _find(keys, job)
+    # The same file may be stated to have another digest elsewhere.
+    key = f"file {identity} {digest}" if identity is not None else None
+    shared_key = f"digest {digest}" if verifiable else None
+    record = _find(key, job)
+    if record is None and isinstance(stream, FileStream) and (record := _find(shared_key, job)) is not None:
+        if Hashed(stream, algorithm).finish() != stated:
+            record = None
+        stream.position = 0
     if record is not None:
+        try:
+            job.budget.charge(record)
+        except LimitError as error:
+            record = LayerRecord((), problems=(str(error),))
         return LayerRead(record, size, compression, from_cache=True)
     hashed = None
     try:
@@ -108,24 +120,14 @@ def read_layer_stream(
     if hashed is not None and not record.problems and hashed.finish() != stated:
         problem = f"what it holds does not have the digest that is stated ({digest}): the archive is damaged or forged"
         record = record._replace(problems=(problem,))
-    if job.cache is not None and keys:
-        job.cache.store(keys[0], record)
+    for name in (key, shared_key):
+        if job.cache is not None and name is not None:
+            job.cache.store(name, record)
     return LayerRead(record, size, compression)
 
 
-def _find(keys: list[str], job: Job) -> LayerRecord | None:
-    """Return what the cache has of a layer, if it has it and there is room for it."""
-    if job.cache is None:
-        return None
-    for key in keys:
-        record = job.cache.find(key)
-        if record is not None:
-            try:
-                job.budget.charge(record)
-            except LimitError as error:
-                return LayerRecord((), problems=(str(error),))
-            return record
-    return None
+def _find(key: str | None, job: Job) -> LayerRecord | None:
+    return job.cache.find(key) if job.cache is not None and key is not None else None
 
 
 class FileBlobs:

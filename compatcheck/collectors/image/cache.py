@@ -2,13 +2,11 @@
 
 An archive says which digests its layers have, and may lie; what was read of a layer must never stand for another one.
 A compressed layer costs far more to expand than to hash, so its digest is verified while it is read, and its record is kept
-under that digest: it is found again in every archive and layout that holds the layer. A plain layer in a file is read by its
+under that digest: it is found again in every archive and layout that holds the layer, whose bytes are hashed again there, so
+that no archive can state the digest of a layer that it does not hold. A plain layer in a file is read by its
 headers alone (0.2 s of CPU for each 10,000 entries, whatever its size), less than hashing it would take (0.6 s for each GB,
 with the processor's help): its record is kept under the identity of the file it lies in (device, inode, size, and the times
-of its last changes, of which no program can set the second) and the place in it.
-
-A later archive can still state the digest of a layer that it does not hold; it is then read as if it held that layer. docker
-load refuses such an archive.
+of its last changes, of which no program can set the second) and the place in it; a compressed one's under both.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ reads as "no GPU". All of it together costs at most `BUDGET_SECONDS`, and nothin
 
 import os
 import re
-import sys
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from compatcheck.core.hardware import Hardware
+from compatcheck.core.programs import find_program, small_environment
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.units import GIB, KIB, MIB
 
@@ -65,11 +65,13 @@ def collect_hardware(environ: Mapping[str, str] | None = None, *, root: str = "/
     memory = read_host_memory(root)
     host, sources = (None, {}) if memory is None else (memory[0], {"host_memory_bytes": memory[1]})
     here = Source("this machine")
-    tool = find_nvidia_smi(environ, root)
+    program = find_program("nvidia-smi", environ, own=False, also=(os.path.join(root, "usr/lib/wsl/lib"),))
+    tool = program.path
+    refused = () if program.refused is None else (Skipped(Source(program.refused), program.describe_absence(), _HINT),)
     if tool is None and not any(os.path.exists(os.path.join(root, path[1:])) for path in _DRIVER_FILES):
-        return Hardware(here, host_memory_bytes=host, skipped=_other_vendors(root), sources=sources)
+        return Hardware(here, host_memory_bytes=host, skipped=(*refused, *_other_vendors(root)), sources=sources)
     deadline = time.monotonic() + BUDGET_SECONDS
-    skipped: list[Skipped] = []
+    skipped: list[Skipped] = list(refused if tool is None else ())
     reading = read_nvidia_smi(tool, deadline, environ) if tool is not None else DeviceReading(here)
     if tool is not None and any(device.mig for device in reading.devices):
         reading = _with_mig(reading, tool, deadline, environ)
@@ -89,18 +91,6 @@ def collect_hardware(environ: Mapping[str, str] | None = None, *, root: str = "/
         skipped=(*skipped, *remarks),
         sources={**hardware.sources, **sources},
     )
-
-
-def find_nvidia_smi(environ: Mapping[str, str], root: str = "/") -> str | None:
-    """Return the path of ``nvidia-smi``, or None."""
-    name = "nvidia-smi.exe" if sys.platform == "win32" else "nvidia-smi"
-    folders = environ.get("PATH", "").split(os.pathsep)
-    folders.append(os.path.join(root, "usr/lib/wsl/lib"))
-    for folder in folders:
-        path = os.path.join(folder, name)
-        if folder and os.access(path, os.X_OK) and not os.path.isdir(path):
-            return path
-    return None
 
 
 class _Checks:
@@ -149,7 +139,7 @@ def read_nvidia_smi(tool: str, deadline: float, environ: Mapping[str, str]) -> D
         if left <= 0:
             return DeviceReading(source, skipped=(Skipped(source, "could not be read: out of time", _HINT),))
         command = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-        completed = run(command, timeout_seconds=left, environ=environ)
+        completed = run(command, timeout_seconds=left, environ=small_environment(environ))
         if completed.succeeded or completed.failure is not None or "not a valid field" not in completed.output.lower():
             break
     if "no devices were found" in completed.output.lower():
@@ -202,7 +192,9 @@ def _with_mig(reading: DeviceReading, tool: str, deadline: float, environ: Mappi
     from compatcheck.core.process import run  # noqa: PLC0415 (only where there is a driver)
 
     source = Source("nvidia-smi -L")
-    completed = run([tool, "-L"], timeout_seconds=max(deadline - time.monotonic(), 0.1), environ=environ)
+    completed = run(
+        [tool, "-L"], timeout_seconds=max(deadline - time.monotonic(), 0.1), environ=small_environment(environ)
+    )
     listing = completed.output if completed.succeeded else ""
     why = "it lists none" if completed.succeeded else completed.describe()
     instances = []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.process import Completed, run
+from compatcheck.core.programs import find_program, small_environment
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import MAX_BYTES
 
@@ -88,8 +89,12 @@ def open_revision(text: str) -> Iterator[RevisionFile]:
 
 def _git(*arguments: str) -> Completed:
     """Run git without a pager, a prompt or a download."""
-    environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
-    command = ("git", "--no-pager", *arguments)
+    program = find_program("git")
+    if program.path is None:
+        return Completed("", None, f"git could not be started: {program.describe_absence()}")
+    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+    environ = {**small_environment(more=r"GIT_\w+"), **quiet}
+    command = (program.path, "-C", os.getcwd(), "--no-pager", *arguments)
     return run(command, timeout_seconds=_TIMEOUT_SECONDS, output_limit_bytes=MAX_BYTES, environ=environ)
 
 

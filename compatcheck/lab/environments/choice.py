@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 from typing import NamedTuple
@@ -11,8 +10,10 @@ from typing import NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 
 from compatcheck.core.errors import UsageError
-from compatcheck.lab.environments.installer import find_installer
+from compatcheck.core.programs import find_program
+from compatcheck.lab.environments.installer import Uv, find_installer
 from compatcheck.lab.environments.overlay import Base, Overlays, build_base
+from compatcheck.services.pip_index import describe_index
 
 
 class EnvironmentChoice(NamedTuple):
@@ -22,6 +23,19 @@ class EnvironmentChoice(NamedTuple):
     torch: str | None
     beside: tuple[str, ...]
     installer: str | None
+
+    def describe(self, *, installs: bool = True) -> str:
+        """Say what will be run, and which index is asked, before either happens."""
+        if self.torch is not None:
+            where = f"an interpreter with torch {self.torch}, built by uv"
+        else:
+            where = self.python or " or ".join(_candidates()) + ", whichever has torch"
+        said = f"runs the code of the packages in {where}"
+        if not (installs or self.beside or self.torch):
+            return said
+        installer = find_installer(self.installer)
+        program = f"{installer.name} ({installer.program})" if isinstance(installer, Uv) else installer.name
+        return f"{said}; {program} installs what it lacks beside it, from {describe_index(installer.name)}"
 
     def base(self) -> Base:
         """Find or build the interpreter with torch.
@@ -67,5 +81,6 @@ def end_cleanly() -> None:
 
 def _candidates() -> list[str]:
     prefix = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
-    found = [sys.executable, os.path.join(prefix, "bin", "python") if prefix else None, shutil.which("python3")]
+    active = os.path.join(os.path.abspath(prefix), "bin", "python") if prefix else None
+    found = (sys.executable, active, find_program("python3", own=False).path)
     return list(dict.fromkeys(path for path in found if path and os.path.exists(path)))

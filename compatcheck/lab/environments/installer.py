@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from compatcheck.core.errors import CompatcheckError, UsageError
 from compatcheck.core.process import Completed, run
+from compatcheck.core.programs import find_program, small_environment
 from compatcheck.core.redaction import redact
-from compatcheck.services.pip_index import uv_variables
+from compatcheck.services.pip_index import interpreters, uv_variables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ SHARED = (
 """Distributions that come from the base and are never installed into an overlay."""
 
 
+_BUILD = r"CC|CXX|C(?:XX|PP)?FLAGS|LDFLAGS|MAX_JOBS|(?:CUDA|NVCC|TORCH|FLASH_ATTENTION|GIT)_\w+"
 _FRAME = " │×╰─▶\t"
 _VERSIONS = re.compile(r" \(from versions: [^)]*\)")
 """pip's list of all releases there are."""
@@ -115,12 +115,14 @@ def find_installer(name: str | None = None) -> Installer:
     Raises:
         UsageError: uv was asked for and is not there.
     """
-    uv = shutil.which("uv")
-    if name in (None, "uv") and uv is not None:
-        return Uv(uv)
+    uv = find_program("uv")
+    if name in (None, "uv") and uv.path is not None:
+        return Uv(uv.path)
     if name == "uv":
-        msg = "there is no uv"
-        raise UsageError(msg, hint="pip install 'compatcheck[bisect]' brings it; or --python PYTHON --installer pip")
+        raise UsageError(
+            uv.describe_absence(),
+            hint="pip install 'compatcheck[bisect]' brings it; or --python PYTHON --installer pip",
+        )
     return Pip()
 
 
@@ -130,9 +132,10 @@ def _pip_for(python: str) -> list[str]:
     Raises:
         UsageError: there is no pip anywhere.
     """
-    for owner in dict.fromkeys((python, sys.executable, shutil.which("python3") or python)):
-        if run([owner, "-m", "pip", "--version"], timeout_seconds=30).succeeded:
-            return [owner, "-m", "pip"] if owner == python else [owner, "-m", "pip", "--python", python]
+    for owner in dict.fromkeys((python, *interpreters())):
+        pip = [owner, "-I", "-m", "pip"]
+        if run([*pip, "--version"], timeout_seconds=30).succeeded:
+            return pip if owner == python else [*pip, "--python", python]
     msg = "there is neither uv nor pip to install releases with"
     raise UsageError(msg, hint="pip install 'compatcheck[bisect]' brings uv")
 
@@ -156,8 +159,8 @@ def _built_with_torch(requirements: Sequence[str]) -> list[str]:
 
 
 def _build_environ(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's variables with what keeps DeepSpeed from compiling its operators when it is built."""
-    return {**os.environ, "DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu", **extra}
+    """Return the variables of a build: the person's compilers, and what keeps DeepSpeed from compiling its operators."""
+    return {**small_environment(more=_BUILD), "DS_BUILD_OPS": "0", "DS_ACCELERATOR": "cpu", **extra}
 
 
 def _check(completed: Completed) -> None:

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from compatcheck.core.programs import trusted_path
 from compatcheck.lab.cache import cache_directory, make_folder, unwritable
 
 if TYPE_CHECKING:
@@ -49,8 +50,9 @@ class Interpreter:
         kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         return {
             **kept,
-            "PATH": os.pathsep.join(filter(None, (kept.get("PATH"), str(_stub_programs())))),
+            "PATH": os.pathsep.join(filter(None, (trusted_path(kept.get("PATH", "")), str(_stub_programs())))),
             "PYTHONPATH": os.pathsep.join(self.paths),
+            "PYTHONSAFEPATH": "1",
             "PYTHONNOUSERSITE": "1",
             "PYTHONWARNINGS": "ignore",
             "OMP_NUM_THREADS": "1",

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import run
+from compatcheck.core.programs import find_program, small_environment
 from compatcheck.lab.cache import cache_directory, make_folder, unwritable
 from compatcheck.lab.environments.installer import (
     TIMEOUT_SECONDS,
@@ -56,11 +57,7 @@ class Base:
             msg = f"there is no interpreter {python!r}"
             raise UsageError(msg)
         self.python = os.path.abspath(found)
-        done = run(
-            [self.python, "-c", _ASK],
-            timeout_seconds=60,
-            environ={**os.environ, "PYTHONPATH": "", "PYTHONNOUSERSITE": "1"},
-        )
+        done = run([self.python, "-I", "-c", _ASK], timeout_seconds=60)
         try:
             data: dict[str, Any] = json.loads(done.output.splitlines()[-1])
         except (ValueError, IndexError):
@@ -165,15 +162,15 @@ def build_base(torch: str, *, python: str | None = None) -> Base:
         UsageError: there is no uv.
     """
     find_installer("uv")
-    uv = shutil.which("uv") or "uv"
+    uv = find_program("uv").path or ""
     name = hashlib.sha256(json.dumps([_LAYOUT, torch, python]).encode()).hexdigest()[:12]
     folder = cache_directory() / "bases" / f"torch-{torch}-{name}"
     program = folder / "bin" / "python"
     done_mark = folder / "compatcheck-base"
     if not done_mark.exists():
         make_folder("bases")
-        environ = {**os.environ, **uv_variables()}
-        which = ["--python", python] if python else []
+        environ = {**small_environment(), **uv_variables()}
+        which = ["--python", os.path.abspath(python) if os.path.exists(python) else python] if python else []
         steps = (
             [uv, "venv", "--quiet", "--clear", *which, str(folder)],
             [

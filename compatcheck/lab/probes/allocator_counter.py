@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import sys
 from functools import cache
 from pathlib import Path
 
 from compatcheck.core.process import run
+from compatcheck.core.programs import find_program
 from compatcheck.lab.cache import cache_directory, make_folder
 
 SOURCE = Path(__file__).with_name("worker") / "memshim.c"
@@ -25,7 +25,7 @@ def counter_library() -> tuple[str | None, str | None]:
     """
     if not sys.platform.startswith("linux"):
         return None, f"the allocator's counter is for Linux, not {sys.platform}"
-    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    compiler = next((found for name in ("cc", "gcc", "clang") if (found := find_program(name).path)), None)
     text = SOURCE.read_bytes()
     target = cache_directory() / "counter" / f"memshim-{hashlib.sha256(text).hexdigest()[:12]}.so"
     if target.exists():

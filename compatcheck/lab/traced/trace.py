@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from compatcheck.core.estimate import Assumption, Component, Estimate, Phase, Unmodelled, Verdict, exactly, total
 from compatcheck.core.process import run
+from compatcheck.core.programs import trusted_path
 from compatcheck.core.units import MIB, format_bytes
 from compatcheck.lab.traced.allocator import Settings
 from compatcheck.lab.traced.replay import Mark, Replay, replay
@@ -144,10 +145,12 @@ def plain_environment() -> dict[str, str]:
     """Return the variables of an interpreter of the person's: nothing is downloaded, nothing is asked of a GPU."""
     return {
         **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        "PATH": trusted_path(os.environ.get("PATH", "")),
         "CUDA_VISIBLE_DEVICES": "",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "PYTHONNOUSERSITE": "1",
+        "PYTHONSAFEPATH": "1",
         "PYTHONWARNINGS": "ignore",
         "TOKENIZERS_PARALLELISM": "false",
         "TRANSFORMERS_VERBOSITY": "error",

@@ -115,3 +115,35 @@ def wait_until_gone(pid):
             return
         time.sleep(0.02)
     pytest.fail(f"process {pid} is still there")
+
+
+def test_a_program_stands_in_an_empty_directory_that_is_gone_afterwards(tmp_path):
+    completed = run([script(tmp_path, "ls -A; touch left; pwd\n")], timeout_seconds=5)
+    place = completed.output.strip()
+    assert "\n" not in place
+    assert place != os.getcwd()
+    assert not Path(place).exists()
+
+
+@pytest.mark.parametrize("name", ["sh", "./tool", ""])
+def test_a_program_that_would_be_looked_for_is_refused(name):
+    with pytest.raises(ValueError, match="would be looked for on PATH"):
+        run([name], timeout_seconds=5)
+
+
+def test_little_of_the_environment_is_passed_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index")
+    printed = run([script(tmp_path, "/usr/bin/env\n")], timeout_seconds=5).output
+    names = {line.partition("=")[0] for line in printed.splitlines()}
+    assert "PIP_INDEX_URL" in names
+    assert names.isdisjoint({"PYTHONPATH", "LD_PRELOAD", "VIRTUAL_ENV"})
+
+
+def test_where_no_directory_can_be_made_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "tempfile.TemporaryDirectory", fail := lambda **_: (_ for _ in ()).throw(OSError(28, "No space left"))
+    )
+    assert fail
+    assert run([script(tmp_path, "true\n")], timeout_seconds=5).failure == "tool could not be started: No space left"

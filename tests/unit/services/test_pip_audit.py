@@ -21,6 +21,7 @@ from compatcheck.core.advisory import advisory_url, audit_text
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.errors import UsageError
 from compatcheck.core.process import Completed
+from compatcheck.core.programs import Program
 from compatcheck.core.source import Source
 from compatcheck.services import pip_audit
 
@@ -316,7 +317,7 @@ def test_unknown_service_is_refused(service) -> None:
 
 def test_missing_program_is_said(monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(pip_audit, "find_program", lambda name: Program(name, None))
     with pytest.raises(UsageError, match="not installed") as caught:
         pip_audit.find_command()
     assert caught.value.hint == "pip install 'compatcheck[audit]'"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import io
 import json
 import tarfile
@@ -115,3 +117,18 @@ def test_configured_index_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_INDEX_URL", "file:///second/simple")
     monkeypatch.setenv("PIP_INDEX_URL", "file:///first/simple")
     assert releases.find_index_url() == "file:///first/simple"
+
+
+def test_credentials_of_an_index_go_to_that_host_alone(monkeypatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:p%40ss@index.example/simple")
+    asked = []
+
+    def answer(request, timeout):
+        asked.append((request.full_url, request.unredirected_hdrs.get("Authorization"), timeout))
+        raise http.client.IncompleteRead(b"")
+
+    monkeypatch.setattr("urllib.request.urlopen", answer)
+    with pytest.raises(InputError, match="x: the package index did not answer"):
+        releases.list_files("x")
+    (only,) = asked
+    assert only[:2] == ("https://index.example/simple/x/", "Basic " + base64.b64encode(b"me:p@ss").decode())

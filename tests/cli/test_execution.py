@@ -1,0 +1,182 @@
+"""Nothing of an inspected environment, repository or image is executed; what is executed is said before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compatcheck.services import pip_audit, pip_index
+from tests.cli.run_cli import Ran, run
+from tests.cli.test_fix_command import FACTS, PAIR, REQUIREMENTS
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
+
+MODULES = ("pip", "json", "importlib", "torch", "pip_audit", "tempfile", "encodings", "sitecustomize")
+
+
+class Trap:
+    """A checkout with an environment in it, all of whose programs and modules leave a mark when they run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkout = folder / "checkout"
+        self.environment = self.checkout / "hv"
+        self.tools = folder / "tools"
+        self._mark = folder / "ran"
+        self.said = folder / "said"
+
+    def lay(self) -> None:
+        site = self.environment / "lib/python3.11/site-packages"
+        for name, version in (("torch", "2.5.1"), ("deepspeed", "0.16.4")):
+            (site / f"{name}-{version}.dist-info").mkdir(parents=True)
+            (site / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+        for name in ("nvidia-smi", "uv", "git", "pip-audit", "cc", "gcc", "clang"):
+            self.program(self.environment / "bin", name, f'echo "{name}" >> {self._mark}\n')
+            self.program(self.checkout, name, f'echo "./{name}" >> {self._mark}\n')
+        for name in MODULES:
+            for place in (self.checkout, site):
+                (place / f"{name}.py").write_text(f"open({str(self._mark)!r}, 'a').write({name!r} + chr(10))\n")
+        self.checkout.joinpath("requirements.txt").write_text(REQUIREMENTS)
+        self.checkout.joinpath("facts.yaml").write_text(FACTS)
+
+    @staticmethod
+    def program(folder: Path, name: str, body: str) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / name
+        path.write_text("#!/bin/sh\n" + body)
+        path.chmod(0o755)
+        return str(path)
+
+    def ran(self) -> list[str]:
+        return self._mark.read_text().split() if self._mark.exists() else []
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trap:
+    made = Trap(tmp_path)
+    made.lay()
+    monkeypatch.chdir(made.checkout)
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join(("", ".", f"{made.environment}/bin", str(made.tools), "/usr/bin", "/bin"))
+    )
+    monkeypatch.setenv("VIRTUAL_ENV", str(made.environment))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "nothing"))  # no uv beside this interpreter
+    pip_index.pip_options.cache_clear()
+    return made
+
+
+def describe(ran: Ran) -> str:
+    return f"{ran.code}\n{ran.out}\n{ran.err}"
+
+
+def test_the_programs_of_an_active_environment_are_named_and_not_run(trap: Trap) -> None:
+    ran = run("env", "-v")
+    assert trap.ran() == [], describe(ran)
+    assert "/nvidia-smi is not run" in " ".join(ran.out.split()), describe(ran)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("env", "--python", "hv/bin/python"),
+        ("env", "--prefix", "hv"),
+        ("facts", "--prefix", "hv"),
+        ("fix", "--prefix", "hv", "--offline"),
+        ("fix", "--prefix", "hv", "--unsafe"),
+        ("check", "."),
+        ("check", "requirements.txt", "--security"),
+        ("diff", "HEAD:requirements.txt", "requirements.txt"),
+        ("probe", "run", "zero3_release", "--backend", "cpu", "--no-store"),
+        ("estimate", *PAIR[:2], "--trace"),
+        ("bisect", "zero3_release", "--package", "deepspeed", "--no-store"),
+        ("confirm", PAIR[-1], "--no-store"),
+    ],
+)
+def test_nothing_of_a_checkout_is_run(trap: Trap, monkeypatch, words) -> None:
+    monkeypatch.setattr(pip_audit.importlib.util, "find_spec", lambda _: None)
+    (trap.environment / "bin/python").symlink_to("/nonexistent")
+    ran = run(*words)
+    assert trap.ran() == [], describe(ran)
+
+
+def test_an_environment_that_is_only_named_is_not_run_either(trap: Trap, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path / "tools") if (tmp_path / "tools").exists() else monkeypatch.chdir("/")
+    monkeypatch.delenv("VIRTUAL_ENV")
+    monkeypatch.setenv("PATH", f"{trap.environment}/bin")
+    ran = run("facts", "--prefix", trap.environment)
+    assert trap.ran() == [], describe(ran)
+
+
+UV = """\
+{ echo "pwd: $(pwd)"; echo "here: $(ls -A)"; echo "env: $VIRTUAL_ENV $PYTHONPATH"; echo "path: $PATH"; } >> SAID
+echo 'deepspeed==0.16.8'
+echo 'torch==2.5.1'
+"""
+
+
+def test_fix_runs_a_trusted_uv_away_from_the_checkout_and_says_so_before(trap: Trap, monkeypatch) -> None:
+    uv = trap.program(trap.tools, "uv", UV.replace("SAID", str(trap.said)))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://me:SECRET@index.example/simple")
+    Path("requirements.txt").write_text(f"--extra-index-url https://u:SECRET@more.example/simple\n{REQUIREMENTS}")
+    ran = run("fix", *PAIR, "--set", "training.use_reentrant=false")
+    assert trap.ran() == [], describe(ran)
+    assert trap.said.exists(), describe(ran)
+    said = dict(line.split(": ", 1) for line in trap.said.read_text().splitlines() if ": " in line)
+    assert said["pwd"] != str(trap.checkout)
+    assert said["here"].strip() == ""
+    assert said["env"].strip() == ""
+    assert str(trap.checkout) not in said["path"]
+    assert (
+        f"fix runs {uv} to see which releases fit together; it asks https://[redacted]@index.example/simple" in ran.err
+    )
+    assert "fix asks what the files name: --extra-index-url https://[redacted]@more.example/simple" in ran.err
+    assert "SECRET" not in describe(ran)
+
+
+def test_a_uv_in_the_checkout_is_named_where_there_is_no_other(trap: Trap) -> None:
+    ran = run("fix", *PAIR, "--set", "training.use_reentrant=false")
+    assert trap.ran() == [], describe(ran)
+    assert "/uv is not run" in " ".join(ran.out.split()), describe(ran)
+
+
+def test_a_uv_beside_the_interpreter_is_found(trap: Trap, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "own"))
+    uv = trap.program(tmp_path / "own/bin", "uv", UV.replace("SAID", str(trap.said)))
+    ran = run("fix", *PAIR, "--set", "training.use_reentrant=false")
+    assert f"fix runs {uv}" in ran.err
+    assert trap.said.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("probe", "run", "zero3_release", "--backend", "cpu", "--no-store"),
+            "probe runs the code of the packages in ",
+        ),
+        (
+            ("bisect", "zero3_release", "--package", "deepspeed", "--no-store"),
+            "bisect runs the code of the packages in ",
+        ),
+        (("confirm", PAIR[-1], "--no-store"), "confirm runs the code of the packages in "),
+        (("estimate", *PAIR[:2], "--trace"), "--trace runs the code of the packages in "),
+    ],
+)
+def test_what_runs_is_said_before(trap: Trap, words, said) -> None:
+    ran = run(*words, "--python", "/usr/bin/nothing")
+    assert ran.err.startswith(f"{said}/usr/bin/nothing"), describe(ran)
+    assert trap.ran() == []
+
+
+def test_git_asks_the_repository_of_the_working_directory_from_elsewhere(trap: Trap) -> None:
+    git = ("/usr/bin/git", "-c", "user.name=x", "-c", "user.email=x@x")
+    if not os.path.exists(git[0]):
+        pytest.skip("there is no git")
+    for words in (("init", "-q"), ("add", "requirements.txt"), ("commit", "-qm", "x")):
+        subprocess.run([*git, *words], check=True)
+    ran = run("diff", "HEAD:requirements.txt", "requirements.txt", "--no-policy")
+    assert trap.ran() == []
+    assert ran.code == 0, describe(ran)

@@ -1,0 +1,69 @@
+"""Credentials never come out: in diffs, in crash logs, in arguments that an error says back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import run
+from tests.cli.test_fix_command import FACTS, PAIR, REQUIREMENTS
+
+URL = "https://user:SECRETWORD@host.example/x"
+TOKEN = "hf_SECRETWORDsecretword0123"  # noqa: S105 (made up)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "diff"])
+def test_a_diff_hides_the_credentials_beside_it(form: str) -> None:
+    Path("facts.yaml").write_text(FACTS)
+    Path("requirements.txt").write_text(f"--extra-index-url {URL}\n{REQUIREMENTS}")
+    ran = run("fix", *PAIR, "--set", "training.use_reentrant=false", "--offline", "--format", form)
+    assert "[redacted]@host.example" in ran.out
+    assert "+deepspeed==0.16.8" in ran.out.replace("\\n", "\n")
+    assert "SECRETWORD" not in ran.out + ran.err
+    assert ("cannot be applied: use --apply" in ran.err) == (form == "diff")
+    run("fix", *PAIR, "--set", "training.use_reentrant=false", "--offline", "--apply")
+    assert Path("requirements.txt").read_text().startswith(f"--extra-index-url {URL}\n")
+
+
+def test_a_crash_log_hides_arguments_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError(f"at {URL}")
+
+    monkeypatch.setattr("compatcheck.checking.images.gather_image", fail)
+    ran = run("image", "x.tar", "--model", URL, "--set", "training.zero_stage=3", "--training", TOKEN)
+    assert ran.code == 70
+    log = Path(re.search(r"report it with (\S+)", ran.err)[1])
+    text = log.read_text()
+    log.unlink()
+    assert "--model https://[redacted]@host.example/x" in text
+    assert "SECRETWORD" not in text + ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", URL),
+        ("check", "--gpu", URL),
+        ("check", "--policy", URL),
+        ("check", URL, "--env-file", URL),
+        ("check", f"--{TOKEN}"),
+        ("check", "--format", TOKEN),
+        ("env", "--env-file", URL),
+        ("env", "--prefix", URL),
+        ("env", f"--{TOKEN}"),
+        ("estimate", "--model", TOKEN),
+        ("estimate", URL, "--model", TOKEN),
+        ("image", URL),
+        ("oom", URL),
+        ("diff", URL, URL),
+        ("explain", TOKEN),
+        ("rules", "lint", URL),
+        (TOKEN,),
+    ],
+)
+def test_an_error_hides_the_credentials_of_the_arguments(words: tuple[str, ...]) -> None:
+    ran = run(*words)
+    assert ran.code not in {0, 1, 70}
+    assert "SECRETWORD" not in ran.out + ran.err
