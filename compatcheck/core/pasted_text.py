@@ -33,6 +33,11 @@ _LAYERS = 8
 """Prefixes taken off one line at most: quote, container, time, level, place, rank, …"""
 
 
+def fold_case(text: str) -> str:
+    """Return a text in lower case with every position where it was: a search for literals in it is many times faster than one without case."""
+    return text.replace("\u0130", "I").lower()  # the one character whose lower case is two
+
+
 def remove_colours(line: str) -> str:
     """Remove what colours a terminal, also where only the visible part of it was copied."""
     return _CONTROL.sub("", line)
