@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _HUB_ID = re.compile(r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/])")
 _CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
 _FAMILIES = (
-    "llama", "qwen", "mistral", "mixtral", "gemma", "phi", "falcon", "bloom", "gpt", "opt-", "deepseek", "yi-", "baichuan", "internlm",
-    "glm-", "chatglm", "starcoder", "vicuna", "olmo",
+    "llama", "qwen", "mistral", "mixtral", "gemma", "phi", "falcon", "bloom", "gpt", "opt-", "deepseek", "yi-", "baichuan",
+    "internlm", "glm-", "chatglm", "starcoder", "vicuna", "olmo",
 )  # fmt: skip
 """What one of stands in the name of a language model."""
 _FAMILY = re.compile(
@@ -23,8 +23,8 @@ _FAMILY = re.compile(
 _FILE_END = re.compile(r"(?i)\.(?:py|json|sh|yaml|yml|txt|md|so|c|cpp|cu|h|log|jsonl|git|html)$")
 _NAMES = (
     "torch", "transformers", "deepspeed", "accelerate", "peft", "trl", "vllm", "verl", "bitsandbytes", "flash-attn", "flash_attn",
-    "liger-kernel", "liger_kernel", "openrlhf", "axolotl", "xformers", "unsloth", "llamafactory", "ms-swift", "ms_swift", "sglang",
-    "torchao", "ray", "triton",
+    "liger-kernel", "liger_kernel", "openrlhf", "axolotl", "xformers", "unsloth", "llamafactory", "ms-swift", "ms_swift",
+    "sglang", "torchao", "ray", "triton",
 )  # fmt: skip
 _BEFORE_NAME = frozenset("[]>'\"`- \t\r\n\v\f")
 """What stands in front of a package's name, unless it begins the text."""
@@ -92,8 +92,9 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
 def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> tuple[dict[str, None], dict[str, None]]:
     """Return the models of the catalogue that a log names, and the ids of the hub that look like others."""
     names = {alias.lower(): short for short, aliases in models.items() for alias in (short, *aliases)}
-    literals = dict.fromkeys([*_FAMILIES, *(name.partition("/")[2] or name for name in names)])
-    said = _COMMENT.sub("", _lines_with(log, folded, [name for name in literals if name in folded]))
+    literals = {*_FAMILIES, *(name.partition("/")[2] or name for name in names)}
+    rarest = [name for name in literals if not any(other in name for other in literals if other != name)]
+    said = _COMMENT.sub("", _lines_with(log, folded, rarest))
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
     cached = (f"{owner}/{name}" for owner, name in _CACHED.findall(log))
