@@ -8,7 +8,13 @@ import os
 import sys
 from io import TextIOWrapper
 
-from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CompatcheckError
+from compatcheck.core.errors import (
+    EXIT_INTERNAL_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_UNREADABLE_INPUT,
+    EXIT_USAGE,
+    CompatcheckError,
+)
 
 EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program whose reader went away."""
@@ -47,6 +53,10 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = EXIT_BROKEN_PIPE
+    except MemoryError:
+        sys.stderr.write("error: memory is short: an input needs more than this process may take\n")
+        sys.stderr.write("  check fewer files at once, or raise the limit (ulimit -v, the container's memory)\n")
+        code = EXIT_UNREADABLE_INPUT
     except Exception as error:  # noqa: BLE001 (the last resort: a log instead of a traceback)
         reason = _outside_reason(error)
         if reason is not None:
