@@ -18,6 +18,8 @@ from compatcheck.core.errors import (
 
 EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program whose reader went away."""
+_COLLECTED_AFTER = 50_000
+"""Objects made between two searches for cycles; all imports of a command make about as many."""
 _ASCII = {"ascii", "us-ascii", "646", "ansi_x3.4-1968"}
 """What Python calls the encoding of a machine without a locale; its terminals show UTF-8 all the same."""
 
@@ -33,9 +35,13 @@ def prepare_output() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with the code of `compatcheck.core.errors`."""
     given = sys.argv[1:] if arguments is None else arguments
-    brief = arguments is None and given[:1] == ["env"] and sys.implementation.name == "cpython"
-    if brief:  # a process that ends before there is much to collect; with the other half below 5 of 50 ms
+    alone = arguments is None and sys.implementation.name == "cpython"
+    if alone and given[:1] == [
+        "env"
+    ]:  # a process that ends before there is much to collect; with `gc.freeze` 5 of 50 ms
         gc.disable()
+    elif alone:  # seldom while modules are imported, whose objects all stay
+        gc.set_threshold(_COLLECTED_AFTER)
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (closed by the caller: `>&-`)
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (see above)
     prepare_output()
@@ -67,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         report_crash(given)
         code = EXIT_INTERNAL_ERROR
-    if brief:
+    if alone:
         gc.freeze()  # or everything is searched for cycles on the way out
     sys.exit(code)
 

@@ -254,8 +254,6 @@ _SNIFFS = (
 
 def recognise_content(content: bytes) -> str | None:
     """Tell what kind of file an input without a name is, or None when it is not one of packages."""
-    from compatcheck.collectors.reports.find import looks_like_list, looks_like_report  # noqa: PLC0415 (standard input)
-
     head = sniffs.plain_head(content[:SNIFFED_BYTES])
     marked = sniffs.identify_content(head)
     if marked is not None:
@@ -263,13 +261,15 @@ def recognise_content(content: bytes) -> str | None:
     for kind, mark in _LOCK_MARKS:
         if mark.search(head):
             return kind
-    if looks_like_report(content):
+    if sniffs.looks_like_report(content):
         return "report"
     for kind, sniff in _SNIFFS:
         if sniff(head):
             return kind
     if looks_like_requirements(head) and _TABLE.search(head) is None:
         return "requirements"
+    from compatcheck.collectors.reports.find import looks_like_list  # noqa: PLC0415 (20 ms; for what nothing else is)
+
     return "report" if looks_like_list(head) else None
 
 

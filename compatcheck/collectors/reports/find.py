@@ -58,14 +58,6 @@ MARKS = (
 )  # fmt: skip
 """One of these stands on some line of every report, in lower case and with a line break in front of the text; each begins with a
 literal, which is searched many times faster than a choice."""
-TELLING = re.compile(
-    rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
-    rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
-    rb"|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version, |, driver_version|ROCk module"
-    rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:|huggingface_hub version:"
-    rb"|=  Unsloth:? (?:\d|Fast)|-(?:verl|Pip) Info-|Requirement already satisfied: \S|Successfully installed \S+-\d",
-)
-"""What no other file that is checked holds; tells a report of what is read as something else."""
 KNOWN = (
     "collect_env, ds_report, transformers env, accelerate env, hf env, nvidia-smi, Unsloth's banner, verl's diagnose.py, "
     "pip list, name==version lines"
@@ -86,11 +78,6 @@ class FoundReport(NamedTuple):
     accelerate: Mapping[str, Any] | None = None
     """accelerate's configuration as ``transformers env`` and ``accelerate env`` print it."""
     accelerate_source: Source | None = None
-
-
-def looks_like_report(content: bytes) -> bool:
-    """Tell whether a text holds a report of a known tool."""
-    return TELLING.search(content) is not None
 
 
 def looks_like_list(head: bytes) -> bool:
