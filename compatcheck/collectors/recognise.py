@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors import signatures as sniffs
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.pasted_text import looks_like_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -261,7 +262,7 @@ def recognise_content(content: bytes) -> str | None:
     for kind, mark in _LOCK_MARKS:
         if mark.search(head):
             return kind
-    if sniffs.looks_like_report(content):
+    if looks_like_report(content):
         return "report"
     for kind, sniff in _SNIFFS:
         if sniff(head):

@@ -56,3 +56,18 @@ def strip_prefixes(text: str) -> tuple[str, str]:
             break
         text = text[found.end() :]
     return " ".join(dict.fromkeys(names)), text
+
+
+_REPORT = (
+    rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
+    rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
+    rb"|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version, |, driver_version|ROCk module"
+    rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:|huggingface_hub version:"
+    rb"|=  Unsloth:? (?:\d|Fast)|-(?:verl|Pip) Info-|Requirement already satisfied: \S|Successfully installed \S+-\d"
+)
+"""What no other file that is checked holds; tells a report of what is read as something else."""
+
+
+def looks_like_report(content: bytes) -> bool:
+    """Tell whether a text holds a report of a known tool."""
+    return re.search(_REPORT, content) is not None

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors.reports.find import looks_like_list
-from compatcheck.collectors.signatures import looks_like_report
+from compatcheck.core.pasted_text import looks_like_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
