@@ -12,6 +12,7 @@ from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import EVERY_CHECK, build_report
 from compatcheck.checking.tracer import Untraced
 from compatcheck.core.errors import InputError, UsageError
+from compatcheck.core.files import LOCAL
 from compatcheck.core.source import Source
 from compatcheck.matching.difference import compare as compare_reports
 
@@ -116,9 +117,8 @@ def is_image(path: str) -> bool:
     from compatcheck.collectors.image.tar import looks_like_tar  # noqa: PLC0415 (beside its use)
 
     try:
-        with open(path, "rb") as file:
-            head = file.read(512)
-    except (OSError, ValueError):
+        head = LOCAL.read_bytes(path, 512)
+    except OSError:
         return False
     return recognise_compression(head) != "none" or looks_like_tar(head)
 

@@ -57,7 +57,12 @@ class Log(NamedTuple):
 
 
 def explain_oom(
-    text: str, place: str, asked: Request | Inspection, rules: RuleSet, environ: Mapping[str, str]
+    text: str,
+    place: str,
+    asked: Request | Inspection,
+    rules: RuleSet,
+    environ: Mapping[str, str],
+    left_out: tuple[Skipped, ...] = (),
 ) -> OutOfMemoryReport:
     """Explain the messages about memory in a log.
 
@@ -67,6 +72,7 @@ def explain_oom(
         asked: what is known of the run; what the log itself says is used where nothing else does.
         rules: the database.
         environ: variables of this process.
+        left_out: what of the log is not in its text.
 
     Returns:
         What each message asked for, in bytes, the tensors that print so, and the findings that may explain it.
@@ -79,6 +85,7 @@ def explain_oom(
     mentions = read_mentions(text, models)
     inspection = as_inspection(asked)
     subject, skipped, lines = _gather(inspection, rules, environ, Log(place, text, mentions))
+    skipped = (*left_out, *skipped)
     origin = _model_origin(subject, mentions)
     facts = _add_settings(subject, mentions, place)
     readings = tuple(explain(message, facts) for message in messages)

@@ -9,10 +9,18 @@ import sys
 from contextlib import suppress
 from io import StringIO, TextIOWrapper
 
-from compatcheck.core.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CompatcheckError
+from compatcheck.core.errors import (
+    EXIT_INTERNAL_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_UNREADABLE_INPUT,
+    EXIT_USAGE,
+    CompatcheckError,
+)
 
 EXIT_BROKEN_PIPE = 141
 """What a shell reports for a program whose reader went away."""
+_COLLECTED_AFTER = 50_000
+"""Objects made between two searches for cycles; all imports of a command make about as many."""
 _ASCII = {"ascii", "us-ascii", "646", "ansi_x3.4-1968"}
 """What Python calls the encoding of a machine without a locale; its terminals show UTF-8 all the same."""
 
@@ -31,9 +39,11 @@ def main(arguments: list[str] | None = None) -> None:
     with suppress(OSError):  # a working directory that was deleted
         if arguments is None and os.path.samefile(sys.path[0] or os.curdir, os.curdir):
             del sys.path[0]  # `python -m` imports first from where one stands, which may be what is inspected
-    brief = arguments is None and given[:1] == ["env"] and sys.implementation.name == "cpython"
-    if brief:  # a process that ends before there is much to collect; with the other half below 5 of 50 ms
+    alone = arguments is None and sys.implementation.name == "cpython"
+    if alone and given[:1] == ["env"]:  # it ends before there is much to collect; with `gc.freeze` 5 of 50 ms
         gc.disable()
+    elif alone:  # seldom while modules are imported, whose objects all stay
+        gc.set_threshold(_COLLECTED_AFTER)
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (closed by the caller: `>&-`)
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (see above)
     prepare_output()
@@ -53,6 +63,10 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = EXIT_BROKEN_PIPE
+    except MemoryError:
+        sys.stderr.write("error: memory is short: an input needs more than this process may take\n")
+        sys.stderr.write("  check fewer files at once, or raise the limit (ulimit -v, the container's memory)\n")
+        code = EXIT_UNREADABLE_INPUT
     except Exception as error:  # noqa: BLE001 (the last resort: a log instead of a traceback)
         reason = _outside_reason(error)
         if reason is not None:
@@ -63,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         report_crash(given)
         code = EXIT_INTERNAL_ERROR
-    if brief:
+    if alone:
         gc.freeze()  # or everything is searched for cycles on the way out
     sys.exit(code)
 

@@ -10,7 +10,7 @@ import click
 from compatcheck.cli import options
 from compatcheck.cli.arguments import inspect
 from compatcheck.core.terminal import escape_controls
-from compatcheck.core.textfile import STANDARD_INPUT, read_bytes, read_standard_input
+from compatcheck.core.textfile import STANDARD_INPUT
 from compatcheck.rules.locate import open_rules
 
 
@@ -33,15 +33,15 @@ def command(log: str, rule_directories: tuple[str, ...], format_name: str, **giv
     the log itself says of it is used where nothing else does.
     """
     from compatcheck.checking.out_of_memory import explain_oom  # noqa: PLC0415 (beside its use)
-    from compatcheck.oom.log import decode_log  # noqa: PLC0415 (beside its use)
+    from compatcheck.oom.log import read_log  # noqa: PLC0415 (beside its use)
     from compatcheck.oom.message import find_words  # noqa: PLC0415 (beside its use)
     from compatcheck.reporters.out_of_memory import FORMATTERS  # noqa: PLC0415 (beside its use)
 
     rules = open_rules(rule_directories)
     place = STANDARD_INPUT if log == "-" else log
-    text = decode_log(read_standard_input() if log == "-" else read_bytes(place))
+    text, skipped = read_log(place)
     inspection = inspect(given, files=bool(given["paths"] or given["run"]), on_targets=False)
-    report = explain_oom(text, place, inspection, rules, os.environ)
+    report = explain_oom(text, place, inspection, rules, os.environ, skipped)
     click.echo(escape_controls(FORMATTERS[format_name](report)), nl=False)
     if not report.readings:
         name = "standard input" if log == "-" else log

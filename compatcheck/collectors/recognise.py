@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.collectors import signatures as sniffs
 from compatcheck.core.files import LOCAL, Files
+from compatcheck.core.pasted_text import looks_like_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -254,8 +255,6 @@ _SNIFFS = (
 
 def recognise_content(content: bytes) -> str | None:
     """Tell what kind of file an input without a name is, or None when it is not one of packages."""
-    from compatcheck.collectors.reports.find import looks_like_list, looks_like_report  # noqa: PLC0415 (standard input)
-
     head = sniffs.plain_head(content[:SNIFFED_BYTES])
     marked = sniffs.identify_content(head)
     if marked is not None:
@@ -270,6 +269,8 @@ def recognise_content(content: bytes) -> str | None:
             return kind
     if looks_like_requirements(head) and _TABLE.search(head) is None:
         return "requirements"
+    from compatcheck.collectors.reports.find import looks_like_list  # noqa: PLC0415 (20 ms; for what nothing else is)
+
     return "report" if looks_like_list(head) else None
 
 

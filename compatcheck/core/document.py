@@ -1,9 +1,10 @@
 """What a configuration file says, key by key, before anything is merged, defaulted or derived."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import MAX_DEPTH
 
 ROLES = ("actor", "critic", "reference", "reward", "rollout")
 """What a model is for in reinforcement learning, the trained policy first."""
@@ -63,6 +64,13 @@ class Gap(NamedTuple):
     """Key that nobody understood; None where it may set any key: a list of words, a file."""
 
 
+def enclosing_keys(key: str) -> Iterator[str]:
+    """Yield the keys around a dotted one, the innermost first; of one with more levels than are read, the outer ones."""
+    parts = key.split(".", MAX_DEPTH)
+    for length in range(len(parts) - 1, 0, -1):
+        yield ".".join(parts[:length])
+
+
 class Document(NamedTuple):
     """One configuration file as its reader understood it."""
 
@@ -91,10 +99,8 @@ class Document(NamedTuple):
 
     def place(self, key: str) -> Source:
         """Return where a key stands; a key inside another one stands where that does."""
-        line, outer = self.lines.get(key), key
-        while line is None and "." in outer:
-            outer = outer.rpartition(".")[0]
+        for outer in (key, *enclosing_keys(key)):
             line = self.lines.get(outer)
-        if line is None:
-            return self.source._replace(key=key)
-        return self.source._replace(key=key, line=line, used=self.uses.get(outer))
+            if line is not None:
+                return self.source._replace(key=key, line=line, used=self.uses.get(outer))
+        return self.source._replace(key=key)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import stat
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -76,12 +78,27 @@ class Files(Protocol):
         """Return the path without links (``os.path.realpath``); what does not exist stays as it is written."""
 
 
+def _name(path: str) -> str:
+    """Return a path that may be asked for; one with a NUL, which an inspected file may state, names nothing."""
+    if "\0" in path:
+        raise FileNotFoundError(errno.ENOENT, "a path with a NUL names no file", path)
+    return path
+
+
+def _regular(path: str) -> str:
+    """Return a path that may be opened: a pipe in an inspected tree never gives anything, and a device gives without end."""
+    mode = os.stat(_name(path)).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a directory is refused by the system
+        raise OSError(errno.EINVAL, "is not a regular file", path)
+    return path
+
+
 class LocalFiles:
     """The files of this machine."""
 
     def list_names(self, folder: str) -> list[str]:
         """See `Files`."""
-        return os.listdir(folder)
+        return os.listdir(_name(folder))
 
     def exists(self, path: str) -> bool:
         """See `Files`."""
@@ -97,7 +114,7 @@ class LocalFiles:
     def is_program(self, path: str) -> bool:
         """See `Files`."""
         try:
-            with open(path, "rb") as file:
+            with open(_regular(path), "rb") as file:
                 return file.read(4).startswith(_BINARY_STARTS)
         except OSError:
             return False
@@ -108,30 +125,30 @@ class LocalFiles:
 
     def read_text(self, path: str, limit: int = 65536) -> str:
         """See `Files`."""
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(_regular(path), encoding="utf-8", errors="replace") as file:
             return file.read(limit)
 
     def read_bytes(self, path: str, limit: int) -> bytes:
         """See `Files`."""
-        with open(path, "rb") as file:
+        with open(_regular(path), "rb") as file:
             return file.read(limit)
 
     def size_bytes(self, path: str) -> int:
         """See `Files`."""
-        return os.stat(path).st_size
+        return os.stat(_name(path)).st_size
 
     def modified(self, path: str) -> float:
         """See `Files`."""
-        return os.stat(path).st_mtime
+        return os.stat(_name(path)).st_mtime
 
     def identify(self, path: str) -> object:
         """See `Files`."""
-        status = os.stat(path)
+        status = os.stat(_name(path))
         return (status.st_dev, status.st_ino) if status.st_ino else path
 
     def resolve(self, path: str) -> str:
         """See `Files`."""
-        return os.path.realpath(path)
+        return os.path.realpath(path) if "\0" not in path else path
 
 
 LOCAL = LocalFiles()

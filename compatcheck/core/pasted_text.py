@@ -33,6 +33,11 @@ _LAYERS = 8
 """Prefixes taken off one line at most: quote, container, time, level, place, rank, …"""
 
 
+def fold_case(text: str) -> str:
+    """Return a text in lower case with every position where it was: a search for a literal in it is fast."""
+    return text.replace("\u0130", "I").lower()  # the one character whose lower case is two
+
+
 def remove_colours(line: str) -> str:
     """Remove what colours a terminal, also where only the visible part of it was copied."""
     return _CONTROL.sub("", line)
@@ -51,3 +56,18 @@ def strip_prefixes(text: str) -> tuple[str, str]:
             break
         text = text[found.end() :]
     return " ".join(dict.fromkeys(names)), text
+
+
+_REPORT = (
+    rb"used to build PyTorch|GPU models and configuration|Nvidia driver version|PyTorch version ?\(|deepspeed wheel compiled"
+    rb"|torch install path|NVIDIA-SMI|NVSMI LOG|\(UUID: (?:GPU|MIG)-|transformers.{0,4} version:|Accelerate.{0,4} version:"
+    rb"|\[pip3?\] [\w.-]+==|\[conda\] \w|driver_version, |, driver_version|ROCk module"
+    rb"|Cuda compilation tools, release|ROCm System Management|llamafactory.{0,4} version:|TRL version:|huggingface_hub version:"
+    rb"|=  Unsloth:? (?:\d|Fast)|-(?:verl|Pip) Info-|Requirement already satisfied: \S|Successfully installed \S+-\d"
+)
+"""What no other file that is checked holds; tells a report of what is read as something else."""
+
+
+def looks_like_report(content: bytes) -> bool:
+    """Tell whether a text holds a report of a known tool."""
+    return re.search(_REPORT, content) is not None

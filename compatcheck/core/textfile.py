@@ -5,13 +5,17 @@ from __future__ import annotations
 import codecs
 import re
 import sys
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.redaction import redact
 from compatcheck.core.source import Source
 from compatcheck.core.units import MIB, format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 STANDARD_INPUT = "<stdin>"
 """Path that stands for standard input: `-` on the command line."""
@@ -45,24 +49,10 @@ def read_bytes(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> by
     """
     source = Source(path)
     too_large = "is {} large; at most {} are read"
-    try:
-        if files.is_directory(path):
-            message = "is a directory, not a file"
-            raise InputError(message, source=source, hint="name the file inside it, or check the directory")
-        if not files.is_file(path) and files.exists(path):
-            message = "is not a regular file"
-            raise InputError(message, source=source, hint="write its content to a file and name that")
+    with _said_of(path):
+        _check_regular(path, files)
         size = files.size_bytes(path)
         data = b"" if size > limit else files.read_bytes(path, limit + 1)
-    except FileNotFoundError:
-        message = "no such file"
-        raise InputError(message, source=source, hint="check the path") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        if isinstance(error, InputError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        message = f"could not be read: {reason}"
-        raise InputError(message, source=source, hint="check the path and its permissions") from None
     if max(size, len(data)) > limit:
         message = too_large.format(format_bytes(max(size, len(data))), format_bytes(limit))
         raise InputError(message, source=source, hint="check that this is the file you mean")
@@ -72,6 +62,57 @@ def read_bytes(path: str, files: Files = LOCAL, *, limit: int = MAX_BYTES) -> by
     return data
 
 
+def open_file(path: str) -> IO[bytes]:
+    """Open a regular file of this machine that is read in pieces, for it may be of any size.
+
+    Raises:
+        InputError: it is missing, a directory, a pipe or device, or not readable.
+    """
+    with _said_of(path):
+        _check_regular(path, LOCAL)
+        return open(path, "rb")
+
+
+def _check_regular(path: str, files: Files) -> None:
+    """Refuse what is no regular file before it is opened: a pipe may never give anything."""
+    if files.is_directory(path):
+        message = "is a directory, not a file"
+        raise InputError(message, source=Source(path), hint="name the file inside it, or check the directory")
+    if not files.is_file(path) and files.exists(path):
+        message = "is not a regular file"
+        raise InputError(message, source=Source(path), hint="write its content to a file and name that")
+
+
+@contextmanager
+def _said_of(path: str) -> Iterator[None]:
+    """Say of a file why it could not be read."""
+    try:
+        yield
+    except FileNotFoundError:
+        message = "no such file"
+        raise InputError(message, source=Source(path), hint="check the path") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"could not be read: {reason}"
+        raise InputError(message, source=Source(path), hint="check the path and its permissions") from None
+
+
+def open_standard_input() -> IO[bytes]:
+    """Return standard input, which can be read only once.
+
+    Raises:
+        InputError: it is closed.
+    """
+    if sys.stdin is None or sys.stdin.closed:
+        message = "standard input is closed"
+        raise InputError(
+            message, source=Source(STANDARD_INPUT), hint="name a file, or send one: compatcheck check - < FILE"
+        )
+    return sys.stdin.buffer
+
+
 def read_standard_input() -> bytes:
     """Read standard input to its end; that can be done only once.
 
@@ -79,11 +120,8 @@ def read_standard_input() -> bytes:
         InputError: it is closed, cannot be read, or is larger than `MAX_BYTES`.
     """
     source = Source(STANDARD_INPUT)
-    if sys.stdin is None or sys.stdin.closed:
-        message = "standard input is closed"
-        raise InputError(message, source=source, hint="name a file, or send one: compatcheck check - < FILE")
     try:
-        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        data = open_standard_input().read(MAX_BYTES + 1)
     except OSError as error:
         message = f"could not be read: {error.strerror}"
         raise InputError(message, source=source, hint="name a file instead") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
-from compatcheck.core.textfile import advise_mending, read_utf8
+from compatcheck.core.textfile import MAX_DEPTH, advise_mending, read_utf8
 from compatcheck.core.units import MIB
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _KEY = re.compile(r"""\s*(?:([\w.-]+)|"([^"]*)"|'([^']*)')\s*=""")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'')
 _NAME = re.compile(r"""\s*name\s*=\s*["']([^"']*)["']""")
 _VERSION = re.compile(r"""\s*version\s*=\s*["']([^"']*)["']""")
+_DEEP_KEY = rf"""(?<![\w-])(?:(?:[\w-]+|"[^"]*"|'[^']*')\s*\.\s*){{{MAX_DEPTH}}}"""
 
 MAX_TOML_BYTES = 32 * MIB
 """Largest TOML file that is read, in bytes: the parser of the standard library takes 18 s for it; locks are below 5 MB."""
@@ -58,6 +59,7 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         import tomllib  # noqa: PLC0415 (only for TOML files)
     else:
         import tomli as tomllib  # noqa: PLC0415 (only for TOML files)
+    _check_depth(text, path)
     try:
         data: dict[str, Any] = tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number of more digits than Python converts
@@ -75,6 +77,14 @@ def parse_toml(text: str, path: str) -> dict[str, Any]:
         message = "is nested too deeply to be read"
         raise InputError(message, source=Source(path), hint="check that this is the file you mean") from None
     return data
+
+
+def _check_depth(text: str, path: str) -> None:
+    """Refuse a dotted key of more levels than are read: the parser keeps each of its beginnings."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") >= MAX_DEPTH and re.search(_DEEP_KEY, line):
+            message = f"has a key of more than {MAX_DEPTH} levels, which is not read"
+            raise InputError(message, source=Source(path, line=number), hint="check that this is the file you mean")
 
 
 def locate_entries(text: str, header: str) -> dict[tuple[str, str | None], int]:

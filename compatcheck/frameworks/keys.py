@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from compatcheck.core.document import enclosing_keys
 from compatcheck.frameworks.conversions import COMMON, WITH_ARGUMENT, Convert, by_words, read_atom, state_nothing
 
 
@@ -168,14 +169,7 @@ class Names(Collection[str]):
         if not isinstance(key, str):
             return False
         words = self._words
-        if key in words:
-            return True
-        parent = key
-        while "." in parent:
-            parent = parent.rpartition(".")[0]
-            if f"{parent}.*" in words:
-                return True
-        return False
+        return key in words or any(f"{outer}.*" in words for outer in enclosing_keys(key))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._words)

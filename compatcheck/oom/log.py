@@ -1,9 +1,68 @@
-"""The text of a log, whatever wrote it."""
+"""The text of a log, whatever wrote it and however long it is.
+
+A log of a cluster has gigabytes, and what is asked of it stands in a few places: configurations and releases at its start, the
+error at its end, messages of memory anywhere. So a long one is read in pieces, and of those without such a message only the
+number of their lines is kept.
+"""
 
 from __future__ import annotations
 
+import codecs
+from collections import deque
+from itertools import chain
+from typing import IO, TYPE_CHECKING, NamedTuple
+
 from compatcheck.core.errors import InputError
-from compatcheck.core.source import Source
+from compatcheck.core.source import Skipped, Source
+from compatcheck.core.textfile import STANDARD_INPUT, open_file, open_standard_input
+from compatcheck.core.units import MIB, format_bytes
+from compatcheck.oom.message import read_messages
+from compatcheck.oom.needles import find_speech, has_needle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EDGE = 2 * MIB
+"""Bytes at the start and at the end of a log that are kept whatever they hold; a log of twice as many is kept whole."""
+MOST = 8 * MIB
+"""Bytes kept between them: what stands around a message that says more than those before is some 400 KiB."""
+PIECE = 128 * 1024
+"""Bytes looked at together: about a thousand lines, and at least as many are kept before and behind a message."""
+_OVERLAP = 4096
+"""Bytes of the piece before in which a message may begin."""
+_LONGEST_LINE = 65536
+
+
+class LogText(NamedTuple):
+    """What is kept of a log."""
+
+    text: str
+    """The log; for every line that was left out an empty one."""
+    skipped: tuple[Skipped, ...] = ()
+    """Messages that were left out."""
+
+
+class _Piece:
+    """A piece of a log that is not decided yet."""
+
+    __slots__ = ("data", "speaks", "wanted")
+
+    def __init__(self, data: bytes, *, wanted: bool) -> None:
+        self.data = data
+        self.speaks = False
+        self.wanted = wanted
+
+
+def read_log(path: str) -> LogText:
+    """Read a log from a file or from standard input.
+
+    Raises:
+        InputError: there is none, it is no regular file, or it is binary.
+    """
+    if path == STANDARD_INPUT:
+        return _read(open_standard_input(), path)
+    with open_file(path) as file:
+        return _read(file, path)
 
 
 def decode_log(data: bytes) -> str:
@@ -13,7 +72,89 @@ def decode_log(data: bytes) -> str:
         InputError: it is binary.
     """
     if data.count(b"\x00") * 10 > len(data):
-        if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+        if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
             return data.decode("utf-16", errors="replace")
         raise InputError("is not a text", source=Source("LOG"), hint="name the log that holds the message")
     return data.decode("utf-8-sig", errors="replace")
+
+
+def _read(file: IO[bytes], path: str) -> LogText:
+    try:
+        head = file.read(2 * EDGE)
+        text = decode_log(head)
+        if len(head) < 2 * EDGE:
+            return LogText(text)
+        del text
+        return _condense(_cut(head, file), path)
+    except OSError as error:
+        message = f"could not be read: {error.strerror}"
+        raise InputError(message, source=Source(path), hint="name a copy of the log") from None
+
+
+def _cut(head: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the pieces of a log in UTF-8, whole lines where they are not too long."""
+    wide = head[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
+    decoder = codecs.getincrementaldecoder("utf-16")("replace") if wide else None
+    rest = b""
+    for block in chain([head], iter(lambda: file.read(PIECE), b"")):
+        data = rest + (block if decoder is None else decoder.decode(block).encode("utf-8", "replace"))
+        begin = 0
+        while len(data) - begin > PIECE + _LONGEST_LINE:
+            end = data.find(b"\n", begin + PIECE, begin + PIECE + _LONGEST_LINE) + 1 or begin + PIECE
+            yield data[begin:end]
+            begin = end
+        rest = data[begin:]
+    yield rest
+
+
+def _condense(pieces: Iterator[bytes], path: str) -> LogText:
+    """Keep the start, the end, and what stands around messages about memory."""
+    kept: list[bytes] = []
+    recent: deque[_Piece] = deque()
+    position, pending, following, room, left_out = 0, 0, 0, MOST, 0
+    before, spoken = b"", False
+
+    def decide() -> int:
+        """Keep the oldest piece or its lines' number; return whether a message was left out."""
+        piece = recent.popleft()
+        kept.append(piece.data if piece.wanted else b"\n" * _count_breaks(piece.data))
+        return piece.speaks and not piece.wanted
+
+    for data in pieces:
+        piece = _Piece(data, wanted=position < EDGE)
+        recent.append(piece)
+        position += len(data)
+        pending += len(data)
+        overlapping = before[-_OVERLAP:] + data
+        before = data
+        folded = overlapping.lower().decode("latin-1")
+        around = []
+        piece.speaks = has_needle(folded) and (room <= 0 or bool(read_messages(overlapping.decode("utf-8", "replace"))))
+        if piece.speaks:
+            around = list(recent)[-3:]
+            following = 1
+        elif following:
+            around, following = [piece], 0
+        elif not spoken and find_speech(folded) is not None:
+            around = [piece]
+        spoken = spoken or bool(around)
+        for one in around:
+            if not one.wanted and room > 0:
+                one.wanted = True
+                room -= len(one.data)
+        while pending - len(recent[0].data) >= EDGE:
+            pending -= len(recent[0].data)
+            left_out += decide()
+    kept.extend(piece.data for piece in recent)
+    text = b"".join(kept).decode("utf-8-sig", errors="replace")
+    if not left_out:
+        return LogText(text)
+    reason = (
+        f"{left_out} parts of {format_bytes(PIECE)} speak of memory and were not read: of what stands between the first "
+        f"and the last {format_bytes(EDGE)}, {format_bytes(MOST)} are"
+    )
+    return LogText(text, (Skipped(Source(path), reason, "give the part of the log that you mean", named=True),))
+
+
+def _count_breaks(data: bytes) -> int:
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

@@ -5,32 +5,46 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from compatcheck.core.pasted_text import fold_case
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _HUB_ID = re.compile(r"(?<![\w./@:-])([A-Za-z][\w.-]{1,40}/[A-Za-z][\w.-]{2,80})(?![\w/])")
 _CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
+_FAMILIES = (
+    "llama", "qwen", "mistral", "mixtral", "gemma", "phi", "falcon", "bloom", "gpt", "opt-", "deepseek", "yi-", "baichuan",
+    "internlm", "glm-", "chatglm", "starcoder", "vicuna", "olmo",
+)  # fmt: skip
+"""What one of stands in the name of a language model."""
 _FAMILY = re.compile(
-    r"(?i)llama|qwen|mistral|mixtral|gemma|phi-?\d|falcon|bloom|gpt|opt-\d|deepseek|yi-\d|baichuan|internlm|chatglm|glm-\d|starcoder|vicuna|olmo"
+    "(?i)" + "|".join({"phi": r"phi-?\d"}.get(name, name + r"\d" * name.endswith("-")) for name in _FAMILIES)
 )
 _FILE_END = re.compile(r"(?i)\.(?:py|json|sh|yaml|yml|txt|md|so|c|cpp|cu|h|log|jsonl|git|html)$")
-_PACKAGE = re.compile(
-    r"(?im)(?:^|[\s\[\]>'\"`-])(?:\[pip3?\]\s*|\[conda\]\s*)?`?(?P<name>torch|transformers|deepspeed|accelerate|peft|trl|vllm|verl|bitsandbytes|flash[-_]attn"
-    r"|liger[-_]kernel|openrlhf|axolotl|xformers|unsloth|llamafactory|ms[-_]swift|sglang|torchao|ray|triton)`?"
-    r"(?:\s*==\s*|\s+version\s*(?:\([^)]*\))?\s*[:=]?\s*|\s*[:=]\s*v?)(?P<version>\d+\.\d+[\w.+!-]*)"
+_NAMES = (
+    "torch", "transformers", "deepspeed", "accelerate", "peft", "trl", "vllm", "verl", "bitsandbytes", "flash-attn", "flash_attn",
+    "liger-kernel", "liger_kernel", "openrlhf", "axolotl", "xformers", "unsloth", "llamafactory", "ms-swift", "ms_swift",
+    "sglang", "torchao", "ray", "triton",
+)  # fmt: skip
+_BEFORE_NAME = frozenset("[]>'\"`- \t\r\n\v\f")
+"""What stands in front of a package's name, unless it begins the text."""
+_VERSION = re.compile(
+    r"`?(?:\s*==\s*|\s+version\s*(?:\([^)]*\))?\s*[:=]?\s*|\s*[:=]\s*v?)(?P<version>\d+\.\d+[\w.+!-]*)", re.IGNORECASE
 )
-_TORCH = re.compile(r"(?i)PyTorch version(?: \([^)]*\))?\s*[:=]\s*(?P<version>\d+\.\d+[\w.+-]*)")
-_SETTINGS = {
-    "rollout.tensor_parallel": re.compile(r"(?i)tensor[-_](?:model[-_])?parallel[-_]size['\"]?\s*[=:\s]\s*(\d+)"),
-    "rollout.max_num_batched_tokens": re.compile(r"(?i)max[-_]num[-_]batched[-_]tokens['\"]?\s*[=:\s]\s*(\d+)"),
-    "rollout.max_num_seqs": re.compile(r"(?i)max[-_]num[-_]seqs['\"]?\s*[=:\s]\s*(\d+)"),
-    "training.micro_batch_size": re.compile(r"(?i)(?:--|\b)per_device_train_batch_size['\"]?\s*[=:\s]\s*(\d+)"),
-    "training.eval_batch_size": re.compile(r"(?i)(?:--|\b)per_device_eval_batch_size['\"]?\s*[=:\s]\s*(\d+)"),
-    "training.sequence_length": re.compile(
-        r"(?i)(?:--|\b)(?:max_seq_length|model_max_length|cutoff_len|block_size|max_seq_len|sequence_len)['\"]?\s*[=:\s]\s*(\d+)"
+_TORCH = re.compile(r"pytorch version(?: \([^)]*\))?\s*[:=]\s*(?P<version>\d+\.\d+[\w.+-]*)")
+_VALUE = r"['\"]?\s*[=:\s]\s*(\d{1,18})(?!\d)"
+_SETTINGS = (
+    ("rollout.tensor_parallel", re.compile(rf"tensor[-_](?:model[-_])?parallel[-_]size{_VALUE}")),
+    ("rollout.max_num_batched_tokens", re.compile(rf"max[-_]num[-_]batched[-_]tokens{_VALUE}")),
+    ("rollout.max_num_seqs", re.compile(rf"max[-_]num[-_]seqs{_VALUE}")),
+    ("training.micro_batch_size", re.compile(rf"per_device_train_batch_size{_VALUE}")),
+    ("training.eval_batch_size", re.compile(rf"per_device_eval_batch_size{_VALUE}")),
+    *(
+        ("training.sequence_length", re.compile(f"{key}{_VALUE}"))
+        for key in ("max_seq_length", "model_max_length", "cutoff_len", "block_size", "max_seq_len", "sequence_len")
     ),
-}
-"""Keys that name one fact whoever reads them, as logs and pasted commands write them."""
+)
+"""Keys that name one fact whoever reads them, as logs and pasted commands write them in lower case."""
 
 
 class Mentions(NamedTuple):
@@ -50,20 +64,37 @@ _COMMENT = re.compile(r"(?m)(?<=\S)[ \t]{1,80}#[ \t!].*$|^[ \t]*#(?:[^\n=]*=|[ \
 """Comments of code: behind it, indented, or with an assignment or a quoted string; a heading of Markdown is none."""
 
 
-def _without_comments(log: str) -> str:
-    """Remove the comments of code, which name models that are not used."""
-    return _COMMENT.sub("", log) if "#" in log else log
-
-
-_EDGE = 2 * 2**20
-
-
 def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
-    """Read what a log mentions."""
-    if len(log) > 2 * _EDGE:  # configurations are printed at the start, errors at the end
-        log = log[:_EDGE] + "\n" + log[-_EDGE:]
-    said = _without_comments(log)
+    """Read what a log mentions.
+
+    Every pattern is tried only where a literal stands without which it cannot match: a log is long and names little.
+    """
+    folded = fold_case(log)
+    known, unknown = _read_models(log, folded, models)
+    packages: dict[str, set[str]] = {}
+    for name, version in _read_packages(log, folded):
+        packages.setdefault(name.replace("_", "-"), set()).add(version.rstrip(".,;)-"))
+    settings: dict[str, set[int]] = {}
+    for fact, pattern in _SETTINGS:
+        for match in pattern.finditer(folded):
+            if not fact.startswith("training.") or not _is_word(log[match.start() - 1 : match.start()]):
+                settings.setdefault(fact, set()).add(int(match.group(1)))
+    return Mentions(
+        model=next(iter(known)) if len(known) == 1 and not unknown else None,
+        unknown_models=tuple(unknown),
+        packages={name: next(iter(versions)) for name, versions in packages.items() if len(versions) == 1},
+        settings={
+            fact: next(iter(values)) for fact, values in settings.items() if len(values) == 1 and min(values) > 0
+        },
+    )
+
+
+def _read_models(log: str, folded: str, models: Mapping[str, Iterable[str]]) -> tuple[dict[str, None], dict[str, None]]:
+    """Return the models of the catalogue that a log names, and the ids of the hub that look like others."""
     names = {alias.lower(): short for short, aliases in models.items() for alias in (short, *aliases)}
+    literals = {*_FAMILIES, *(name.partition("/")[2] or name for name in names)}
+    rarest = [name for name in literals if not any(other in name for other in literals if other != name)]
+    said = _COMMENT.sub("", _lines_with(log, folded, rarest))
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
     cached = (f"{owner}/{name}" for owner, name in _CACHED.findall(log))
@@ -74,24 +105,42 @@ def read_mentions(log: str, models: Mapping[str, Iterable[str]]) -> Mentions:
             known[short] = None
         elif _FAMILY.search(name.partition("/")[2]) and not _FILE_END.search(name):
             unknown[name] = None
+    lowered = said.lower()
     for name, short in names.items():
-        if "/" not in name and re.search(
-            rf"(?i)(?<![\w.-]){re.escape(name)}(?:-instruct|-hf|-chat|-base)?(?![\w.-])", said
+        if (
+            name in lowered
+            and "/" not in name
+            and re.search(rf"(?<![\w.-]){re.escape(name)}(?:-instruct|-hf|-chat|-base)?(?![\w.-])", lowered)
         ):
             known[short] = None
-    packages: dict[str, set[str]] = {}
-    for match in (*_PACKAGE.finditer(log), *_TORCH.finditer(log)):
-        name = match.groupdict().get("name") or "torch"
-        packages.setdefault(name.lower().replace("_", "-"), set()).add(match.group("version").rstrip(".,;)-"))
-    settings: dict[str, set[int]] = {}
-    for fact, pattern in _SETTINGS.items():
-        for match in pattern.finditer(log):
-            settings.setdefault(fact, set()).add(int(match.group(1)))
-    return Mentions(
-        model=next(iter(known)) if len(known) == 1 and not unknown else None,
-        unknown_models=tuple(unknown),
-        packages={name: next(iter(versions)) for name, versions in packages.items() if len(versions) == 1},
-        settings={
-            fact: next(iter(values)) for fact, values in settings.items() if len(values) == 1 and min(values) > 0
-        },
-    )
+    return known, unknown
+
+
+def _lines_with(log: str, folded: str, literals: Iterable[str]) -> str:
+    """Return the lines on which one of some literals stands, in their order."""
+    begins: dict[int, int] = {}
+    for literal in literals:
+        end = 0
+        while (position := folded.find(literal, end)) >= 0:
+            begin = log.rfind("\n", 0, position) + 1
+            end = log.find("\n", position)
+            begins[begin] = end = len(log) if end < 0 else end
+    return "\n".join(log[begin:end] for begin, end in sorted(begins.items()))
+
+
+def _read_packages(log: str, folded: str) -> Iterator[tuple[str, str]]:
+    """Yield the packages that a log names with a version."""
+    for name in _NAMES:
+        end = 0
+        while (begin := folded.find(name, end)) >= 0:
+            end = begin + len(name)
+            if begin == 0 or log[begin - 1] in _BEFORE_NAME:
+                match = _VERSION.match(log, end)
+                if match is not None:
+                    yield name, match["version"]
+    for match in _TORCH.finditer(folded):
+        yield "torch", log[match.start("version") : match.end("version")]
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

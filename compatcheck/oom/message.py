@@ -11,7 +11,9 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.out_of_memory import Frame, Message, Printed
-from compatcheck.oom.forms import FORMS, Form
+from compatcheck.core.pasted_text import fold_case
+from compatcheck.oom.forms import FORMS, TORCH_NEEDLE, Form
+from compatcheck.oom.needles import find_speech
 from compatcheck.oom.sizes import SIZE, parse_size, tell_rounding
 from compatcheck.oom.text import Stream, find_frames, split_streams, windows
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _TORCH = re.compile(
     rf"(?:(?:(?P<allocator>\b[A-Z][A-Za-z]{{1,8}}) )?[Oo]ut of memory\.? )?\bTried to allocate (?P<asked>(?i:{SIZE}))",
 )
+_TORCH_HEAD = 80
+"""Characters around the needle in which the start of a message and the size it asked for stand."""
 _TAIL_LENGTH = 2500
 """A message with the processes of a whole node stays below this."""
 _OLD = re.compile(
@@ -42,11 +46,6 @@ _CLAUSES = {
     "private_pools": re.compile(rf"with ({SIZE}) allocated in private pools", re.IGNORECASE),
     "unallocated": re.compile(rf"({SIZE}) is reserved by PyTorch but unallocated", re.IGNORECASE),
 }
-_SPEAKS = re.compile(
-    r"out[ _-]?of[ _-]?(?:\w+[ _-])?memory|\bOOM|memory (?:exhausted|allocation fail)"
-    r"|(?:cannot|can't|failed to|unable to) (?:re)?alloc|not enough (?:\w+ )?memory|insufficient (?:\w+ )?memory|alloc\w* fail",
-    re.IGNORECASE,
-)
 _COMPILED: dict[str, re.Pattern[str]] = {}
 
 
@@ -70,17 +69,19 @@ def read_messages(log: str) -> tuple[Message, ...]:
 
 def find_words(log: str) -> tuple[int, str] | None:
     """Return the first line of a log that speaks of exhausted memory, in whatever form, with its number."""
-    for number, line in enumerate(log.splitlines(), start=1):
-        if _SPEAKS.search(line) is not None:
-            return number, " ".join(line.split())
-    return None
+    said = find_speech(fold_case(log))
+    if said is None:
+        return None
+    before = log[: said + 1].splitlines()
+    begin = said + 1 - len(before[-1])
+    return len(before), " ".join(log[begin : begin + _TAIL_LENGTH].splitlines()[0].split())
 
 
 def _read_stream(stream: Stream) -> Iterator[Message]:
-    spans = [_Span(match.start(), match.end(), match, None) for match in _TORCH.finditer(stream.text)]
-    lowered = stream.text.lower()
+    lowered = fold_case(stream.text)
+    spans = [_Span(match.start(), match.end(), match, None) for match in _find_torch(stream.text, lowered)]
     for form in FORMS:
-        if form.needle in lowered:
+        if any(needle in lowered for needle in form.needle.split("|")):
             found = _pattern(form).finditer(stream.text)
             spans.extend(_Span(match.start(), match.end(), match, form) for match in found)
     kept: list[_Span] = []
@@ -95,6 +96,16 @@ def _read_stream(stream: Stream) -> Iterator[Message]:
             yield _torch_message(span.match, stream.text[span.end : min(limit, span.end + _TAIL_LENGTH)], place)
         else:
             yield _other_message(span.form, span.match, place)
+
+
+def _find_torch(text: str, lowered: str) -> Iterator[re.Match[str]]:
+    begin = 0
+    while (asked := lowered.find(TORCH_NEEDLE, begin)) >= 0:
+        match = _TORCH.search(text, max(begin, asked - _TORCH_HEAD), asked + _TORCH_HEAD)
+        begin = asked + len(TORCH_NEEDLE)
+        if match is not None:
+            begin = max(begin, match.end())
+            yield match
 
 
 class _Span(NamedTuple):

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.out_of_memory import Frame
-from compatcheck.core.pasted_text import remove_colours, strip_prefixes
+from compatcheck.core.pasted_text import fold_case, remove_colours, strip_prefixes
+from compatcheck.oom.needles import find_needles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BOX = re.compile(r"[│┃╭╮╰╯─━┏┓┗┛┌┐└┘├┤]+")
-_WORDS = re.compile(
-    r"[Mm]emory|MEMORY|[Aa]lloc|ALLOC|OOM|KILL|[Ee]xit|return code|died|1EB|resource|worker|Worker|mmap|CUDA|Kill|buffer|ASSERT"
-)
-"""One of these stands on some line of every message, wherever it was broken."""
 _BEFORE, _AFTER = 800, 60
 """Lines of a traceback (of several ranks, at that) and of a message broken into short lines."""
 _FRAME = re.compile(
@@ -56,21 +54,24 @@ class Stream(NamedTuple):
 def split_streams(log: str) -> tuple[Stream, ...]:
     """Split a log into streams, the one whose first line comes first at the front."""
     pieces: dict[str, list[tuple[int, str]]] = {}
-    lines = log.splitlines()
-    for number in _near(lines):
+    lines = log.splitlines(keepends=True)
+    for number in _near(lines, find_needles(fold_case(log))):
         name, rest = _strip(lines[number - 1])
         if rest:
             pieces.setdefault(name, []).append((number, rest))
     return tuple(_join(name, parts) for name, parts in pieces.items())
 
 
-def _near(lines: list[str]) -> Iterator[int]:
-    """Yield the numbers of the lines around those with a word that every message has, so that long logs are read fast."""
+def _near(lines: list[str], hits: list[int]) -> Iterator[int]:
+    """Yield the numbers of the lines around those with a needle, so that long logs are read fast."""
+    if not hits:
+        return
+    ends = list(accumulate(map(len, lines)))
     until = 0
-    for index, line in enumerate(lines):
-        if _WORDS.search(line) is not None:
-            yield from range(max(until, index - _BEFORE) + 1, min(len(lines), index + _AFTER) + 1)
-            until = max(until, min(len(lines), index + _AFTER))
+    for index in sorted({bisect_right(ends, hit) for hit in hits}):
+        end = min(len(lines), index + _AFTER)
+        yield from range(max(until, index - _BEFORE) + 1, end + 1)
+        until = end
 
 
 def _strip(line: str) -> tuple[str, str]:

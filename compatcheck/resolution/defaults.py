@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compatcheck.core.document import enclosing_keys
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.resolution.gaps import find_gaps, may_set
@@ -70,8 +71,7 @@ def keys_of(document: Document) -> set[str]:
     written.update(entry.key for entry in document.unresolved)
     keys = {f"{key}.{_ANYTHING}" for key in not_understood}
     for key in written:
-        parts = key.split(".")
-        keys.update(".".join(parts[:length]) for length in range(1, len(parts) + 1))
+        keys.update((key, *enclosing_keys(key)))
     return keys
 
 

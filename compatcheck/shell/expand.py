@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.shell.arithmetic import Arithmetic, UnknownNumberError
 from compatcheck.shell.braces import expand_braces
 from compatcheck.shell.grammar import Parser
 from compatcheck.shell.lexical import NAME, UnclosedError
-from compatcheck.shell.limits import MAX_CHARACTERS, MAX_WORDS, LimitError
+from compatcheck.shell.limits import MAX_CHARACTERS, MAX_WORDS, MAX_WORK, LimitError
 from compatcheck.shell.parameters import Found, Parameters, change, describe
 from compatcheck.shell.state import State, Variable
 from compatcheck.shell.values import (
@@ -73,6 +73,8 @@ class Expander:
         self.substitute = substitute
         self.parameters = Parameters(get_state, slurm=slurm)
         self.depth = 0
+        self.done = 0
+        """What `work` has counted."""
         self.assumed: list[str] = []
         """What the last decisions rested on; the reader of a condition empties it."""
 
@@ -99,16 +101,26 @@ class Expander:
         """Return the words of an array's ``( … )``, as written."""
         return Parser(inside.text, self.depth, inside.line).words()
 
-    @staticmethod
-    def check_length(value: Value) -> None:
+    def work(self, amount: int) -> None:
+        """Count what grows with the script and with what it has set so far.
+
+        Raises:
+            LimitError: it is more than is done for one script.
+        """
+        self.done += amount
+        if self.done > MAX_WORK:
+            raise LimitError(f"its variables and values have more than {MAX_WORK} parts in all, each time they are set")
+
+    def check_length(self, value: Value) -> None:
         """Refuse a value that is too long.
 
         Raises:
             LimitError: it is.
         """
+        self.work(len(value))
         if len(value) > MAX_WORDS:
             raise LimitError(f"a value is longer than {MAX_WORDS} parts")
-        Expander.check(sum(len(piece.text or "") for piece in value))
+        self.check(sum(len(piece.text or "") for piece in value))
 
     @staticmethod
     def check(length: int) -> None:
@@ -579,8 +591,21 @@ def expand_text(text: str, variables: Mapping[str, str]) -> str | None:
 
 
 def compact(value: Value) -> Value:
-    """Drop empty pieces that carry nothing, keeping the empty text as no piece."""
-    return tuple(piece for piece in value if piece.text != "" or piece.assumes)
+    """Drop empty pieces that carry nothing, keeping the empty text as no piece, and put known ones of one line together."""
+    if len(value) < 2:
+        return tuple(piece for piece in value if piece.text != "" or piece.assumes)
+    found: list[Piece] = []
+    for key, group in groupby(value, key=_merging):
+        pieces = [piece for piece in group if piece.text != "" or piece.assumes]
+        if key is not None and len(pieces) > 1:
+            pieces = [pieces[0]._replace(text="".join(piece.text or "" for piece in pieces))]
+        found.extend(pieces)
+    return tuple(found)
+
+
+def _merging(piece: Piece) -> tuple[object, ...] | None:
+    """Return what known pieces have in common that are one where they stand side by side; None for an unknown piece."""
+    return None if piece.text is None else (piece.line, *piece[2:])
 
 
 def decode_ansi(text: str) -> str:

@@ -50,6 +50,8 @@ Branch = tuple[str, Callable[[], Flow]]
 """A condition, as written, and what reads the statements under it."""
 StandIn = Callable[[Sequence[str], Callable[[str], str | None]], str | None]
 """What shell text a command stands for, given its words and what variables hold."""
+_VARIABLES_A_PART = 4
+"""Variables that are copied and compared at the cost of one part of a value."""
 _TRUSTED = frozenset({"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"})
 """Commands whose failure is an accident rather than an answer: after ``cd x && …`` the script is read as if it went on."""
 SHOWN = 120
@@ -204,6 +206,7 @@ class ScriptReading(ABC):
         ends: list[tuple[Flow, State]] = []
         reasons: list[str] = []
         for condition, read in branches:
+            self.expander.work(len(before.variables) // _VARIABLES_A_PART)
             self.state = before.copy()
             self.doubts.append(condition)
             flow = read()

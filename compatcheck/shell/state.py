@@ -146,8 +146,10 @@ def join(states: list[State], line: int, *, again: bool = False) -> State:
 
 def _join(first: State, second: State, line: int, *, again: bool) -> State:
     result = first.copy()
-    for name in {**first.variables, **second.variables}:
-        one, two = first.variables.get(name), second.variables.get(name)
+    others = second.variables
+    differing = [name for name, one in first.variables.items() if others.get(name) is not one]
+    for name in (*differing, *(name for name in others if name not in first.variables)):
+        one, two = first.variables.get(name), others.get(name)
         if one is None or two is None or not _same_variable(one, two):
             result.variables[name] = _join_variables(name, one, two, line, again=again)
     for name in {**first.functions, **second.functions}:

@@ -23,6 +23,7 @@ from compatcheck.collectors.image.layers import (
     LayerScan,
     LimitError,
     decode,
+    encode,
     normalise,
     scan_layer,
 )
@@ -233,7 +234,7 @@ class DirectoryBlobs:
 
     def _open(self, name: str) -> int | None:
         """Open a regular file inside the directory; links inside it may lead elsewhere, as those of build systems do."""
-        inside = normalise(os.fsencode(name))
+        inside = normalise(encode(name))
         if not inside or name.startswith("/"):
             return None
         path = os.path.join(self._folder, os.fsdecode(inside))
@@ -324,13 +325,13 @@ def name_member(entry: Entry) -> tuple[str, str | None] | None:
     if entry.kind == FILE:
         return name, None
     folder = posixpath.dirname(name) if entry.kind == LINK else ""
-    target = normalise(os.fsencode(posixpath.join(folder, decode(entry.target[:1000]))))
+    target = normalise(encode(posixpath.join(folder, decode(entry.target[:1000]))))
     return (name, decode(target)) if target else None
 
 
 def follow(name: str, links: dict[str, str]) -> str:
     """Return the member that a name stands for; older releases of docker save link layers that are the same."""
-    path = normalise(os.fsencode(name))
+    path = normalise(encode(name))
     name = decode(path) if path else name
     for _ in range(_MAX_LINKS):
         if name not in links:

@@ -289,6 +289,14 @@ class LayerScan:
             self._files[kept.path] = kept
 
 
+def encode(path: str) -> bytes:
+    """Encode the path of an entry; half a pair of surrogates, which JSON can state and no name holds, becomes a question mark."""
+    try:
+        return path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return path.encode("utf-8", "replace")
+
+
 def decode(path: bytes) -> str:
     """Decode a path as Python does paths of the file system: every path can be, and back."""
     return path.decode("utf-8", "surrogateescape")

@@ -74,11 +74,11 @@ def same_version(one: str, other: str) -> bool:
     """
     if one == other or one == other.partition("+")[0] or other == one.partition("+")[0]:
         return True
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (only where two versions differ in spelling)
+    from packaging.version import Version  # noqa: PLC0415 (only where two versions differ in spelling)
 
     try:
         first, second = Version(one), Version(other)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or more digits than Python converts
         return one.strip().lower() == other.strip().lower()
     if first.local and second.local and first.local != second.local:
         return False

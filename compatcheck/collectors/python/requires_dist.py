@@ -11,6 +11,7 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from compatcheck.core.files import LOCAL
 from compatcheck.core.markers import canonical_name
 from compatcheck.core.requirement import InvalidRequirementError, Requirement, parse_requirement
 from compatcheck.core.source import Source
@@ -51,8 +52,7 @@ def read_own_requirements(package: Package, dependency: str) -> tuple[Requiremen
 def _requires_dist(path: str) -> tuple[str, ...]:
     """Return the ``Requires-Dist`` fields of a metadata file; none when it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            header = file.read(_LIMIT_BYTES).partition("\n\n")[0]
+        header = LOCAL.read_text(path, _LIMIT_BYTES).partition("\n\n")[0]
     except OSError:
         return ()
     fields = (line.partition(":") for line in header.splitlines())

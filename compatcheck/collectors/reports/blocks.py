@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.collectors.reports.find import looks_like_list, looks_like_report
+from compatcheck.collectors.reports.find import looks_like_list
+from compatcheck.core.pasted_text import looks_like_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,13 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_right
-from typing import NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.pasted_text import remove_colours, strip_prefixes
+from compatcheck.core.pasted_text import fold_case, remove_colours, strip_prefixes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PREFIX = 400
 """Characters at the start of a line in which its prefixes are looked for."""
@@ -80,7 +84,7 @@ LONGEST_LINE = 256 << 10
 """Characters of one line that are looked at: a report that has lost its line breaks has a tenth of it."""
 
 
-def split_parts(text: str, mark: re.Pattern[str]) -> tuple[tuple[Part, ...], str | None]:
+def split_parts(text: str, marks: Iterable[str]) -> tuple[tuple[Part, ...], str | None]:
     """Split a text into parts, in the order in which they begin; lines far from any mark are left out.
 
     Returns:
@@ -91,15 +95,17 @@ def split_parts(text: str, mark: re.Pattern[str]) -> tuple[tuple[Part, ...], str
     """
     pieces: dict[tuple[str, int, str], tuple[list[str], list[int]]] = {}
     writer = ""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.split("\n")
     last = len(lines)
-    wanted = _near(lines, mark)
+    wanted = _near(text, lines, marks)
+    writing = [word for word in _WRITING if word in text]
     left_out = None
     budget = MOST_CHARACTERS
     for number, raw in enumerate(lines, start=1):
         if not raw and number == last:
             break
-        if len(raw) <= _PREFIX and any(word in raw for word in _WRITING):
+        if len(raw) <= _PREFIX and any(word in raw for word in writing):
             named = _find_writer(_clean(raw)[0])
             if named is not None:
                 writer = named
@@ -121,15 +127,15 @@ def split_parts(text: str, mark: re.Pattern[str]) -> tuple[tuple[Part, ...], str
     return tuple(_join(key, found, numbers) for key, (found, numbers) in pieces.items()), left_out
 
 
-def _near(lines: list[str], mark: re.Pattern[str]) -> bytearray:
+def _near(text: str, lines: list[str], marks: Iterable[str]) -> bytearray:
     """Tell of each line by its number whether it is near one with a mark."""
     near = bytearray(len(lines) + 2)
-    until = 0
-    for index, line in enumerate(lines):
-        if mark.search(line) is not None:
-            begin, end = max(until, index - _BEFORE), min(len(lines), index + _AFTER)
-            near[begin + 1 : end + 1] = b"\1" * (end - begin)
-            until = max(until, end - _AFTER)
+    begins = [0, *accumulate(len(line) + 1 for line in lines)]
+    folded = "\n" + fold_case(text)  # so that a position is one behind that of its line's break
+    hits = {bisect_right(begins, match.start()) - 1 for mark in marks for match in re.finditer(mark, folded)}
+    for index in hits:
+        begin, end = max(0, index - _BEFORE), min(len(lines), index + _AFTER)
+        near[begin + 1 : end + 1] = b"\1" * (end - begin)
     return near
 
 

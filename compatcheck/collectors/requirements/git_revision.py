@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NAMED = r"([^-:][^:]*):(?:\./)?([^:]+)"
-_INCLUDE = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*([^\s#]+)", re.MULTILINE)
+_INCLUDE = re.compile(r"^[^\S\n]*(?:-r|-c|--requirement|--constraint)[\s=]*([^\s#]+)", re.MULTILINE)
 _MAX_FILES = 100
 _TIMEOUT_SECONDS = 20.0
 

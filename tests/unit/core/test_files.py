@@ -41,3 +41,21 @@ def test_standard_input_is_there_only_where_it_was_laid_down() -> None:
     assert read_text(STANDARD_INPUT, Overlay(LOCAL, {STANDARD_INPUT: b"sent"})) == "sent"
     with pytest.raises(InputError, match="no such file"):
         read_text(STANDARD_INPUT)
+
+
+@pytest.mark.parametrize("read", [LOCAL.read_text, lambda path: LOCAL.read_bytes(path, 9)])
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, read) -> None:
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    for path in (pipe, "/dev/zero"):
+        with pytest.raises(OSError, match="is not a regular file"):
+            read(path)
+    assert not LOCAL.is_program(pipe)
+
+
+def test_a_path_with_a_nul_names_nothing() -> None:
+    for ask in (LOCAL.list_names, LOCAL.read_text, LOCAL.size_bytes, LOCAL.modified, LOCAL.identify):
+        with pytest.raises(FileNotFoundError):
+            ask("a\0b")
+    assert not any(ask("a\0b") for ask in (LOCAL.exists, LOCAL.is_file, LOCAL.is_directory, LOCAL.is_program))
+    assert LOCAL.resolve("a\0b") == "a\0b"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from compatcheck.core.toml import locate_entries, locate_key
+import pytest
+
+from compatcheck.core.errors import InputError
+from compatcheck.core.toml import locate_entries, locate_key, parse_toml
 
 TEXT = """\
 version = 1 # [[package]]
@@ -50,3 +53,17 @@ dependencies = ['z']
     assert locate_key(text, "project", "dependencies", "gone") == 3
     assert locate_key(text, "x", "dependencies", "z") == 8
     assert locate_key(text, "project", "absent") is None
+
+
+def test_a_key_of_thousands_of_levels_is_refused_before_it_is_parsed(monkeypatch) -> None:
+    tomllib = pytest.importorskip("tomllib")
+
+    monkeypatch.setattr(tomllib, "loads", lambda _: pytest.fail("parsed"))
+    for key in (".".join("a" * 10_000), " . ".join(['"a"'] * 200), "[tool." + "a.'b'." * 60 + "c]\nx"):
+        with pytest.raises(InputError, match=r"line 2|:2: has a key of more than 100 levels"):
+            parse_toml(f"x = 1\n{key} = 1\n", "a.toml")
+
+
+def test_dots_that_are_no_levels_are_read() -> None:
+    text = f'a = "{"." * 300}"\nb = """\n{"1." * 99}\n"""\n{"c." * 99}d = 1\n'
+    assert parse_toml(text, "a.toml")["a"] == "." * 300

@@ -48,3 +48,15 @@ def test_a_model_in_a_comment_of_code_is_not_the_one_that_ran() -> None:
     assert read_mentions(log, MODELS).model is None
     assert read_mentions("# OOM with Qwen/Qwen2.5-7B (two cards)\n", MODELS).model == "qwen2.5-7b"
     assert read_mentions("see #123 about Qwen/Qwen2.5-7B\n", MODELS).model == "qwen2.5-7b"
+
+
+def test_a_value_of_thousands_of_digits_is_no_setting() -> None:
+    log = f"per_device_train_batch_size={'7' * 4400} max_num_seqs=256"
+    assert read_mentions(log, MODELS).settings == {"rollout.max_num_seqs": 256}
+
+
+def test_names_are_told_whatever_their_case() -> None:
+    log = "İ Transformers version: 4.48.0\nPyTorch version: 2.4.0+CU121\nTorch == 2.4.0+CU121\nTENSOR_PARALLEL_SIZE=4 qwen/QWEN2.5-7B"
+    mentions = read_mentions(log, MODELS)
+    assert mentions.packages == {"transformers": "4.48.0", "torch": "2.4.0+CU121"}
+    assert (mentions.settings, mentions.model) == ({"rollout.tensor_parallel": 4}, "qwen2.5-7b")

@@ -1,0 +1,77 @@
+"""The words without which no message about memory stands in a log, found at the speed of a search for a substring.
+
+A pattern that begins with a literal is searched at a gigabyte a second, one that ignores case or begins with a choice at a
+fiftieth of it; so each needle is a pattern of its own over text in lower case.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from compatcheck.oom.forms import FORMS, TORCH_NEEDLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BREAK = r"[^\w\r\n]*[\r\n]"
+"""The end of a line, behind blanks and the border of a box: what follows stands on another line, behind its prefixes."""
+_SHORT = 3
+"""Letters of a first word that also ends longer ones ("timeout")."""
+_SPEECH = (
+    r"oom", r"out[ _-]?of[ _-]?(?:\w+[ _-])?memory", r"memory (?:exhausted|allocation fail)", r"cannot (?:re)?alloc",
+    r"can't (?:re)?alloc", r"failed to (?:re)?alloc", r"unable to (?:re)?alloc", r"not enough (?:\w+ )?memory",
+    r"insufficient (?:\w+ )?memory", r"alloc\w* fail",
+)  # fmt: skip
+"""What speaks of exhausted memory in whatever form; the first only where a word begins."""
+
+
+def find_needles(folded: str) -> list[int]:
+    """Return where the needles of the known messages stand in a text in lower case, in no order."""
+    return [match.start() for pattern in _patterns() for match in pattern.finditer(folded)]
+
+
+def has_needle(folded: str) -> bool:
+    """Tell whether a needle of a known message stands in a text in lower case."""
+    return any(pattern.search(folded) is not None for pattern in _patterns())
+
+
+def find_speech(folded: str) -> int | None:
+    """Return where a text in lower case first speaks of exhausted memory, in whatever form."""
+    first = (
+        next((match.start() for match in re.finditer(pattern, folded) if _begins_word(folded, match)), None)
+        for pattern in _SPEECH
+    )
+    return min((position for position in first if position is not None), default=None)
+
+
+def _begins_word(folded: str, match: re.Match[str]) -> bool:
+    before = folded[match.start() - 1 : match.start()]
+    return match[0] != "oom" or not (before.isalnum() or before == "_")
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    needles = dict.fromkeys([TORCH_NEEDLE, *(needle for form in FORMS for needle in form.needle.split("|"))])
+    return tuple(re.compile(pattern, re.ASCII) for needle in needles for pattern in _spell(needle))
+
+
+def _spell(needle: str) -> Iterator[str]:
+    """Yield the patterns of a needle, which may be broken over lines between its words; each begins with a literal."""
+    end = r"(?!\.?\w)" if needle[-1].isdigit() else ""  # 137, and no part of a number
+    if needle.startswith(" "):
+        yield re.escape(needle) + end
+        yield "\n" + re.escape(needle[1:]) + end
+        return
+    first, *words = needle.split(" ")
+    pattern = ""
+    for word in reversed(words[1:]):
+        pattern = rf"(?:\s+{re.escape(word)}{pattern}|{_BREAK})"
+    if not words:
+        yield re.escape(first) + end
+    elif len(first) > _SHORT:
+        yield rf"{re.escape(first)}(?:\s+{re.escape(words[0])}{pattern}|{_BREAK})"
+    else:
+        yield rf"{re.escape(first)} {re.escape(words[0])}{pattern}"
+        yield from (rf"{before}{re.escape(first)}{_BREAK}" for before in " '")

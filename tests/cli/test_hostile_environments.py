@@ -1,0 +1,95 @@
+"""What a file of an inspected environment is or states never stops the report of the others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run_cli import run
+
+SITE = "lib/python3.11/site-packages"
+PLACES = {
+    "pth": f"{SITE}/a.pth",
+    "egg-info": f"{SITE}/a.egg-info",
+    "egg-link": f"{SITE}/a.egg-link",
+    "url": f"{SITE}/torch-2.3.0.dist-info/direct_url.json",
+    "metadata": f"{SITE}/numpy-2.0.0.dist-info/METADATA",
+    "version": f"{SITE}/torch/version.py",
+    "configuration": "pyvenv.cfg",
+}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    metadata = tmp_path / SITE / "torch-2.3.0.dist-info/METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.3.0\n")
+    for place in PLACES.values():
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_pipe_is_not_waited_for(environment: Path, place: str) -> None:
+    os.mkfifo(environment / place)
+    assert "exit 0" in run("env", "--prefix", environment).out
+
+
+@pytest.mark.parametrize(
+    ("place", "content"),
+    [
+        ("pth", "./x\0y\n"),
+        ("egg-link", "./x\0y\n"),
+        ("configuration", "home = /x\0y\n"),
+        ("url", '{"url": "file:///x%00y", "dir_info": {"editable": true}}'),
+        ("version", f"__version__ = '{'1' * 5000}'\n"),
+        ("metadata", f"Metadata-Version: 2.1\nName: numpy\nVersion: {'1' * 5000}\n"),
+    ],
+)
+def test_a_value_that_no_program_writes_is_read_over(environment: Path, place: str, content: str) -> None:
+    (environment / PLACES[place]).write_text(content)
+    ran = run("env", "--prefix", environment)
+    assert ran.code in {0, 1}
+    assert f"exit {ran.code}" in ran.out
+
+
+def test_a_pipe_is_no_side_of_a_comparison(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    ran = run("diff", tmp_path / "pipe", tmp_path / "pipe")
+    assert (ran.code, "is not a regular file" in ran.err) == (4, True)
+
+
+def test_a_layer_with_half_a_surrogate_is_refused(tmp_path: Path) -> None:
+    import io
+    import tarfile
+
+    with tarfile.open(tmp_path / "image.tar", "w") as archive:
+        for name, data in (("manifest.json", b'[{"Config":"c.json","Layers":["\\ud800"]}]'), ("c.json", b"{}")):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    assert run("image", tmp_path / "image.tar").code == 4
+
+
+def test_a_key_of_thousands_of_levels_costs_what_its_length_does(tmp_path: Path) -> None:
+    import tracemalloc
+
+    path = tmp_path / "ds.json"
+    path.write_text('{"zero_optimization": {"stage": 3}, "' + ".".join("a" * 20_000) + '": 1}')
+    run("check", path)  # what is compiled and imported once
+    tracemalloc.start()
+    run("check", path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32 * 2**20
+
+
+def test_short_memory_is_an_error(tmp_path: Path, monkeypatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("compatcheck.cli.__main__._run_command", fail)
+    ran = run("check", tmp_path)
+    assert (ran.code, "memory is short" in ran.err, "Traceback" in ran.err) == (4, True, False)

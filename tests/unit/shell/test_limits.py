@@ -1,0 +1,57 @@
+"""What a script builds up is counted, known or not, and a limit is named when it bites; none of it is timed."""
+
+from __future__ import annotations
+
+import pytest
+
+from compatcheck.shell import state
+from compatcheck.shell.expand import Expander, compact
+from compatcheck.shell.limits import MAX_WORK
+from compatcheck.shell.script import read_script
+from compatcheck.shell.values import from_text, unknown
+
+
+def said(text: str) -> list[str]:
+    return [skipped.reason for skipped in read_script("a.sh", text).skipped]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A=$A$B\n" * 4000,
+        "".join(f"if [ $X = 1 ]; then V{n}=1; fi\n" for n in range(4000)),
+        "while true; do A=$A$A; done",
+    ],
+    ids=["appended", "branches", "doubled"],
+)
+def test_what_grows_is_given_up_and_said(text: str) -> None:
+    assert any("more than" in reason or "longer than" in reason for reason in said(f"{text}\ndeepspeed train.py\n"))
+
+
+def test_the_work_for_a_script_is_bounded(monkeypatch) -> None:
+    put_together = []
+    check = Expander.check
+    monkeypatch.setattr(Expander, "check", staticmethod(lambda length: (put_together.append(1), check(length))))
+    said("A=$A$B\n" * 4000)
+    assert sum(put_together) < 2000
+
+
+def test_variables_that_no_branch_touched_are_not_compared(monkeypatch) -> None:
+    compared = []
+    same = state._same_variable
+    monkeypatch.setattr(state, "_same_variable", lambda one, two: compared.append(1) or same(one, two))
+    names = "".join(f"V{n}={n}\n" for n in range(1000))
+    assert said(names + "if [ $X = 1 ]; then A=1; else A=2; fi\n" * 100) == []
+    assert len(compared) <= 400
+
+
+def test_known_parts_of_one_line_are_one() -> None:
+    hidden = unknown("$B", 2)
+    value = (*from_text("a", 2), *from_text(",b", 2), *hidden, *from_text("c", 2), *from_text("d", 3))
+    assert [(piece.text, piece.line) for piece in compact(value)] == [("a,b", 2), (None, 2), ("c", 2), ("d", 3)]
+
+
+def test_a_list_that_a_loop_writes_stays_within_the_limit() -> None:
+    script = read_script("a.sh", 'for i in $(seq 1 1999); do LIST="$LIST,$i"; done\ndeepspeed train.py --list $LIST\n')
+    assert script.skipped == ()
+    assert MAX_WORK >= 1_000_000
