@@ -48,7 +48,7 @@ def read_launch_script(
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, written)
     if named and script.skipped and not runs:
-        msg = "starts no training program that could be read: " + "; ".join(
+        msg = "starts no training program this release knows; not read: " + "; ".join(
             f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"
             for skip in script.skipped[:_SAID]
         )

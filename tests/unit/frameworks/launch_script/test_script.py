@@ -211,3 +211,21 @@ def test_a_missing_file_is_said_beside_what_was_read(tmp_path: Path) -> None:
     assert [skip.reason for document in run.documents for skip in document.skipped] == [
         "starts gone.sh, which is not read: what it runs is not known"
     ]
+
+
+WORDS = "openrlhf.cli.train_sft \\\n  --zero_stage 3 \\\n  --micro_train_batch_size 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"read -r -d '' words <<EOF\n{WORDS}\nEOF\ndeepspeed --module $words", "run.sh:4, used at :7"),
+        (f'words="{WORDS}"\neval "deepspeed --module $words"', "run.sh:3, used at :5"),
+        (f"words='deepspeed --module {WORDS}'\neval \"$words\"", "run.sh:3, used at :5"),
+        (f'bash -c "deepspeed --module {WORDS}"', "run.sh:3"),
+        (f"sbatch <<'EOF'\ndeepspeed --module {WORDS}\nEOF", "run.sh:4"),
+    ],
+)
+def test_a_word_of_a_text_stands_in_its_own_line(tmp_path: Path, text: str, place: str) -> None:
+    run = read_one(tmp_path, text)
+    assert run.documents[0].place("zero_stage").place == f"{tmp_path}/{place}"
