@@ -134,7 +134,7 @@ class _Opening:
             text = Part(self.at)
             self.at += 1
         behind = next(iter(wrapper.traits.get("behind", ())), None)
-        places = [n for n in range(self.at, len(self.words)) if self.words[n].text == behind]
+        places = [n for n, word in enumerate(self.words) if word.text == behind]
         if places:
             self.at = places[0] + 1
         return self._layer(text)
