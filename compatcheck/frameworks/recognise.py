@@ -9,6 +9,7 @@ from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks import unread
+from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.deepspeed import syntax
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.registry import (
@@ -85,7 +86,7 @@ def _trains(documents: tuple[Document, ...], files: Files) -> bool:
         return True
     if any(kind != "program" for kind, _, _ in first.references):
         return True
-    programs = (_beside(first.source.path, name, files) for _, name, _ in first.references)
+    programs = (find_beside(first.source.path, name, files) for _, name, _ in first.references)
     return any(files.is_file(file) and _says_something(file, files) for file in programs)
 
 
@@ -278,7 +279,7 @@ class _ReferenceReader:
             return self._read_model(kind.partition(":")[2] or None, name, document, place)
         if kind == "deepspeed" and name == "auto":
             return ()
-        file = _beside(document.source.path, name, self.files)
+        file = find_beside(document.source.path, name, self.files)
         if self.files.resolve(file) == self.files.resolve(document.source.path):
             msg = f"this very file is no {kind} file"
             raise InputError(msg, source=place, hint="name another file")
@@ -328,35 +329,5 @@ def _read_named_model(
 ) -> Document:
     from compatcheck.frameworks.model.lookup import find_model  # noqa: PLC0415 (only where a model is named)
 
-    local = _beside(base, name, files)
+    local = find_beside(base, name, files)
     return find_model(local if files.exists(local) else name, rules, environ, place, files)
-
-
-_MAX_ABOVE = 6
-"""How many directories above a file are tried as the one its program is started in."""
-
-
-def _beside(base: str, name: str, files: Files) -> str:
-    """Resolve a path that a file names, from the directory its program is started in, which nobody can tell.
-
-    The nearest directory that has it wins, from the naming file's own upwards to the working directory or a repository's root;
-    where neither lies above, a bare name is looked for beside the naming file alone. How the naming file's path was
-    written makes no difference, and what happens to lie in an unrelated working directory is not taken.
-    """
-    if os.path.isabs(name) or "://" in name:
-        return name
-    directories = _starting_directories(os.path.dirname(os.path.abspath(base)), files, bare=not os.path.dirname(name))
-    found = (os.path.normpath(os.path.join(directory, name)) for directory in directories)
-    file = next(filter(files.exists, found), os.path.normpath(os.path.join(directories[0], name)))
-    return file if os.path.isabs(base) else os.path.relpath(file)
-
-
-def _starting_directories(directory: str, files: Files, *, bare: bool) -> list[str]:
-    """Return a directory and those above it that a program may be started in."""
-    here, above = os.getcwd(), [directory]
-    while len(above) <= _MAX_ABOVE:
-        last = above[-1]
-        if last == here or files.exists(os.path.join(last, ".git")):
-            return above
-        above.append(os.path.dirname(last))
-    return [directory] if bare else above

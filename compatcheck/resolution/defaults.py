@@ -109,6 +109,7 @@ def apply_defaults(
             origin = "library-default" if program.order else "reader-default"
             gaps = _gaps_for(program, documents, everything=about_all)
             table = _Table(rows, keys, scope, facts, (label, origin), gaps)
+            table.places = _places_of(rows, documents)
             hidden |= table.hidden
             undecided |= table.apply(undecided)
     return frozenset(hidden)
@@ -149,6 +150,19 @@ def _left_to_others(chain: Sequence[str], documents: Sequence[Document], scope: 
     return left
 
 
+def _places_of(rows: Iterable[Mapping[str, Any]], documents: Iterable[Document]) -> dict[str, tuple[Source, ...]]:
+    """Return where the keys stand that rows need written; of one that sums up several, where those stand."""
+    wanted = {key for row in rows for key in row["present"]}
+    return {
+        statement.key: tuple(document.place(key) for key in statement.value)
+        if isinstance(statement.value, tuple)
+        else (document.place(statement.key),)
+        for document in documents
+        for statement in document.statements
+        if statement.key in wanted
+    }
+
+
 def _keys_for(program: Program, documents: Sequence[Document]) -> set[str] | None:
     """Return the keys of the documents a program's rows are about: its own, or those of the programs built on it."""
     found = []
@@ -186,6 +200,8 @@ class _Table:
         self.scope = scope
         self.facts = facts
         self.gaps = gaps
+        self.places: Mapping[str, tuple[Source, ...]] = {}
+        """Where keys stand that rows need written."""
         self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
         """Facts of rows that rest on keys which something that was not read may set."""
 
@@ -231,7 +247,9 @@ class _Table:
         value = self.value(row)
         if isinstance(value, Unknown) or (known is not None and known.value == value):
             return False
-        self.state(row["fact"], value, row.get("note"), known if row["forced"] else None)
+        decisive = row["present"] if row["key"] is None else ()  # nothing was left out: what is written decides
+        places = tuple(place for key in decisive for place in self.places.get(key, ()))
+        self.state(row["fact"], value, row.get("note"), known if row["forced"] else None, places)
         return True
 
     def fits_keys(self, row: Mapping[str, Any]) -> bool:
@@ -276,10 +294,17 @@ class _Table:
         value = row["value"] if row["expression"] is None else evaluate(row["expression"], self.scope)
         return tuple(value) if isinstance(value, list) else value
 
-    def state(self, name: str, value: Any, note: str | None, replaced: Fact | None = None) -> None:  # noqa: ANN401 (see value)
-        """Add a fact; a replaced value stays visible as an alternative."""
+    def state(
+        self,
+        name: str,
+        value: Any,  # noqa: ANN401 (see value)
+        note: str | None,
+        replaced: Fact | None = None,
+        places: tuple[Source, ...] = (),
+    ) -> None:
+        """Add a fact with the places it rests on; a replaced value stays visible as an alternative."""
         alternatives = () if replaced is None else tuple((replaced.value, source) for source in replaced.sources)
-        self.facts[name] = Fact(name, value, self.origin, (Source(self.describe(name)),), note, alternatives)
+        self.facts[name] = Fact(name, value, self.origin, (*places, Source(self.describe(name))), note, alternatives)
 
     def describe(self, name: str) -> str:
         """Describe whose default it is: ``default of the HF Trainer (transformers 4.48.0)``."""

@@ -6,6 +6,7 @@ the parameters of one text.
 """
 
 from compatcheck.shell.expand import expand_text
+from compatcheck.shell.scheduler import variables_of_header
 from compatcheck.shell.script import Script, read_script
 
-__all__ = ["Script", "expand_text", "read_script"]
+__all__ = ["Script", "expand_text", "read_script", "variables_of_header"]

@@ -190,6 +190,9 @@ def _source(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow
     text = evaluator.stand_in([from_text("source", line), *arguments])
     if text is not None:
         return evaluator.nested(text, line, arguments[1:])
+    flow = evaluator.source_file(arguments[0], arguments[1:], line) if arguments else None
+    if flow is not None:
+        return flow
     if not _ACTIVATION.search(path):
         evaluator.state.foreign = path
         evaluator.state.open_lists(path, line)
@@ -210,7 +213,7 @@ def _exec(evaluator: ScriptReading, _arguments: list[Value], _line: int) -> Flow
 
 
 def _return(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
-    if not evaluator.state.saved:
+    if not (evaluator.state.saved or evaluator.sourced):
         return _finish(evaluator, status=False)  # outside of a function bash refuses it and goes on
     if arguments:
         number = _number(evaluator, arguments, line, 0)

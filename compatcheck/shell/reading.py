@@ -54,6 +54,10 @@ _VARIABLES_A_PART = 4
 """Variables that are copied and compared at the cost of one part of a value."""
 _TRUSTED = frozenset({"cd", "conda", "git", "mkdir", "module", "pip", "pip3", "popd", "pushd", "rm", "sleep"})
 """Commands whose failure is an accident rather than an answer: after ``cd x && …`` the script is read as if it went on."""
+OpenFile = Callable[[str], "tuple[str, str] | None"]
+"""Gives the path and the text of a file that a script names; None where it is not there."""
+SPAN = 1 << 21
+"""Lines are numbered through all files that a reading opens: those of the second one begin behind this number."""
 SHOWN = 120
 """Characters of a condition or a command that are repeated in a report."""
 
@@ -72,7 +76,14 @@ class ScriptReading(ABC):
         stand_in: StandIn | None,
     ) -> None:
         """Start in the environment and with the arguments that are given; see `read_script`."""
-        self.path = path
+        self.paths = [path]
+        self.open_file: OpenFile | None = None
+        self.reading = [path]
+        """Files that are being read, each started or sourced by the one before it."""
+        self.sourced = 0
+        """Sourced files around the present statement, in the running shell."""
+        self.prefix: list[tuple[Value, Raw]] = []
+        """Launchers in front of the shell that is read: ``srun --nodes 2``."""
         self.assuming = assuming
         self._stand_in = stand_in
         self.state = State(
@@ -136,6 +147,14 @@ class ScriptReading(ABC):
         """Read statements inside of a statement, with arguments of their own if any are given."""
 
     @abstractmethod
+    def evaluate_value(self, value: Value, line: int) -> Flow:
+        """Read text that a shell is given, in pieces."""
+
+    @abstractmethod
+    def source_file(self, file: Value, arguments: Sequence[Value], line: int) -> Flow | None:
+        """Read a file that is sourced; None where it could not be."""
+
+    @abstractmethod
     def evaluate_text(self, value: Value, line: int) -> Flow:
         """Read what ``eval`` is given."""
 
@@ -158,7 +177,12 @@ class ScriptReading(ABC):
     def skip(self, line: int, reason: str, hint: str | None = None) -> None:
         """Note a part of the script that is not read."""
         if not self._muted:
-            self.skipped.setdefault((line, reason), Skipped(Source(self.path, None, line), reason, hint))
+            self.skipped.setdefault((line, reason), Skipped(self.source(line), reason, hint))
+
+    def source(self, line: int, used: int | None = None) -> Source:
+        """Return the place of a line, with that of its use in the same file."""
+        file, at = divmod(line, SPAN)
+        return Source(self.paths[file], None, at, None if used is None or used == line else used % SPAN)
 
     def decide(
         self,
@@ -325,9 +349,11 @@ class ScriptReading(ABC):
         at = line_of(value, line)
         if text is not None:  # the part that was written elsewhere: `8` of `n=$N`
             at = next((piece.line for piece in reversed(value) if piece.text and piece.line not in {0, line}), at)
+        if at // SPAN != line // SPAN:  # a document's keys stand in its own file
+            at = line
         return Word(
             text,
-            Source(self.path, None, at, None if at == line else line),
+            self.source(at, line),
             written,
             names_of(value),
             is_many(value),
@@ -348,6 +374,7 @@ class ScriptReading(ABC):
         return result
 
     def _command(self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], line: int) -> Command:
+        values = [*((value, raw._replace(line=line)) for value, raw in self.prefix), *values]
         counts: dict[Raw, int] = {}
         for _, raw in values:
             counts[raw] = counts.get(raw, 0) + 1
@@ -360,7 +387,7 @@ class ScriptReading(ABC):
             words = (words[0]._replace(assumes=tuple(dict.fromkeys((*words[0].assumes, NO_ARGUMENTS)))), *words[1:])
         condition = " and ".join(self.doubts) or None
         stdin = None if self.stdin is None else self.word(self.stdin, None, line)
-        return Command(words, self._exported(extra), Source(self.path, None, line), not self.doubts, condition, stdin)
+        return Command(words, self._exported(extra), self.source(line), not self.doubts, condition, stdin)
 
     def _are_left_out(self, value: Value) -> bool:
         """Tell whether a word is ``"$@"`` of a script that nobody said is given any arguments."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from compatcheck.core.command import Command, Word
-    from compatcheck.shell.reading import StandIn
+    from compatcheck.shell.reading import OpenFile, StandIn
 
 MAX_BYTES = 1 << 20
 """Largest script that is read."""
@@ -59,8 +59,9 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     assuming: bool = True,
     stand_in: StandIn | None = None,
     place: Callable[[int], int] | None = None,
+    open_file: OpenFile | None = None,
 ) -> Script:
-    """Read a bash script without running anything or opening any file.
+    """Read a bash script without running anything.
 
     Args:
         path: what sources name.
@@ -75,6 +76,8 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
             they stand for (the file's, or what ``conda activate`` sets); None where it knows none. By default sourced files are
             said and passed over.
         place: gives the line of an offset in a text that was joined from several lines of the file.
+        open_file: gives the files that it starts or sources. With it, shells that it starts are read as parts of it; without
+            they are commands like others.
 
     Raises:
         InputError: it is larger than ``MAX_BYTES``.
@@ -86,6 +89,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
     windows = "\r\n" in text
     slurm = _is_batch_job(text)
     evaluator = Evaluator(path, variables or {}, arguments, slurm=slurm, assuming=assuming, stand_in=stand_in)
+    evaluator.open_file = open_file
     if windows:
         evaluator.skip(1, "has Windows line ends, which bash takes as part of words; they are read as plain line ends")
         text = text.replace("\r\n", "\n")
@@ -111,7 +115,7 @@ def read_script(  # noqa: PLR0913 (what surrounds a script, by keyword)
             if one.value is not None and not name.startswith("__")
         },
         tuple(evaluator.skipped.values()),
-        tuple(Assumption(one, Source(path, None, line)) for one, line in evaluator.assumptions.items()),
+        tuple(Assumption(one, evaluator.source(line)) for one, line in evaluator.assumptions.items()),
     )
 
 

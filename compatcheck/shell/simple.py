@@ -14,8 +14,9 @@ from compatcheck.shell.flow import Flow
 from compatcheck.shell.grammar import Parser, parse
 from compatcheck.shell.lexical import ASSIGNMENT, UnclosedError
 from compatcheck.shell.limits import MAX_CALLS, MAX_WORDS, LimitError
-from compatcheck.shell.reading import SHOWN, Branch, ScriptReading, Streams
-from compatcheck.shell.state import Function, Variable, join
+from compatcheck.shell.reading import SHOWN, Branch, Streams
+from compatcheck.shell.started import StartedShells
+from compatcheck.shell.state import Function, Variable
 from compatcheck.shell.statements import Arithmetic, Raw, Simple, Test
 from compatcheck.shell.values import Value, assumptions_of, from_text, text_of, unknown
 
@@ -28,7 +29,7 @@ _PLACEHOLDER = "__unresolved_{}"
 _DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 
 
-class SimpleCommands(ScriptReading):
+class SimpleCommands(StartedShells):
     """Read simple commands."""
 
     def simple(self, statement: Statement) -> Flow:
@@ -114,7 +115,7 @@ class SimpleCommands(ScriptReading):
             return branches[0][1]() if len(branches) == 1 else self.fork(branches)
         arguments = [value for value, _ in values[1:]]
         if name == "exec" and arguments:
-            self._record(values[1:], extra, raw, line)
+            self._start_or_record(values[1:], extra, raw, line)
             return Flow.EXIT
         if name in BUILTINS:
             return BUILTINS[name](self, arguments, line)
@@ -135,7 +136,12 @@ class SimpleCommands(ScriptReading):
             self._enter(arguments, line)
         elif (text := self.stand_in([value for value, _ in values])) is not None:
             return self.nested(text, line)
-        return self._record(values, extra, raw, line)
+        return self._start_or_record(values, extra, raw, line)
+
+    def _start_or_record(
+        self, values: list[tuple[Value, Raw]], extra: dict[str, Variable], raw: str, line: int
+    ) -> Flow:
+        return Flow.NEXT if self.start(values, extra, line) else self._record(values, extra, raw, line)
 
     def _enter(self, arguments: list[Value], line: int) -> None:
         """Follow ``cd`` where the directory before it is known."""
@@ -241,22 +247,28 @@ class SimpleCommands(ScriptReading):
         outer = self.state.arguments
         self.state.arguments = tuple(value for value, _ in values[1:])
         self.state.saved.append({})
-        mark, depth = len(self.jumps), len(self.doubts)
         loops, self.loops = self.loops, 0
-        flow = self.statement(function.body)
+        flow = self.until_return(lambda: self.statement(function.body), line)
         self.loops = loops
-        returned = [state for kind, state in self.jumps[mark:] if kind is Flow.RETURN]
-        del self.jumps[mark:], self.doubts[depth:]
-        if returned:
-            self.state = join(returned if flow is Flow.EXIT else [self.state, *returned], line)
-            flow = Flow.NEXT
         self.state.leave()
         self.state.arguments = outer
         self._calls -= 1
-        return Flow.NEXT if flow is not Flow.EXIT else flow
+        return flow
 
     def evaluate_text(self, value: Value, line: int) -> Flow:
-        """Read what ``eval`` is given; unknown parts of it are taken as words without quotes."""
+        """Read what ``eval`` is given."""
+        before = len(self.commands)
+        flow = self.evaluate_value(value, line)
+        for n, command in enumerate(self.commands[before:], before):
+            words = tuple(
+                word if word.source.line == line else word._replace(source=word.source._replace(used=line))
+                for word in command.words
+            )
+            self.commands[n] = command._replace(words=words, source=command.source._replace(line=line))
+        return flow
+
+    def evaluate_value(self, value: Value, line: int) -> Flow:
+        """Read text that a shell is given; unknown parts of it are taken as words without quotes."""
         text, starts = "", [(0, line)]
         for n, piece in enumerate(value):
             if piece.line:
@@ -267,17 +279,9 @@ class SimpleCommands(ScriptReading):
                 text += f"${{{name}}}"
             else:
                 text += piece.text
-        before = len(self.commands)
-        flow = self.nested(
+        return self.nested(
             text, line, place=lambda offset: starts[bisect_right(starts, offset, key=itemgetter(0)) - 1][1]
         )
-        for n, command in enumerate(self.commands[before:], before):
-            words = tuple(
-                word if word.source.line == line else word._replace(source=word.source._replace(used=line))
-                for word in command.words
-            )
-            self.commands[n] = command._replace(words=words, source=command.source._replace(line=line))
-        return flow
 
     def nested(
         self, text: str, line: int, arguments: Sequence[Value] = (), place: Callable[[int], int] | None = None

@@ -88,6 +88,18 @@ def cut(value: Iterable[Piece], start: int, end: int) -> Value:
     return tuple(found)
 
 
+def drop(value: Value, count: int) -> Value:
+    """Return a value without its first characters, which are known."""
+    for n, piece in enumerate(value):
+        if not count:
+            return value[n:]
+        text = piece.text or ""
+        if len(text) > count:
+            return (piece._replace(text=text[count:]), *value[n + 1 :])
+        count -= len(text)
+    return ()
+
+
 def line_of(value: Value, default: int) -> int:
     """Return the line of the first piece that has text and stands in the script."""
     return next((piece.line for piece in value if piece.text != "" and piece.line), default)

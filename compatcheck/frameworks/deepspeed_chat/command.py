@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Statement
+from compatcheck.core.document import Statement, Unresolved
 from compatcheck.frameworks.keys import KeyTable, Names
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
@@ -51,6 +51,10 @@ _STEPS = {
 """Defaults of the options that decide about memory, of steps 1 and 2 and of step 3."""
 
 
+_HYBRID = "enable_hybrid_engine"
+"""Generates with DeepSpeed's inference kernels over the gathered weights (``deepspeed/runtime/hybrid_engine.py``)."""
+
+
 def recognise(launch: Launch) -> str | None:
     """Tell whether a launch is ``rl`` (step 3) or ``single`` (steps 1 and 2)."""
     if not launch.program.endswith(".py"):
@@ -82,7 +86,11 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     known = tuple(_defaults(flags.options, table, is_rl=is_rl))
     meanings = OptionMeanings(READER, table, lambda name: name in _NAMES or name in _SWITCHES, models)
     further = FurtherContent(known, unknown=flags.unknown)
-    return (make_command_document(meanings, launch.command.source, flags.options, further),)
+    document = make_command_document(meanings, launch.command.source, flags.options, further)
+    if is_rl and _HYBRID in flags.options:
+        why = "generates with DeepSpeed's hybrid engine, which is none that is described"
+        document = document._replace(unresolved=(*document.unresolved, Unresolved("rollout.engine", _HYBRID, why)))
+    return (document,)
 
 
 def _defaults(options: Mapping[str, Argument], table: KeyTable, *, is_rl: bool) -> Iterator[Statement]:
@@ -108,6 +116,7 @@ def _defaults(options: Mapping[str, Argument], table: KeyTable, *, is_rl: bool) 
         return
     yield from name_roles(("actor", "critic", "reference", "reward"))
     yield Statement("training.trainer", "(program)", "ppo")
-    yield Statement("rollout.engine", "(program)", "hf")
+    if _HYBRID not in options:
+        yield Statement("rollout.engine", "(program)", "hf")
     for role in ("reference", "reward"):
         yield from state_forward_only(role)

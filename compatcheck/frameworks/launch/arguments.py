@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.source import Skipped
+from compatcheck.frameworks.keys import SILENT
 from compatcheck.frameworks.launch.flags import gaps_of_words
 from compatcheck.frameworks.launch.values import part_joined
 from compatcheck.frameworks.translation import translate
@@ -109,8 +110,9 @@ def unresolved_options(
             yield Unresolved("model.name", key, argument.why, role)
             continue
         meanings = table.get(key, ())
-        if not meanings:
+        if not meanings or meanings is SILENT:
             yield Unresolved(None, key, argument.why)
+            continue
         for meaning in meanings:
             yield Unresolved(meaning.fact, key, argument.why, meaning.role)
 

@@ -20,6 +20,7 @@ from compatcheck.frameworks.launch.ranks import Ranks
 from compatcheck.frameworks.launch.values import Argument, as_argument, explain
 from compatcheck.frameworks.registry import FOLDERS
 from compatcheck.rules.programs import installed_tools
+from compatcheck.shell.wrappers import Layer, Shown, open_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -29,49 +30,9 @@ if TYPE_CHECKING:
 
 
 PYTHON = re.compile(r"python(\d+(\.\d+)*)?w?(\.exe)?$|pypy3?$")
-_PLAIN = {
-    "nohup": 0,
-    "time": 0,
-    "command": 0,
-    "exec": 0,
-    "setsid": 0,
-    "stdbuf": 0,
-    "sudo": 0,
-    "nice": 0,
-    "numactl": 0,
-    "ionice": 0,
-}
-"""Wrappers whose options are skipped; what they wrap is the first word that is no option."""
-_WRAPPERS = {**_PLAIN, "timeout": 1, "taskset": 1, "chroot": 1}
-"""Positional words of their own that wrappers take before the command."""
-_RUNNERS = {"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "conda", "mamba", "micromamba"}
-_WITH_VALUE = {
-    "sudo": {"-u", "--user", "-g"},
-    "nice": {"-n"},
-    "stdbuf": {"-o", "-e", "-i"},
-    "numactl": set(),
-    "timeout": {"-k", "-s"},
-    "uv": {
-        "--with",
-        "--extra",
-        "--group",
-        "--python",
-        "-p",
-        "--directory",
-        "--project",
-        "--package",
-        "--index-url",
-        "--env-file",
-    },
-    "conda": {"-n", "--name", "-p", "--prefix"},
-}
 _TORCHRUN_SWITCHES = {"standalone", "no_python", "run_path", "virtual_local_rank", "use_env", "legacy"}
 _DEEPSPEED_SWITCHES = Names(__file__, "deepspeed_switches.txt")
 _ACCELERATE_SWITCHES = Names(__file__, "accelerate_switches.txt")
-_SRUN_SHORT = set("NnpcJtAoexwGqDdCdm")
-_SRUN_SWITCHES = Names(__file__, "srun_switches.txt")
-_MPI_SWITCHES = {"allow_run_as_root", "oversubscribe", "bind_to_none", "tag_output", "q", "v"}
-_RAY_SWITCHES = {"no_wait", "verbose", "v"}
 _TUNE_SWITCHES = {"standalone", "no_python", "run_path"}
 MODULE_OF_TORCHRUN = {"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic_launch"}
 _OTHER_TOOLS = {"xtuner"}
@@ -97,7 +58,7 @@ class _Remainder:
         return self.command.source.line
 
     def options(
-        self, switches: Collection[str], *, modules: Sequence[str] = (), short_with_value: set[str] | None = None
+        self, switches: Collection[str], *, modules: Sequence[str] = ()
     ) -> tuple[dict[str, Argument], bool, str | None]:
         """Take the options in front of the next program off the words.
 
@@ -114,7 +75,7 @@ class _Remainder:
                 break
             name, value = split_flag(word)
             if name is None and text is not None and re.fullmatch(r"-[A-Za-z].*", text):
-                name, value = self._short(text, word, short_with_value)
+                name, value = self._short(text, word)
             if name is None:
                 if text is not None or doubt is not None or not self._may_be_options():
                     break
@@ -140,11 +101,8 @@ class _Remainder:
         return any(text.endswith(".py") or text == "-m" for text in rest)
 
     @staticmethod
-    def _short(text: str, word: Word, with_value: set[str] | None) -> tuple[str, Argument | None]:
-        name = text.lstrip("-")
-        if with_value is not None and len(name) > 1 and name[0] in with_value:
-            return name[0], as_argument(word, name[1:])
-        head, equals, value = name.partition("=")
+    def _short(text: str, word: Word) -> tuple[str, Argument | None]:
+        head, equals, value = text.lstrip("-").partition("=")
         return head.replace("-", "_"), as_argument(word, value) if equals else None
 
 
@@ -154,6 +112,10 @@ def remove_launchers(command: Command) -> Launch | None:
     for _ in range(_MAX_LAYERS):
         if not state.words or state.words[0].text is None:
             return None
+        layer = open_wrapper([Shown(word.text or word.written, word.text is not None) for word in state.words])
+        if layer is not None:
+            _unwrap(layer, state)
+            continue
         name = os.path.basename(state.words[0].text)
         state.words.pop(0)
         found = _remove_launcher(name, state)
@@ -174,15 +136,6 @@ _MAX_LAYERS = 12
 
 def _remove_launcher(name: str, state: _Remainder) -> tuple[str, str] | None:
     """Take one layer off; return the program and its kind when it is the last one."""
-    if name in _WRAPPERS:
-        _wrapped(name, state, _WRAPPERS[name])
-        return None
-    if name == "env":
-        _env(state)
-        return None
-    if name in _RUNNERS:
-        _runner(name, state)
-        return None
     if PYTHON.fullmatch(name):
         return _python(state)
     if name in {"torchrun", "torchrun-hpu"}:
@@ -202,45 +155,43 @@ def command_word(state: _Remainder, name: str) -> str:
     return next((word.text for word in state.command.words if word.text and os.path.basename(word.text) == name), name)
 
 
-def _wrapped(name: str, state: _Remainder, positional: int) -> None:
-    state.launchers.append(name)
-    valued = _WITH_VALUE.get(name, set())
-    while state.words and (state.words[0].text or "").startswith("-"):
-        option = state.words.pop(0).text
-        if option in valued and state.words:
-            state.words.pop(0)
-    del state.words[:positional]
+def _unwrap(layer: Layer, state: _Remainder) -> None:
+    """Take a wrapper off, with the variables it gives and what its options say about ranks."""
+    words = [word.text or word.written for word in state.words]
+    options: dict[str, Argument] = {}
+    for name, part in layer.options:
+        value = True if part is None else words[part.place][part.offset :]
+        argument = Argument(value, state.line) if part is None else as_argument(state.words[part.place], str(value))
+        options[name.lstrip("-").replace("-", "_")] = argument
+    before = state.variables
+    state.variables = {} if layer.cleared else dict(before)
+    for part in layer.passed():
+        name, equals, value = words[part.place][part.offset :].partition("=")
+        if state.words[part.place].text is not None and (equals or name in before):
+            state.variables[name] = value if equals else before[name]
+    for part in layer.given("unset"):
+        state.variables.pop(words[part.place], None)
+    for part in layer.given("environment"):
+        state.variables |= _parse_variables(words[part.place][part.offset :], str(state.command.source))
+    if layer.wrapper.row in _RANKS:
+        _RANKS[layer.wrapper.row](options, state.ranks)
+    state.launchers.append(layer.wrapper.row)
+    del state.words[: layer.start]
+    if layer.is_module and state.words:
+        _insert_python(state)
 
 
-def _env(state: _Remainder) -> None:
-    state.launchers.append("env")
-    while state.words:
-        text = state.words[0].text or state.words[0].written
-        match = re.match(r"([A-Za-z_]\w*)=(.*)", text, re.DOTALL)
-        if match is None and not text.startswith("-"):
-            return
-        word = state.words.pop(0)
-        if match is not None and word.text is not None:
-            state.variables[match[1]] = match[2]
-        elif text in {"-u", "--unset"} and state.words:
-            state.variables.pop(state.words.pop(0).text or "", None)
+def _parse_variables(text: str, place: str) -> dict[str, str]:
+    try:
+        data = parse_json(text, place)
+    except InputError:
+        return {}
+    variables = data.get("env_vars") if isinstance(data, dict) else None
+    return {str(k): str(v) for k, v in variables.items()} if isinstance(variables, dict) else {}
 
 
-def _runner(name: str, state: _Remainder) -> None:
-    valued = _WITH_VALUE["conda" if name in {"conda", "mamba", "micromamba"} else "uv"]
-    if not state.words or state.words.pop(0).text != "run":
-        state.stopped = True
-        return
-    state.launchers.append(name)
-    while state.words and (state.words[0].text or "").startswith("-"):
-        option = state.words.pop(0).text
-        if option == "--":
-            return
-        if option in {"-m", "--module"}:
-            _insert_python(state)
-            return
-        if option in valued and state.words:
-            state.words.pop(0)
+_RANKS = {"srun": rank_options.read_srun, "mpirun": rank_options.read_mpirun}
+"""Wrappers whose options say how many processes start."""
 
 
 def _insert_python(state: _Remainder) -> None:
@@ -362,44 +313,6 @@ def _accelerate_launch(state: _Remainder) -> tuple[str, str] | None:
     return _next_program(state, "accelerate", is_module=is_module, plain="no_python" in options)
 
 
-def _srun(state: _Remainder) -> tuple[str, str] | None:
-    options, _, _ = state.options(_SRUN_SWITCHES, short_with_value=_SRUN_SHORT)
-    rank_options.read_srun(options, state.ranks)
-    return _next_program(state, "srun", is_module=False, plain=True)
-
-
-def _mpirun(state: _Remainder) -> None:
-    state.launchers.append("mpirun")
-    options: dict[str, Argument] = {}
-    while state.words and (state.words[0].text or "").startswith("-"):
-        word = state.words.pop(0)
-        name = str(word.text).lstrip("-").replace("-", "_")
-        if name in _MPI_SWITCHES or not state.words:
-            continue
-        options[name] = as_argument(state.words.pop(0))
-        if name in {"x", "mca", "genv"} and name != "x" and state.words:
-            state.words.pop(0)
-    rank_options.read_mpirun(options, state.ranks)
-
-
-def _ray(state: _Remainder) -> tuple[str, str] | None:
-    if [word.text for word in state.words[:2]] != ["job", "submit"]:
-        state.stopped = True
-        return None
-    del state.words[:2]
-    options, _, _ = state.options(_RAY_SWITCHES)
-    given = options.get("runtime_env_json")
-    if given is not None and isinstance(given.value, str):
-        try:
-            inner = parse_json(given.value, str(state.command.source))
-        except InputError:
-            inner = {}
-        variables = inner.get("env_vars") if isinstance(inner, dict) else None
-        if isinstance(variables, dict):
-            state.variables.update({str(name): str(value) for name, value in variables.items()})
-    return _next_program(state, "ray", is_module=False, plain=True)
-
-
 def _tune(state: _Remainder) -> tuple[str, str] | None:
     if not state.words or state.words.pop(0).text != "run":
         state.stopped = True
@@ -430,10 +343,5 @@ _LAUNCHERS = {
     "accelerate-launch": _accelerate_launch,
     "deepspeed": _deepspeed,
     "ds": _deepspeed,
-    "mpirun": _mpirun,
-    "mpiexec": _mpirun,
-    "horovodrun": _mpirun,
-    "ray": _ray,
-    "srun": _srun,
 }
 """Launchers by the name of their program."""

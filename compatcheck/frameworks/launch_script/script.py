@@ -6,9 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Document
+from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Source
 from compatcheck.core.textfile import read_text
+from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.launch_script.commands import TrainingCommand, read_commands
 from compatcheck.rules.programs import installed_tools
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LAUNCHERS = ("torchrun", "torch.distributed", "accelerate", "deepspeed", "python", "python3", "ray", "srun", "mpirun")
+_SAID = 3
+"""Parts of a script that were not read which an error names."""
 
 
 def read_launch_script(
@@ -30,22 +34,34 @@ def read_launch_script(
         arguments: what it is started with; None where it is not known.
 
     Raises:
-        InputError: not readable, or no shell script.
+        InputError: not readable, or (when named) nothing that trains was found and parts of it were not read.
     """
     file, line = _split_line(path, files)
     text = read_text(file, files)
     if not named and _find_mark(text) is None:
         return
-    from compatcheck.shell import read_script  # noqa: PLC0415 (only for launch scripts)
+    from compatcheck.shell import read_script, variables_of_header  # noqa: PLC0415 (only for launch scripts)
 
-    script = read_script(file, text, variables=_of_scheduler(text), arguments=arguments)
+    script = read_script(
+        file, text, variables=variables_of_header(text), arguments=arguments, open_file=_Neighbours(file, files)
+    )
     written = {name: word.text for name, word in script.files.items() if word.text is not None}
     runs = read_commands(script.commands, written)
+    if named and script.skipped and not runs:
+        msg = "starts no training program this release knows; not read: " + "; ".join(
+            f"line {skip.source.line} {skip.reason}" if skip.source.path == file else f"{skip.source} {skip.reason}"
+            for skip in script.skipped[:_SAID]
+        )
+        raise InputError(
+            msg,
+            source=Source(file),
+            hint="name the script that starts it, or state what it sets in a facts file (compatcheck: 1)",
+        )
     about = Document("shell", Source(file), (), skipped=script.skipped)
     for run in runs:
         if line is None or run.line == line:
             documents = (*run.documents, *([about] if script.skipped else []))
-            yield (file if len(runs) == 1 else f"{file}:{run.line}"), run._replace(documents=documents)
+            yield (file if len(runs) == 1 else str(run.launch.command.source)), run._replace(documents=documents)
 
 
 def _find_mark(text: str) -> re.Match[str] | None:
@@ -60,10 +76,17 @@ def _split_line(path: str, files: Files) -> tuple[str, int | None]:
     return match[1], int(match[2])
 
 
-_DIRECTIVE = re.compile(r"^#SBATCH\s+(?:--nodes[= ]|-N\s*)(\d+)\s*(?:#.*)?$", re.MULTILINE)
+class _Neighbours:
+    """The files beside a script."""
 
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = path
+        self.files = files
 
-def _of_scheduler(text: str) -> dict[str, str]:
-    """Return the variables Slurm sets from the script's own header: the number of nodes."""
-    nodes = _DIRECTIVE.search(text)
-    return {} if nodes is None else dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes[1])
+    def __call__(self, name: str) -> tuple[str, str] | None:
+        """Return the path and the text of a file that the script names."""
+        file = find_beside(self.path, name, self.files)
+        try:
+            return (file, read_text(file, self.files)) if self.files.is_file(file) else None
+        except InputError:
+            return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.document import Statement, Unresolved
 from compatcheck.frameworks.conversions import positive
-from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
     OptionMeanings,
@@ -162,7 +162,7 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
             ("micro_train_batch_size", "train.micro_batch_size"),
             ("micro_rollout_batch_size", "rollout.micro_batch_size"),
         ):
-            table.update(dict.fromkeys(names, ()))
+            table.update(dict.fromkeys(names, SILENT))
     if not roles:
         return table, models
     (optimizer,) = _OF_TRAINING["optim"]
@@ -180,7 +180,7 @@ def _table(options: Mapping[str, Argument], roles: tuple[str, ...]) -> tuple[Tab
         table[name] = tuple(offload._replace(role=role) for role in of if role in roles)
     for name in ("micro_rollout_batch_size", "rollout.micro_batch_size"):
         forward = tuple(Key("training.micro_batch_size", None, role) for role in frozen)
-        if table[name] != ():
+        if table[name] != SILENT:
             table[name] = (*_EVERY[name], *forward)
     for name in ("bf16", "param_dtype", "ds.param_dtype"):
         table[name] = tuple(table[name][0]._replace(role=role) for role in roles)

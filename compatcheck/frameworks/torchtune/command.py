@@ -54,6 +54,7 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
     elif config is not None:
         missing = tuple(_of_built_in(config, options))
     meanings = OptionMeanings(torchtune.READER, torchtune.TABLE, torchtune.NAMES.__contains__)
+    references = (*references, *torchtune.name_model(known_values(options)))
     further = FurtherContent(tuple(torchtune.of_recipe(kind)), references, unknown=tuple(unknown))
     document = make_command_document(meanings, launch.command.source, options, further)
     selective = torchtune.leave_open(known_values(options))

@@ -5,6 +5,7 @@ Keys as in the configurations of the releases 0.1.0 to 0.6.1. Components are nam
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.document import Statement, Unresolved
@@ -103,8 +104,17 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
     if any(leave_open(data)):
         table["enable_activation_checkpointing"] = SILENT
     translation = translate(flatten(data), table, irrelevant=NAMES.__contains__, source=source)
-    document = make_document(READER, source, translation)
+    document = make_document(READER, source, translation, tuple(name_model(dict(flatten(data)))))
     return Reading((document._replace(unresolved=tuple(leave_open(data))),))
+
+
+def name_model(leaves: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Name the model by the function that builds it: ``torchtune.models.llama3_3.lora_llama3_3_70b``."""
+    for key in ("model._component_", "model"):
+        builder = re.sub(r"^q?lora_", "", _last(leaves.get(key, "")))
+        if builder in TABLE.words["builders"]:
+            yield "model", str(TABLE.words["builders"][builder]), key
+            return
 
 
 def leave_open(data: Mapping[str, Any]) -> Iterator[Unresolved]:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.document import LEFT_OUT, Document, Gap, Statement
-from compatcheck.frameworks.keys import Key, KeyTable, Table
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Table
 from compatcheck.frameworks.launch.arguments import (
     FurtherContent,
     OptionMeanings,
@@ -84,11 +84,16 @@ _SFT_SECTIONS = frozenset({"checkpoint", "data", "model", "optim", "profiler", "
 
 
 def _engine_table(options: Mapping[str, Argument]) -> Table:
-    """Read micro batches as counts of tokens, which ``data.use_dynamic_bsz``, on by default, makes them."""
+    """Read micro batches as counts of tokens, which ``data.use_dynamic_bsz``, on by default, makes them.
+
+    ``engine=fsdp`` chooses a file of defaults, ``strategy`` among them: over these goes what the command says.
+    """
     table: Table = dict(ENGINE_TABLE)
+    if "engine.strategy" in options:
+        table["engine"] = SILENT
     dynamic = options.get("data.use_dynamic_bsz")
     if dynamic is None or dynamic.value is not False:
-        table["data.micro_batch_size_per_gpu"] = ()
+        table["data.micro_batch_size_per_gpu"] = SILENT
         key = Key("training.micro_batch_tokens", None, None, () if dynamic is not None else ("data.use_dynamic_bsz",))
         table["data.max_token_len_per_gpu"] = (key,)
     return table

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import Document, Statement
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE
-from compatcheck.frameworks.keys import Key, KeyTable, Names, Table
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names, Table
 from compatcheck.frameworks.launch.arguments import name_roles, state_forward_only
 from compatcheck.frameworks.launch.hydra import parse_value
 from compatcheck.frameworks.launch.values import Argument
@@ -127,7 +127,7 @@ def table_for(options: Mapping[str, Argument]) -> tuple[Table, dict[str, str]]:
     if value_of(options, _A + "use_dynamic_bsz") is True:
         _cut_by_length(table, _A + "ppo_max_token_len_per_gpu", ACTOR)
     if value_of(options, "critic.use_dynamic_bsz") is True or value_of(options, _A + "use_dynamic_bsz") is True:
-        table["critic.ppo_micro_batch_size"] = table["critic.ppo_micro_batch_size_per_gpu"] = ()
+        table["critic.ppo_micro_batch_size"] = table["critic.ppo_micro_batch_size_per_gpu"] = SILENT
         table["critic.ppo_max_token_len_per_gpu"] = (
             () if CRITIC in absent else (Key("training.micro_batch_tokens", _resolved, CRITIC),)
         )
@@ -138,10 +138,10 @@ def table_for(options: Mapping[str, Argument]) -> tuple[Table, dict[str, str]]:
 def _cut_by_length(table: Table, key: str, role: str) -> None:
     """Read micro batches as counts of tokens, which ``use_dynamic_bsz`` makes them; the keys in sequences count for nothing."""
     for name in ("ppo_micro_batch_size", "ppo_micro_batch_size_per_gpu"):
-        table[_A + name] = ()
+        table[_A + name] = SILENT
     for section in (_R, _F):
         for name in ("log_prob_micro_batch_size", "log_prob_micro_batch_size_per_gpu"):
-            table[section + name] = ()
+            table[section + name] = SILENT
     table[key] = (Key("training.micro_batch_tokens", _resolved, role),)
     table[_R + "log_prob_max_token_len_per_gpu"] = (Key("rollout.log_prob_micro_batch_tokens", _resolved),)
     table[_F + "log_prob_max_token_len_per_gpu"] = (Key("training.micro_batch_tokens", _resolved, REFERENCE),)
@@ -188,7 +188,7 @@ def infer(
         yield Statement("training.trainer", "algorithm.adv_estimator (left out)", "ppo")
     terms = [key for key in (_A + "use_kl_loss", "algorithm.use_kl_in_reward") if key in options]
     if terms and all(value_of(options, key) is False for key in terms):
-        yield Statement(None, "(no KL term)", True)
+        yield Statement(None, "(no KL term)", tuple(terms))
     frozen = [REFERENCE, *([REWARD] if value_of(options, "reward_model.enable") is True else [])]
     for role in frozen:
         yield from state_forward_only(role)

@@ -18,6 +18,8 @@ from compatcheck.frameworks.native import configuration as native
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.database import RuleSet
 from compatcheck.rules.locate import open_rules
+from tests.unit.frameworks.launch_script.written_commands import LINE
+from tests.unit.frameworks.launch_script.written_commands import documents as written
 from tests.unit.frameworks.reading import read_file, read_trainer_arguments
 
 
@@ -287,3 +289,19 @@ def test_one_stated_fact_brings_no_defaults_of_another_program() -> None:
     assert "training.mixed_precision" not in alone
     assert "training.param_dtype" not in alone
     assert of_program["training.mixed_precision"].origin == "library-default"
+
+
+def test_a_default_that_rests_on_written_keys_names_their_lines(rules: RuleSet) -> None:
+    words = "actor_rollout_ref.actor.use_kl_loss=False algorithm.use_kl_in_reward=False"
+    (document,) = written(f"python3 -m verl.trainer.main_ppo {words}")
+    packages = {"verl": Package("verl", "0.6.1", Source("r.txt"))}
+    environment = Environment(origin="r.txt", packages=packages, complete=False)
+    subject = resolve("x", rules=rules, environment=environment, documents=[document])
+    fact = subject.roles["actor"]["training.reference_model"]
+    assert (fact.value, fact.origin) == (False, "reader-default")
+    assert [source.key for source in fact.sources] == [
+        "actor_rollout_ref.actor.use_kl_loss",
+        "algorithm.use_kl_in_reward",
+        None,
+    ]
+    assert fact.sources[0].line == LINE

@@ -32,3 +32,11 @@ def test_deepspeed_chat_in_one_step_and_in_reinforcement_learning() -> None:
     assert (actor["training.zero_stage"], critic["training.zero_stage"]) == (3, 0)
     assert (actor["training.gradient_checkpointing"], critic["training.gradient_checkpointing"]) == (False, True)
     assert [(kind, name) for kind, name, _ in document.references[:2]] == [("model", "a"), ("model:critic", "c")]
+
+
+def test_the_hybrid_engine_is_not_the_models_own_generation() -> None:
+    run = "deepspeed main.py --actor_model_name_or_path a --critic_model_name_or_path c --actor_zero_stage 3"
+    assert facts(documents(run)[0])["rollout.engine"] == "hf"
+    hybrid = documents(f"{run} --enable_hybrid_engine --inference_tp_size 8")[0]
+    assert "rollout.engine" not in facts(hybrid)
+    assert ("rollout.engine", "enable_hybrid_engine") in {(entry.fact, entry.key) for entry in hybrid.unresolved}

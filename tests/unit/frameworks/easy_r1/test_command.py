@@ -17,3 +17,10 @@ def test_a_file_and_words_over_it() -> None:
     assert facts(document)["rollout.n"] == 5
     assert facts(document, "reference")["training.micro_batch_size"] == 2
     assert set(document.references) == {("config", "c.yaml", "config"), ("model", "m", "worker.actor.model.model_path")}
+
+
+def test_the_strategy_of_the_optimizer_is_read() -> None:
+    words = "worker.actor.fsdp.torch_dtype=bf16 worker.actor.optim.strategy=adamw_bf16"
+    document = documents(f"python3 -m verl.trainer.main config=c.yaml {words}")[0]
+    assert facts(document, "actor")["training.optimizer"] == "adamw"
+    assert not document.unread

@@ -186,3 +186,12 @@ def test_engines_of_asynchronous_training_are_elsewhere() -> None:
     together = read("--pretrain m --micro_train_batch_size 1 --colocate_all_models --init_kl_coef 0.01")
     assert facts(together)["rollout.colocated"] is True
     assert "training.colocated_with" not in facts(together, "reference")
+
+
+@pytest.mark.parametrize("given", ["--micro_rollout_batch_size 8 --micro_train_batch_size 4", ""])
+def test_batches_in_sequences_have_no_default_where_batches_are_dynamic(given: str) -> None:
+    run = "python3 -m openrlhf.cli.train_ppo_ray --pretrain m --advantage_estimator rloo --use_dynamic_batch " + given
+    versions = Environment("r.txt", {"openrlhf": Package("openrlhf", "0.8.11", Source("r.txt"))}, complete=False)
+    subject = resolve("x", rules=open_rules(()), environment=versions, documents=documents(run))
+    for known in subject.roles.values():
+        assert {"rollout.log_prob_micro_batch_size", "training.micro_batch_size"}.isdisjoint(known)

@@ -299,3 +299,11 @@ def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, t
         read(tmp_path_factory.getbasetemp(), text, named=False)
     except InputError as error:
         assert error.hint
+
+
+def test_an_adapter_may_be_decomposed(tmp_path: Path) -> None:
+    text = "from peft import LoraConfig\nfrom trl import SFTConfig, SFTTrainer\nc = LoraConfig(r=16, use_dora=True)\n"
+    documents = read(tmp_path, text + 'SFTTrainer(model="m", args=SFTConfig(output_dir="o"), peft_config=c)\n')
+    stated = {(entry.fact, entry.value) for document in documents for entry in document.statements}
+    assert ("training.peft", "dora") in stated
+    assert ("training.peft", "lora") not in stated

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from compatcheck.frameworks.torchtune import configuration as torchtune
 from tests import ROOT
 from tests.unit.frameworks.launch_script.written_commands import documents, facts
@@ -59,3 +61,22 @@ def test_a_configuration_file_of_torchtune() -> None:
         "nf4",
         "chunked",
     )
+
+
+@pytest.mark.parametrize(
+    ("builder", "name"),
+    [
+        ("llama3_3.llama3_3_70b", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("llama3_1.qlora_llama3_1_405b", "meta-llama/Meta-Llama-3.1-405B"),
+        ("qwen2_5.lora_qwen2_5_7b_instruct", "Qwen/Qwen2.5-7B-Instruct"),
+        ("mine.model", None),
+    ],
+)
+def test_a_model_is_told_by_the_function_that_builds_it(builder: str, name: str | None) -> None:
+    wanted = () if name is None else (("model", name, "model._component_"),)
+    data = {"model": {"_component_": f"torchtune.models.{builder}"}, "batch_size": 2, "optimizer_in_bwd": True}
+    document = torchtune.read(data, "c.yaml").documents[0]
+    assert document.references == wanted
+    assert facts(document)["training.optimizer_in_backward"] is True
+    command = documents(f"tune run full_finetune_single_device model._component_=torchtune.models.{builder}")[0]
+    assert command.references == wanted

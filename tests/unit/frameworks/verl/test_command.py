@@ -12,6 +12,7 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.recognise import read_configurations
 from compatcheck.frameworks.verl import configuration as verl
+from compatcheck.resolution.defaults import keys_of
 from compatcheck.resolution.resolve import resolve
 from compatcheck.resolution.subject import Subject
 from compatcheck.rules.locate import open_rules
@@ -306,3 +307,21 @@ def test_the_engine_sleeps_by_default(tmp_path: Path, release: str, vllm: str, o
     subject = resolve("it", rules=open_rules(()), environment=environment, documents=reading.documents)
     fact = next(iter(subject.roles.values())).get("rollout.sleep_mode")
     assert (None if fact is None else fact.value) == sleeps
+
+
+def test_a_strategy_replaces_that_of_the_engine_chosen() -> None:
+    words = "engine=fsdp engine.strategy=fsdp2 engine.ulysses_sequence_parallel_size=8 model.path=m"
+    document = documents(f"torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer {words}")[0]
+    assert {entry.value for entry in document.statements if entry.fact == "training.fsdp_version"} == {2}
+    assert facts(document)["training.context_parallel"] == 8
+    chosen = documents("torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer engine=fsdp2 model.path=m")[0]
+    assert facts(chosen)["training.fsdp_version"] == 2
+
+
+def test_a_batch_in_sequences_that_does_not_count_is_not_left_out() -> None:
+    words = "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_micro_batch_size=8"
+    document = documents(f"python3 -m verl.trainer.main_ppo {words}")[0]
+    assert "actor_rollout_ref.actor.ppo_micro_batch_size" in keys_of(document)
+    assert "training.micro_batch_size" not in facts(document, "actor")
+    unknown = documents(f"python3 -m verl.trainer.main_ppo {words.replace('=8', '=$B')}")[0]
+    assert [entry.fact for entry in unknown.unresolved] == [None]

@@ -1,0 +1,38 @@
+"""Where a file lies that another file names."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compatcheck.core.files import Files
+
+_MAX_ABOVE = 6
+"""How many directories above a file are tried as the one its program is started in."""
+
+
+def find_beside(base: str, name: str, files: Files) -> str:
+    """Resolve a path that a file names, from the directory its program is started in, which nobody can tell.
+
+    The nearest directory that has it wins, from the naming file's own upwards to the working directory or a repository's root;
+    where neither lies above, a bare name is looked for beside the naming file alone. How the naming file's path was
+    written makes no difference, and what happens to lie in an unrelated working directory is not taken.
+    """
+    if os.path.isabs(name) or "://" in name:
+        return name
+    directories = _starting_directories(os.path.dirname(os.path.abspath(base)), files, bare=not os.path.dirname(name))
+    found = (os.path.normpath(os.path.join(directory, name)) for directory in directories)
+    file = next(filter(files.exists, found), os.path.normpath(os.path.join(directories[0], name)))
+    return file if os.path.isabs(base) else os.path.relpath(file)
+
+
+def _starting_directories(directory: str, files: Files, *, bare: bool) -> list[str]:
+    """Return a directory and those above it that a program may be started in."""
+    here, above = os.getcwd(), [directory]
+    while len(above) <= _MAX_ABOVE:
+        last = above[-1]
+        if last == here or files.exists(os.path.join(last, ".git")):
+            return above
+        above.append(os.path.dirname(last))
+    return [directory] if bare else above

@@ -1,0 +1,231 @@
+"""Launch scripts whose training command stands inside of other commands, and in files beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compatcheck.core.errors import InputError
+from compatcheck.frameworks.launch_script.script import read_launch_script
+from tests.unit.frameworks.launch_script.written_commands import facts, ranks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatcheck.frameworks.launch_script.commands import TrainingCommand
+
+CMD = (
+    "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B --zero_stage 3"
+    " --micro_train_batch_size 2 --bf16"
+)
+
+
+def read(folder: Path, text: str, **others: str) -> list[TrainingCommand]:
+    for name, content in others.items():
+        (folder / f"{name}.sh").write_text(content)
+    (folder / "run.sh").write_text(f"#!/bin/bash\n{text}\n")
+    return [run for _, run in read_launch_script(str(folder / "run.sh"), named=True)]
+
+
+def read_one(folder: Path, text: str, **others: str) -> TrainingCommand:
+    (run,) = read(folder, text, **others)
+    return run
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "srun CMD",
+        'bash -c "CMD"',
+        'sh -c "CMD"',
+        "bash -lc 'CMD'",
+        'srun --nodes 1 bash -c "CMD"',
+        "docker run --gpus all --rm -v $PWD:/w -w /w img:1 CMD",
+        'docker run --gpus all -it --rm img:1 bash -c "CMD"',
+        "docker exec -it name CMD",
+        "singularity exec --nv -B /a:/b img.sif CMD",
+        "apptainer exec --nv img.sif CMD",
+        "sbatch <<EOF\n#!/bin/bash\n#SBATCH --nodes 1\nCMD\nEOF",
+        'sbatch --nodes=1 --wrap="CMD"',
+        "ssh -p 22 host 'CMD'",
+        "ssh host CMD",
+        "ssh host <<EOF\nCMD\nEOF",
+        "ssh host 'bash -s' <<EOF\nCMD\nEOF",
+        "bash <<EOF\nCMD\nEOF",
+        "bash -s <<EOF\nCMD\nEOF",
+        'pdsh -w h[1-2] "CMD"',
+        'tmux new -d -s x "CMD"',
+        "tmux new-session -d -s x CMD",
+        'tmux send-keys -t x "CMD" C-m',
+        "screen -dmS x CMD",
+        'screen -dmS x bash -c "CMD"',
+        "echo 2 | xargs CMD --seed",
+        "echo 2 | xargs -I X CMD --seed X",
+        "kubectl exec pod -- CMD",
+        'kubectl exec -it pod -n x -- bash -c "CMD"',
+        "nohup CMD &",
+        "timeout -k 5 3600 CMD",
+        "numactl --cpunodebind=0 --membind=0 CMD",
+        "numactl -m 0 -N 0 CMD",
+        "env A=1 CMD",
+        'env -S "A=1 CMD"',
+        "env -u B -i A=1 CMD",
+        "time CMD",
+        "/usr/bin/time -f %M -o t CMD",
+        "stdbuf -oL CMD",
+        "ray job submit --working-dir . -- CMD",
+        "nice -n 10 CMD",
+        "taskset -c 0-3 CMD",
+        "ionice -c 2 -n 7 CMD",
+        'script -q -c "CMD" log',
+        "setsid CMD",
+        "sudo -E -u me CMD",
+        "unbuffer CMD",
+        "flock /tmp/l CMD",
+        "caffeinate -i CMD",
+        "podman run --rm img CMD",
+        "docker compose run --rm svc CMD",
+        "enroot start --rw img CMD",
+        "uv run CMD",
+        "conda run -n e --no-capture-output CMD",
+        "nsys profile -o x --trace cuda CMD",
+        'su - me -c "CMD"',
+        "watch -n 5 CMD",
+        "salloc -N 1 CMD",
+        "pdsh -R ssh -w ^hf CMD",
+        'parallel-ssh -H h -i "CMD"',
+        'bash -euo pipefail -c "CMD"',
+        "kubectl run p --image=x -- CMD",
+        "docker exec -i n bash <<EOF\nCMD\nEOF",
+        'mpirun -np 1 bash -c "CMD"',
+        'gcloud compute ssh v --zone z --command "CMD"',
+        'bsub -n 1 "CMD"',
+        'sbatch --nodes 1 <<< "#!/bin/bash\nCMD"',
+        "poetry run CMD",
+        "dumb-init -- CMD",
+    ],
+)
+def test_a_command_inside_of_another_one_is_read(tmp_path: Path, text: str) -> None:
+    run = read_one(tmp_path, text.replace("CMD", CMD))
+    assert run.launch.program == "openrlhf.cli.train_sft"
+    known = facts(run.documents[0])
+    assert (known["training.zero_stage"], known["training.micro_batch_size"]) == (3, 2)
+    assert ranks(run.launch)["hardware.gpus_per_node"] == 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bash other.sh", "bash -x ./other.sh", "source other.sh", ". ./other.sh", "./other.sh", "sbatch -N 2 other.sh",
+     "srun bash other.sh 1 2", 'source "$(dirname "$0")/other.sh"', "exec bash other.sh"],
+)  # fmt: skip
+def test_a_file_beside_the_script_is_read_as_part_of_it(tmp_path: Path, text: str) -> None:
+    run = read_one(tmp_path, text, other=f"\n{CMD}\n")
+    assert facts(run.documents[0])["training.zero_stage"] == 3
+    assert run.documents[0].place("zero_stage").place == f"{tmp_path}/other.sh:2"
+
+
+def test_a_file_that_the_script_wrote_is_read(tmp_path: Path) -> None:
+    run = read_one(tmp_path, f"cat > job.sh <<EOF\n{CMD}\nEOF\nbash ./job.sh")
+    assert run.documents[0].place("zero_stage").place == f"{tmp_path}/run.sh:3"
+
+
+def test_a_started_file_is_given_its_arguments(tmp_path: Path) -> None:
+    runs = read(tmp_path, "bash other.sh 1\nbash other.sh 2", other=CMD.replace("stage 3", "stage $1"))
+    assert [facts(run.documents[0])["training.zero_stage"] for run in runs] == [1, 2]
+
+
+def test_a_sourced_file_sets_variables_up_to_its_return(tmp_path: Path) -> None:
+    run = read_one(
+        tmp_path,
+        "source other.sh\n" + CMD.replace("stage 3", "stage $STAGE").replace("size 2", "size ${SIZE:-1}"),
+        other="STAGE=2\nreturn 0\nSIZE=4\n",
+    )
+    assert facts(run.documents[0])["training.zero_stage"] == 2
+    assert facts(run.documents[0])["training.micro_batch_size"] == 1
+
+
+def test_launchers_around_a_shell_keep_their_ranks(tmp_path: Path) -> None:
+    run = read_one(
+        tmp_path, 'srun --nodes 4 --ntasks-per-node=8 bash -c "python -m openrlhf.cli.train_sft --zero_stage 3"'
+    )
+    assert ranks(run.launch) == {"hardware.nodes": 4, "hardware.world_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "given"),
+    [
+        ("export A=4\nbash -c 'CMD'", 4, {"A": "4"}),
+        ("A=4\nbash -c 'CMD'", 9, {}),
+        ("A=4 bash -c 'CMD'", 4, {"A": "4"}),
+        ('A=4\nbash -c "CMD"', 4, {}),
+        ("export A=4\nssh h 'CMD'", 9, {}),
+        ("export A=4\ndocker run -e A -eB=1 i bash -c 'CMD'", 4, {"A": "4", "B": "1"}),
+        ("export A=4\ndocker run i bash -c 'CMD'", 9, {}),
+        ("export A=4\ndocker run -e B=1 i CMD", 4, {"B": "1"}),
+        ("export A=4\nsingularity exec i bash -c 'CMD'", 4, {"A": "4"}),
+        ("export A=4\nsingularity exec --cleanenv i bash -c 'CMD'", 9, {}),
+        ("export A=4\nenv -u A bash -c 'CMD'", 9, {}),
+        ("export A=4\nenv A=5 bash -c 'CMD'", 5, {"A": "5"}),
+        ("export A=4\nsbatch <<'EOF'\nCMD\nEOF", 4, {"A": "4"}),
+        ("bash -c 'CMD' name 3", 9, {}),
+    ],
+)
+def test_variables_reach_what_they_reach(tmp_path: Path, text: str, size: int, given: dict[str, str]) -> None:
+    run = read_one(tmp_path, text.replace("CMD", CMD.replace("size 2", "size ${A:-9}")))
+    assert facts(run.documents[0])["training.micro_batch_size"] == size
+    assert run.launch.variables == given
+
+
+def test_arguments_of_text_for_a_shell(tmp_path: Path) -> None:
+    run = read_one(tmp_path, "bash -c '" + CMD.replace("size 2", "size $1") + "' name 3")
+    assert facts(run.documents[0])["training.micro_batch_size"] == 3
+
+
+def test_the_header_of_a_job_inside_of_a_script(tmp_path: Path) -> None:
+    job = (
+        "#SBATCH --nodes=4\ntorchrun --nnodes $SLURM_NNODES --nproc_per_node 8 -m openrlhf.cli.train_sft --zero_stage 3"
+    )
+    run = read_one(tmp_path, f"sbatch <<'EOF'\n{job}\nEOF")
+    assert ranks(run.launch) == {"hardware.nodes": 4, "hardware.gpus_per_node": 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bash gone.sh", "line 2 starts gone.sh, which is not read"),
+        ("docker run $IMG ./gone.sh", "starts ./gone.sh"),
+        ('srun bash -c "$CMD"', "starts a shell that reads $CMD, which is not known"),
+        ("curl x | bash", "starts a shell that reads $(curl x)"),
+        ("bash run.sh", "starts run.sh, which is not read"),
+    ],
+)
+def test_what_was_not_opened_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError) as found:
+        read(tmp_path, text)
+    assert said in found.value.message
+
+
+def test_a_missing_file_is_said_beside_what_was_read(tmp_path: Path) -> None:
+    run = read_one(tmp_path, f"bash gone.sh\n{CMD}")
+    assert [skip.reason for document in run.documents for skip in document.skipped] == [
+        "starts gone.sh, which is not read: what it runs is not known"
+    ]
+
+
+WORDS = "openrlhf.cli.train_sft \\\n  --zero_stage 3 \\\n  --micro_train_batch_size 2"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"read -r -d '' words <<EOF\n{WORDS}\nEOF\ndeepspeed --module $words", "run.sh:4, used at :7"),
+        (f'words="{WORDS}"\neval "deepspeed --module $words"', "run.sh:3, used at :5"),
+        (f"words='deepspeed --module {WORDS}'\neval \"$words\"", "run.sh:3, used at :5"),
+        (f'bash -c "deepspeed --module {WORDS}"', "run.sh:3"),
+        (f"sbatch <<'EOF'\ndeepspeed --module {WORDS}\nEOF", "run.sh:4"),
+    ],
+)
+def test_a_word_of_a_text_stands_in_its_own_line(tmp_path: Path, text: str, place: str) -> None:
+    run = read_one(tmp_path, text)
+    assert run.documents[0].place("zero_stage").place == f"{tmp_path}/{place}"
