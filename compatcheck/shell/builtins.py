@@ -182,6 +182,10 @@ def _eval(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow:
         evaluator.skip(line, f"eval of {value[0].name}, whose text is not known")
         evaluator.state.status = None
         return Flow.NEXT
+    if value and all(piece.text is None and not piece.choices for piece in value):
+        evaluator.state.foreign = show(value)
+        evaluator.state.open_lists(f"eval of {show(value)}", line)
+        evaluator.skip(line, f"eval of {show(value)}, whose text is not known: variables that it sets are not known")
     return evaluator.evaluate_text(value, line)
 
 

@@ -9,6 +9,7 @@ from compatcheck.shell.grammar import Parser
 from compatcheck.shell.patterns import PatternError, translate
 from compatcheck.shell.values import (
     Value,
+    absence,
     assumptions_of,
     from_text,
     is_empty,
@@ -68,6 +69,7 @@ class Conditions:
         """Tell whether a value is empty, noting what the answer rests on."""
         answer, assumes = is_empty(value)
         self.expander.assumed.extend(assumes)
+        self.expander.outside.update(absence(piece.name) for piece in value if piece.implicit)
         return answer
 
     def unary(self, operator: str, value: Value, line: int) -> bool | None:

@@ -11,13 +11,14 @@ from compatcheck.shell.braces import expand_braces
 from compatcheck.shell.grammar import Parser
 from compatcheck.shell.lexical import NAME, UnclosedError
 from compatcheck.shell.limits import MAX_CHARACTERS, MAX_WORDS, MAX_WORK, LimitError
-from compatcheck.shell.parameters import Found, Parameters, change, describe
+from compatcheck.shell.parameters import NO_ARGUMENTS, Found, Parameters, change, describe
 from compatcheck.shell.state import State, Variable
 from compatcheck.shell.values import (
     Piece,
     Value,
     absence,
     assumptions_of,
+    choose,
     from_text,
     is_empty,
     names_of,
@@ -75,8 +76,12 @@ class Expander:
         self.depth = 0
         self.done = 0
         """What `work` has counted."""
+        self.closed = False
+        """Whether nothing is given from outside: what is not set is empty."""
         self.assumed: list[str] = []
         """What the last decisions rested on; the reader of a condition empties it."""
+        self.outside = {NO_ARGUMENTS}
+        """Those of it that nothing in the script says: what is not set here is given from outside, or not."""
 
     # Words -------------------------------------------------------------------------------------------------------
 
@@ -424,10 +429,14 @@ class Expander:
                 value = tuple(piece._replace(implicit=False) for piece in value)
             return self._mark_found(found if kind != "?" or not absent else Found([value]), quoted=quoted)
         if (kind == "+") == absent:
+            if kind == "+" and assumes and self.closed:
+                return self._mark((), quoted=quoted)
             if kind != "+" or not assumes:
                 return [] if kind == "+" else self._mark_found(found, quoted=quoted)
-            return [Segment(Piece("", line, assumes=assumes), quoted=quoted, expanded=not quoted)]
-        if kind != "+" and not absent:
+            written = f"${{{found.name}{operator}{operand}}}"
+            given = self._glue(self.segments(operand, line, quoted=quoted, tilde=True), line)
+            return self._mark(choose(written, line, ((), (given,)), many=False), quoted=quoted)
+        if kind != "+" and (not absent or (assumes and not operand and not self.closed)):
             return self._mark_found(found, quoted=quoted)
         result = self.segments(operand, line, quoted=quoted, tilde=True, expanded=True)
         result = [
@@ -584,6 +593,7 @@ def expand_text(text: str, variables: Mapping[str, str]) -> str | None:
     """
     state = State(variables={name: Variable(from_text(value, 1)) for name, value in variables.items()})
     expander = Expander(lambda: state, lambda written, line, _: unknown(f"$({written})", line), slurm=False)
+    expander.closed = True
     try:
         return text_of(expander.document(text, 1))
     except (UnclosedError, LimitError, RecursionError):

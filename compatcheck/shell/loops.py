@@ -49,6 +49,7 @@ class Loops(SimpleCommands):
             if all(piece.name in {"$@", "$*"} and piece.implicit for piece in hidden):
                 self._assume([NO_ARGUMENTS])
                 items = [item for item in items if not is_many(item)]
+                self.leave_open(self.state.copy(), lambda: self._for(loop), [NO_ARGUMENTS])
             else:
                 self.expander.parameters.assign(name, None, unknown(f"${name}", line), line)
                 return self._widen(read, f"for {name} in {' '.join(show(item) for item in items)}"[:SHOWN], keep=name)
@@ -143,9 +144,13 @@ class Loops(SimpleCommands):
             if status is None and self.state.arguments is None and re.search(r"\$\{?[#1@*]|getopts", written):
                 self._assume([NO_ARGUMENTS])
                 self.state = before
+                self.leave_open(before.copy(), lambda: self._while(loop), [NO_ARGUMENTS])
                 return self._end_loop(mark, depth, Flow.NEXT)
             if status is not None and status == loop.until:
-                self._assume(self.expander.assumed[assumed:])
+                rests = self.expander.assumed[assumed:]
+                self._assume(rests)
+                if outside := self.expander.outside.intersection(rests):
+                    self.leave_open(before, lambda: self._while(loop), outside)
                 return self._end_loop(mark, depth, Flow.NEXT)
             if status is None or any(kind is Flow.BREAK for kind, _ in self.jumps[mark:]):
                 break

@@ -11,10 +11,10 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.shell.conditions import Conditions
 from compatcheck.shell.expand import Expander, compact
 from compatcheck.shell.flow import Flow
-from compatcheck.shell.lexical import UnclosedError
+from compatcheck.shell.lexical import NAME, UnclosedError
 from compatcheck.shell.limits import MAX_COMMANDS, LimitError
 from compatcheck.shell.parameters import NO_ARGUMENTS
-from compatcheck.shell.state import State, Variable, join
+from compatcheck.shell.state import State, Variable, join, join_unless
 from compatcheck.shell.values import (
     Piece,
     Value,
@@ -211,13 +211,43 @@ class ScriptReading(ABC):
             return self.fork(branches)
         before = self.state.copy(), len(self.commands), len(self.queries), len(self.jumps), len(self.doubts)
         flow = yes() if status else no()
-        if flow is Flow.EXIT:
+        outside = self.expander.outside.intersection(assumed)
+        if flow is Flow.EXIT or (flow is Flow.RETURN and outside):
             # Whoever starts the script gives what it asks for: `if [ -z "$1" ]; then usage; exit 1; fi`.
             self.state, commands, queries, jumps, doubts = before
             del self.commands[commands:], self.queries[queries:], self.jumps[jumps:], self.doubts[doubts:]
             return self.fork(branches)
         self._assume(assumed)
+        if outside:
+            self.leave_open(before[0], no if status else yes, outside)
         return flow
+
+    def leave_open(self, before: State, read: Callable[[], Flow], absent: Iterable[str]) -> None:
+        """Leave open what the way sets that is not gone because something is taken as not given from outside.
+
+        Args:
+            before: the state that way starts in.
+            read: reads it; its commands are not those of the script.
+            absent: what is taken as not given.
+        """
+        names = {one[1:].partition(" ")[0] if one[0] == "$" else "@" for one in absent}
+        taken, sink, line, muted = self.state, self.sink, self.line, self._muted
+        found = self.commands, self.queries, self.jumps, self.doubts, self.expander.assumed
+        marks = [len(one) for one in found]
+        given = {name: Variable(unknown(f"${name}", line), line=line) for name in names if NAME.fullmatch(name)}
+        before.variables.update((name, one) for name, one in given.items() if name not in before.variables)
+        self.state, self.sink, self._muted = before, None if sink is None else [], True
+        if before.arguments is None and len(given) < len(names):
+            before.arguments = (unknown("$@", line, many=True),)
+        flow = read()
+        other, printed = self.state, self.sink
+        self.state, self.sink, self.line, self._muted = taken, sink, line, muted
+        for one, mark in zip(found, marks, strict=True):
+            del one[mark:]  # type: ignore[attr-defined]
+        if flow is not Flow.EXIT:
+            self.state = join_unless(taken, other, absent, names, line)
+            if printed:
+                self.emit(unknown("$(…)", line))
 
     def _assume(self, assumed: Iterable[str]) -> None:
         if not self._muted:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.shell.values import Value, choose, is_many, same, unknown
+from compatcheck.shell.values import Value, choose, is_many, same, text_of, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from compatcheck.shell.statements import Statement
 
@@ -141,6 +141,36 @@ def join(states: list[State], line: int, *, again: bool = False) -> State:
     result = states[0]
     for other in states[1:]:
         result = _join(result, other, line, again=again)
+    return result
+
+
+def join_unless(taken: State, other: State, absent: Iterable[str], names: Container[str], line: int) -> State:
+    """Return what is known after a way that is taken unless something is given from outside.
+
+    A text that the other way replaces by what is given is a default: it stays, and rests on nothing being given.
+
+    Args:
+        taken: after that way.
+        other: after the other.
+        absent: what is taken as not given, in words.
+        names: the same by name.
+        line: where they meet.
+    """
+    result = join([taken, other], line)
+    result.status, result.arguments = taken.status, taken.arguments
+    for name, joined in list(result.variables.items()):
+        one, two = taken.variables.get(name), other.variables.get(name)
+        if joined is one or joined == one:
+            continue
+        if one is None:
+            if name in names:
+                del result.variables[name]
+        elif name in names or (one.value and text_of(one.value) and two and two.value and text_of(two.value) is None):
+            assumes = tuple(absent)
+            value = tuple(
+                piece._replace(assumes=tuple(dict.fromkeys((*piece.assumes, *assumes)))) for piece in one.value or ()
+            )
+            result.variables[name] = one._replace(value=value if one.value else one.value)
     return result
 
 

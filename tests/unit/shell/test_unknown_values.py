@@ -59,7 +59,6 @@ def test_an_unknown_word_in_an_array_keeps_its_place() -> None:
     [
         ("${N:-8}", "8", ("$N is not set",)),
         ("${N-8}", "8", ("$N is not set",)),
-        ("a${N:+x}", "a", ("$N is not set",)),
         ("${2:-d}", "d", ("$2 is not given",)),
         ("${N:-${M:-3}}", "3", ("$M is not set", "$N is not set")),
         ("$((${N:-8} / 2))", "4", ("$N is not set",)),
@@ -163,7 +162,7 @@ def test_a_missing_argument_does_not_end_the_reading() -> None:
 
 def test_loops_over_unknown_arguments_leave_the_defaults() -> None:
     script = read(
-        'A=1\nwhile [[ $# -gt 0 ]]; do case $1 in --a) A=$2; shift 2;; esac; done\nfor x in "$@"; do A=3; done\nrun $A "$@"'
+        'A=1\nwhile [[ $# -gt 0 ]]; do case $1 in --a) A=$2; shift 2;; esac; done\nfor x in "$@"; do A=$x; done\nrun $A "$@"'
     )
     (command,) = runs(script)
     assert command.words[1].text == "1"
@@ -315,3 +314,34 @@ def test_text_on_standard_input_is_kept() -> None:
     assert command.stdin is not None
     assert command.stdin.text == "print(1)\n"
     assert read("python x").commands[0].stdin is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'A=(a); [[ -n $X ]] && A+=(--x); run "${A[@]}"',
+        'A=a; if [ -n "$X" ]; then A="$A --x"; fi; run $A',
+        'A=a; if [ -z "$X" ]; then A="$A --x"; fi; run $A',
+        "run a ${X:+--x}",
+        "run a ${X:-}",
+        'run a $(test -n "$X" && echo --x)',
+        'A=(a); eval "$HOOK"; run "${A[@]}"',
+        'A=(a); while [ $# -gt 0 ]; do case $1 in --x) A+=(--x);; esac; shift; done; run "${A[@]}"',
+        'A=(a); while getopts "x" o; do case $o in x) A+=(--x);; esac; done; run "${A[@]}"',
+        'A=(a); for o in "$@"; do A+=("$o"); done; run "${A[@]}"',
+        'A=(a); [ $# -gt 0 ] && A+=("$@"); run "${A[@]}"',
+    ],
+)
+def test_what_is_given_from_outside_leaves_open_what_it_may_set(text: str) -> None:
+    *_, command = runs(read(text))
+    assert any(word.text is None and word.many for word in command.words[1:])
+
+
+def test_a_text_that_what_is_given_replaces_is_a_default() -> None:
+    text = '[ -n "$M" ] || M=m; if [ -n "$1" ]; then K=$1; else K=k; fi; S=s; [ -n "$X" ] && S=$X; run $M $K $S'
+    (command,) = runs(read(text))
+    assert [(word.text, word.assumes) for word in command.words[1:]] == [
+        ("m", ("$M is not set",)),
+        ("k", ("$1 is not given",)),
+        ("s", ("$X is not set",)),
+    ]
