@@ -9,6 +9,7 @@ from compatcheck.checking.fit import does_not_run, price
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import list_skipped
+from compatcheck.checking.stack import name_unselected
 from compatcheck.checking.tracer import Untraced
 from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
@@ -94,7 +95,7 @@ def _estimate_all(
     failed: list[Unestimated] = []
     for subject in subjects:
         try:
-            report = _estimate_one(subject, criteria, options)._replace(doubts=_doubts(subject, lines))
+            report = _estimate_one(subject, criteria, options)._replace(doubts=_doubts(subject, lines, criteria.rules))
         except UsageError as error:
             source = error.source or _place(error.message, subject)
             if len(subjects) == 1:
@@ -152,12 +153,13 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
     return report
 
 
-def _doubts(subject: Subject, lines: LineFinder) -> Doubts:
+def _doubts(subject: Subject, lines: LineFinder, rules: RuleSet) -> Doubts:
     return Doubts(
         subject.unresolved,
         tuple((conflict.fact, conflict.values) for conflict in subject.conflicts if _matters(conflict.fact)),
         tuple(lines.with_line(source) for source, _ in subject.unread if is_about_memory(source.key or "")),
         tuple((lines.with_line(gap.source), gap.why) for gap in subject.gaps),
+        name_unselected(subject.environment, rules),
     )
 
 

@@ -61,6 +61,10 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
         shared = shared._replace(files=with_standard_input(shared.files, skipped))
     files, blocks = _open_all_blocks(request.paths, shared.files)
     shared = shared._replace(files=files)
+
+    def is_of_run(file: str) -> bool:
+        return os.path.realpath(file) in request.run_files
+
     explicit: list[InputFile] = []
     walked: list[InputFile] = []
     seen: set[str] = set()
@@ -69,7 +73,7 @@ def gather_paths(request: Request, shared: Shared) -> Gathered:
             continue
         seen.add(os.path.realpath(path))
         if os.path.isdir(path):
-            found = list(walk_files(path, files, skipped, selection=request.selection))
+            found = list(walk_files(path, files, skipped, is_of_run, selection=request.selection))
             walked += found
             roots = [item for item in found if item.is_root]
             locked = {} if request.manifests else find_locks(roots)

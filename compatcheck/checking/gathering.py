@@ -99,12 +99,25 @@ def gather(request: Request, rules: RuleSet, environ: Mapping[str, str]) -> Gath
     if request.paths or request.hook:
         from compatcheck.checking.files import gather_paths, gather_touched  # noqa: PLC0415 (only for files)
 
-        return gather_touched(request, shared) if request.hook else gather_paths(request, shared)
+        return _count_runs(gather_touched(request, shared) if request.hook else gather_paths(request, shared))
     if request.image is not None:
         from compatcheck.checking.images import gather_image  # noqa: PLC0415 (only for images)
 
         return gather_image(request, shared)
     return _gather_environment(request, shared)
+
+
+def _count_runs(gathered: Gathered) -> Gathered:
+    """Let what files of a run name and nobody could read count as named; a pasted text is of a run that lies elsewhere."""
+
+    def count(skipped: tuple[Skipped, ...]) -> tuple[Skipped, ...]:
+        return tuple(
+            entry._replace(named=True) if entry.by_run and os.path.isfile(entry.source.path) else entry
+            for entry in skipped
+        )
+
+    subjects = tuple(subject._replace(skipped=count(subject.skipped)) for subject in gathered.subjects)
+    return gathered._replace(subjects=subjects, skipped=count(gathered.skipped))
 
 
 def _gather_environment(request: Request, shared: Shared) -> Gathered:

@@ -100,7 +100,7 @@ def read_found(
                 for environment in read_environments(file, kind, files, selection):
                     # What a setup.py computes cannot be written otherwise there, so it fails no commit.
                     if kind == "setup_py" or not is_named(file):
-                        unnamed = tuple(entry._replace(named=False) for entry in environment.skipped)
+                        unnamed = tuple(entry._replace(named=entry.by_run) for entry in environment.skipped)
                         environment = environment._replace(skipped=unnamed)  # noqa: PLW2901 (the same, of a walk)
                     if environment.packages:
                         yield InputFile(file, (), environment, is_root=True, kind=kind)

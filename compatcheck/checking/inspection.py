@@ -137,6 +137,9 @@ def make_inspection(request: Request, use: PolicyUse, *, files: bool, on_targets
             request = request._replace(paths=request.training, training=())
         elif not chosen and not request.hook:
             raise UsageError("nothing to check", hint="name files or directories, or write runs into the policy")
+    if files:
+        of_runs = [path for run in runs.values() for path in (*run.paths, *run.training, run.model) if path is not None]
+        request = request._replace(run_files=frozenset(map(os.path.realpath, of_runs)))
     targets = choose_targets(use.targets, policy) if on_targets or use.targets else ()
     complete = not (use.narrowed or request.hook or use.targets) and len(chosen) == len(runs)
     requests: list[Request] = []

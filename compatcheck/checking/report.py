@@ -10,7 +10,7 @@ from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.next_step import find_next_step
 from compatcheck.checking.request import Gathered
-from compatcheck.checking.stack import holds_stack
+from compatcheck.checking.stack import holds_stack, name_unselected
 from compatcheck.checking.verdict import judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.fail_on import parse_threshold
@@ -122,7 +122,10 @@ def build_report(
         chosen = gathered.reasons.get(subject.id, gathered.chosen)
         described = describe_subject(subject, outcome.folded, chosen, outcome.waiting)
         stacked = holds_stack(subject.environment, rules)
-        subjects.append(described._replace(estimate=verdict.estimate, aside=aside, stacked=stacked))
+        unselected = name_unselected(subject.environment, rules)
+        subjects.append(
+            described._replace(estimate=verdict.estimate, aside=aside, stacked=stacked, unselected=unselected)
+        )
     if findings:
         findings = [add_lines(finding, lines) for finding in findings]
         if annotate is not None and any(finding.status == "affected" for finding in findings):

@@ -49,6 +49,8 @@ class Request(NamedTuple):
     """Whether manifests of a directory count beside their lock: who changes the one changes the other."""
     selection: Selection = DEFAULT
     """What is chosen of what the files offer: extras, groups, a stage."""
+    run_files: frozenset[str] = frozenset()
+    """Real paths that runs of the policy name: the person named them, also where a walk meets them."""
     sources: Mapping[str, Source] = {}
     """Where the keys of the run and the target stand in the policy, settings as ``set.NAME``."""
     files: Files = LOCAL

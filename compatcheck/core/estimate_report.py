@@ -22,6 +22,8 @@ class Doubts(NamedTuple):
     """Keys nobody understood whose names are about memory."""
     gaps: tuple[tuple[Source, str], ...] = ()
     """What was not read and may set keys, so that no default of these is taken: place, why."""
+    unselected: tuple[str, ...] = ()
+    """Extras and groups that are not selected, with the packages that may be there, in words."""
 
 
 class EstimateReport(NamedTuple):

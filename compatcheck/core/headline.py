@@ -2,14 +2,13 @@
 
 from compatcheck.core.advisory import count_failing
 from compatcheck.core.errors import EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
-from compatcheck.core.report import Finding, Report
-from compatcheck.core.summary import checked_anything, fit_text, size_text, worst_first
+from compatcheck.core.report import Finding, Report, SubjectReport
+from compatcheck.core.summary import checked_anything, fit_text, needs_text, size_text, worst_first
 
 
 def headline(report: Report) -> list[str]:
     """Return what a reader needs first: the reason of the exit code, the worst finding with its remedy, and the fit."""
-    word = {EXIT_FINDINGS: "FAILS", EXIT_NOTHING_TO_CHECK: "NOT CHECKED", EXIT_UNREADABLE_INPUT: "NOT READ"}
-    lines = [f"{word.get(report.exit_code, 'PASSES')}: {reason_text(report)}"]
+    lines = [f"{_word(report)}: {reason_text(report)}"]
     worst = find_worst(report)
     if worst is not None:
         lines.append(f"worst: {worst_text(report, worst)}{_remedy_text(worst)}")
@@ -22,7 +21,79 @@ def headline(report: Report) -> list[str]:
         bad = [subject.id for subject, text in fits if not text.startswith("fits")]
         said = f"{len(bad)} of {len(fits)} do not fit, or may not" if bad else f"all {len(fits)} fit"
         lines.append(f"of the runs that could be estimated {said}")
-    return lines
+    return [*lines, *open_lines(report)]
+
+
+def _word(report: Report) -> str:
+    checked = checked_anything(report)
+    words = {
+        EXIT_FINDINGS: "FAILS",
+        EXIT_NOTHING_TO_CHECK: "NOT CHECKED",
+        EXIT_UNREADABLE_INPUT: "NOT CHECKED WHOLE" if checked else "NOT READ",
+    }
+    return words.get(report.exit_code, "PASSES" if checked else "NOTHING TO CHECK")
+
+
+def open_lines(report: Report, *, inputs: bool = True) -> list[str]:
+    """Say what the answer leaves out: inputs and options that were not read, extras not selected, runs without an estimate.
+
+    Args:
+        report: of a check.
+        inputs: whether to say which inputs were not read.
+    """
+    several = len(report.subjects) > 1
+    found = [
+        f"not read: {entry.source}: {entry.reason}"
+        for entry in report.skipped
+        if inputs and (entry.named or report.strict)
+    ]
+    for subject in report.subjects:
+        if not subject.aside:
+            of = f"{subject.id}: " if several else ""
+            found += [f"not read: {place}: {why}" for place, why in subject.gaps]
+            found += _unknown_lines(subject)
+            found += [f"{of}{text}" for text in subject.unselected]
+            found += [
+                f"{of}no estimate: it needs {_needs_text(needs)}" for needs in (_estimate_needs(subject),) if needs
+            ]
+    lines = list(dict.fromkeys(found))
+    more = len(lines) - MAX_OPEN
+    return [*lines[:MAX_OPEN], f"{more} more of that kind"] if more > 1 else lines
+
+
+def _unknown_lines(subject: SubjectReport) -> list[str]:
+    """Say which settings nobody can tell, in one line for each reason; what `auto` waits for is no loss of a file."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, source, why in subject.unresolved:
+        if not why.startswith("`auto`"):
+            names.setdefault((str(source), why), []).append(name)
+    return [
+        f"not known: {', '.join(facts[:2])}{f' and {len(facts) - 2} more' if len(facts) > 2 else ''} at {place}: {why}"
+        for (place, why), facts in names.items()
+    ]
+
+
+MAX_OPEN = 4
+"""Lines about what the answer leaves out; the rest are counted."""
+
+
+def _needs_text(needs: tuple[str, ...]) -> str:
+    model = any(name.startswith("model.") for name in needs)
+    others = tuple(name for name in needs if not name.startswith("model."))
+    return ", ".join([*(["the model (--model)"] if model else []), *([needs_text(others)] if others else [])])
+
+
+def _estimate_needs(subject: SubjectReport) -> tuple[str, ...]:
+    """Return the facts without which a run that is described has no estimate."""
+    if subject.estimate is not None:
+        return () if subject.estimate.phases else subject.estimate.needs
+    known = {fact.name for _, fact in subject.facts}
+    described = any(
+        fact.name.startswith("training.") and fact.origin in {"configuration", "script", "set"}
+        for _, fact in subject.facts
+    )
+    wanted = ("model.hidden_size", "training.sequence_length")
+    return tuple(name for name in wanted if name not in known) if described and subject.is_checkable else ()
 
 
 def ending(report: Report) -> str:

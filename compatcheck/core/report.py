@@ -128,6 +128,8 @@ class SubjectReport(NamedTuple):
     """Whether its findings are shown and do not fail the run: an environment that an image does not start."""
     target: str | None = None
     """Machine of the policy it is checked for, where there are several."""
+    unselected: tuple[str, ...] = ()
+    """Extras and groups that are not selected, with the packages that rules are about and that may be there, in words."""
     stacked: bool = True
     """Whether its packages, if any, hold one of a training stack: one that a rule or the record of a program is about."""
 

@@ -38,5 +38,7 @@ class Skipped(NamedTuple):
     """What the person can do about it."""
     named: bool = False
     """Whether the person named this input; an unreadable named input is exit code 4."""
+    by_run: bool = False
+    """Whether a file of the run names what was not read: it counts as named where the run lies here."""
     fact: str | None = None
     """What the value at this place would have decided, by vocabulary name; None when that is not one fact."""

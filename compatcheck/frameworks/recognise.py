@@ -216,8 +216,9 @@ def follow_references(
                 extra.extend(_mark(found, document) for found in references.read(kind, name, document, place))
             except InputError as error:
                 reason = error.message if error.source == place else str(error)
-                counts = document.named and (_names_a_file(kind, name) or error.source != place)
-                skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named=counts))
+                counts = _names_a_file(kind, name) or error.source != place
+                named = counts and document.named
+                skipped.append(Skipped(place, f"names {name!r}: {reason}", error.hint, named, counts))
                 extra.extend(_leave_open(kind, name, key, place))
                 if kind == "config":
                     gaps.append(Gap(place, f"names {name!r}, which could not be read"))
@@ -318,10 +319,10 @@ def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
 
 
 def _mark(document: Document, naming: Document) -> Document:
-    """Hand on that the person named a document to one that it names."""
-    if not naming.named:
-        return document
-    return document._replace(named=True, skipped=tuple(skip._replace(named=True) for skip in document.skipped))
+    """Hand on that the person named a document to one that it names; what is not read of this one counts for the run."""
+    named = naming.named or document.named
+    skipped = tuple(skip._replace(named=skip.named or named, by_run=True) for skip in document.skipped)
+    return document._replace(named=named, skipped=skipped)
 
 
 def _read_named_model(

@@ -44,7 +44,8 @@ def rate(
             return "medium", None
         if impact.memory == "host":
             return "low", "size unknown: memory of the host, which no device runs out of"
-        return "medium", "size unknown, and nothing known bounds it"
+        open_ones = f" without {', '.join(impact.needs)}" if impact.needs else ""
+        return "low", f"size unknown, and nothing known bounds it{open_ones}"
     if size <= 0:
         return "info", None
     known = device_bytes if impact.memory == "device" else host_bytes
@@ -55,7 +56,5 @@ def rate(
         return "low", None
     if impact.expected_bytes is None:
         return level, f"size unknown, rated by the {format_bytes(size)} that it is at most"
-    remark = (
-        None if known else f"rated against {reference // GIB} GiB of {impact.memory} memory: the hardware is unknown"
-    )
-    return level, remark
+    unknown = "the device's memory" if impact.memory == "device" else "the node's main memory"
+    return level, None if known else f"rated against {reference // GIB} GiB: {unknown} is unknown"

@@ -34,6 +34,8 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
     if report.id and report.id != report.subject:
         yield f"  {report.id}"
     yield from _gaps(report.doubts)
+    for text in report.doubts.unselected:
+        yield from wrap_text(text, 2, 4)
     if not estimate.phases and estimate.verdict.primary is not None:
         yield from wrap_text(f"no estimate: {estimate.verdict.primary}", 2, 4)
         yield from _doubts(report.doubts)
@@ -261,6 +263,8 @@ def format_markdown(report: EstimateReport) -> str:
     if report.id and report.id != report.subject:
         lines += [f"`{report.id}`", ""]
     rest = [f"- {line.strip()}" for line in _joined(_doubts(report.doubts))]
+    if report.doubts.unselected:
+        lines += [*(f"- {text}" for text in report.doubts.unselected), ""]
     if not estimate.phases and estimate.verdict.primary is not None:
         return "\n".join([*lines, f"No estimate: {estimate.verdict.primary}", *(["", *rest] if rest else []), ""])
     if not estimate.phases:
@@ -326,6 +330,7 @@ def describe(report: EstimateReport) -> dict[str, Any]:
             for name, values in report.doubts.conflicts
         ],
         "not_read": [{"source": str(place), "reason": why} for place, why in report.doubts.gaps],
+        "not_selected": list(report.doubts.unselected),
         "unread_keys": [str(place) for place in report.doubts.unread],
         "needs": list(estimate.needs),
         "details": list(report.details),

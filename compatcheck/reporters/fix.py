@@ -7,8 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from compatcheck.core.effects import PATCH_RELEASE
+from compatcheck.core.errors import EXIT_UNREADABLE_INPUT
 from compatcheck.core.estimate import OUTCOMES
 from compatcheck.core.fix import NOT_NEEDED, REFUSED, RESOLVED, SETTING, VERSION
+from compatcheck.core.headline import open_lines
 from compatcheck.core.summary import range_text, size_text
 from compatcheck.core.units import format_bytes
 from compatcheck.reporters.json import describe_finding, describe_origin
@@ -42,6 +44,9 @@ def closing_line(fix: Fix) -> str:
     failing = sum(finding.fails for finding in report.findings)
     tail = f"db {report.database_date} ({report.database_rules} rules) · {fix.seconds:.2g} s"
     if not failing and not fix.plans:
+        if report.exit_code == EXIT_UNREADABLE_INPUT:
+            unread = "; ".join(open_lines(report)[:1])
+            return f"compatcheck: not checked whole: {unread} · nothing to fix in the rest · {tail}"
         return f"compatcheck: nothing to fix at --fail-on {report.threshold} · {tail}"
     cleared = sum(len(plan.cleared) for plan in fix.plans)
     sought = failing or cleared + sum(len(plan.remaining) for plan in fix.plans)

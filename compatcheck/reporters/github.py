@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from compatcheck.core.headline import ending
+from compatcheck.core.headline import ending, open_lines
 from compatcheck.core.summary import choose, closing_line, needs_text, size_text, worst_first
 from compatcheck.reporters.checkout import find_root, path_in_checkout
 
@@ -35,6 +35,7 @@ def format_report(report: Report) -> str:
 
 
 def _lines(report: Report, root: str) -> Iterator[str]:
+    yield from map(_plain, open_lines(report, inputs=False))
     choice = choose(report.findings)
     findings = choice.shown
     waived = sorted((item for item in report.findings if item.suppressed is not None), key=worst_first)

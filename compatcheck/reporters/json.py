@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from compatcheck.core.headline import open_lines
 from compatcheck.core.summary import summarise
 from compatcheck.reporters.fingerprint import fingerprint
 
@@ -49,6 +50,7 @@ def describe_report(report: Report) -> dict[str, object]:
             "not_audited": summary.not_audited,
             "fail_on": report.threshold,
             "strict": report.strict,
+            "open": open_lines(report),
             "exit_code": report.exit_code,
             "waivers": list(report.waiver_notes),
             "policy": report.policy,

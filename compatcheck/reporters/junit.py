@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
+from compatcheck.core.headline import open_lines
 from compatcheck.core.summary import (
     checked_anything,
     clean_text,
@@ -57,7 +58,8 @@ def format_report(report: Report) -> str:
             lines += _properties(report)
         lines += [f"    {line}" for case in suite.cases for line in case.lines()]
         if index == 0:
-            notes = [*(f"waiver: {note}" for note in report.waiver_notes), closing_line(report)]
+            waivers = (f"waiver: {note}" for note in report.waiver_notes)
+            notes = [*open_lines(report, inputs=False), *waivers, closing_line(report)]
             lines.append(f"    <system-out>{_text(chr(10).join(notes))}</system-out>")
         lines.append("  </testsuite>")
     lines.append("</testsuites>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatcheck.core.headline import find_worst, reason_text, worst_text
+from compatcheck.core.headline import find_worst, open_lines, reason_text, worst_text
 from compatcheck.core.summary import (
     assumptions_in_words,
     choose,
@@ -63,7 +63,9 @@ def _head(report: Report) -> Iterator[str]:
         yield ""
     fits = [(subject, text) for subject in report.subjects if (text := fit_text(subject)) is not None]
     yield from (f"- {escape(f'{subject.id}: {text}' if several else text)}" for subject, text in fits)
-    if fits:
+    left_out = open_lines(report)
+    yield from (f"- {escape(line)}" for line in left_out)
+    if fits or left_out:
         yield ""
     choice = choose(report.findings)
     for title, chosen in (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from compatcheck.core.advisory import audit_text, fix_text, fold_unaudited
+from compatcheck.core.headline import open_lines
 from compatcheck.core.report import severity_rank
 from compatcheck.core.summary import closing_line, needs_text, size_text, summarise
 from compatcheck.reporters.checkout import find_root, path_in_checkout
@@ -312,6 +313,10 @@ def _invocation(report: Report, root: str) -> dict[str, Any]:
         "exitCode": report.exit_code,
         "toolExecutionNotifications": [
             *(_notification(entry, root) for entry in report.skipped),
+            *(
+                {"descriptor": {"id": "open"}, "level": "warning", "message": {"text": line}}
+                for line in open_lines(report, inputs=False)
+            ),
             *(_unaudited_notifications(report.audit) if report.audit is not None else ()),
         ],
     }

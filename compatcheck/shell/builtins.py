@@ -197,12 +197,13 @@ def _source(evaluator: ScriptReading, arguments: list[Value], line: int) -> Flow
     flow = evaluator.source_file(arguments[0], arguments[1:], line) if arguments else None
     if flow is not None:
         return flow
-    if not _ACTIVATION.search(path):
+    foreign = not _ACTIVATION.search(path)
+    if foreign:
         evaluator.state.foreign = path
         evaluator.state.open_lists(path, line)
-    evaluator.skip(
-        line, f"sources {path}, which is not read: variables that it sets are not known", "give their values"
-    )
+    reason = f"sources {path}, which is not read: variables that it sets are not known"
+    # A path of the machine or of its user (/etc/profile, ~/.bashrc, $HOME/env.sh) is no file of the project.
+    evaluator.skip(line, reason, "give their values", by_run=foreign and path[:1] not in {"/", "~", "$", ""})
     return _finish(evaluator, status=True)
 
 

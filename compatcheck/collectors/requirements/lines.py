@@ -82,9 +82,9 @@ class RequirementLines:
         self.compiled: set[str] = set()
         """Files that say they were compiled: everything that a local project requires stands in them."""
 
-    def skip(self, source: Source, reason: str, hint: str) -> None:
+    def skip(self, source: Source, reason: str, hint: str, *, by_run: bool = False) -> None:
         """Note what is not read: the file is then one that could not be read whole, which counts where a person named it."""
-        self.skipped.append(Skipped(source, reason, hint, named=True))
+        self.skipped.append(Skipped(source, reason, hint, named=True, by_run=by_run))
 
 
 class _Line(NamedTuple):
@@ -327,7 +327,7 @@ def _include(reading: RequirementLines, value: str, source: Source, *, as_constr
         _read_file(reading, path, as_constraints=as_constraints)
     except InputError as error:
         reason = f"includes {path}: {error.message}"
-        reading.skip(source, reason, error.hint or "mend or remove the line")
+        reading.skip(source, reason, error.hint or "mend or remove the line", by_run=True)
 
 
 def _add(

@@ -89,7 +89,10 @@ def read_launch(launch: Launch) -> tuple[Document, ...]:
     if not _MANY_RANKS & set(launch.launchers):
         return (Document("script", source, (), references=references, is_command=True),) if references else ()
     skip = Skipped(
-        source, f"starts {launch.program}, whose options this release does not read", "--set what they decide"
+        source,
+        f"starts {launch.program}, whose options this release does not read",
+        "--set what they decide",
+        by_run=True,
     )
     return (Document("script", source, (), (), (skip,), references, is_command=True), *launch.documents)
 

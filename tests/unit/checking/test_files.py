@@ -232,3 +232,62 @@ def test_what_a_file_leaves_open_is_settled_by_what_is_installed(
     (subject,) = json.loads(out)["subjects"]
     (package,) = [entry for entry in subject["environment"]["packages"] if entry["name"] == "deepspeed"]
     assert (package["version"], package["optional"]) == (version, False)
+
+
+STACK = "torch==2.6.0\ntransformers==4.50.0\naccelerate==1.5.0\ndeepspeed==0.16.4\n"
+TRAINER = "bf16: true\nper_device_train_batch_size: 1\noutput_dir: o\ngradient_checkpointing: true\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"requirements.txt": STACK, "train.yaml": f"{TRAINER}deepspeed: ds.json\n"},
+        {"requirements.txt": STACK, "train.yaml": f"{TRAINER}deepspeed: ds.json\n", "ds.json": '{"zero_optim'},
+        {"requirements.txt": f"-r base.txt\n{STACK}", "train.yaml": TRAINER},
+        {
+            "requirements.txt": STACK,
+            "train.yaml": f"{TRAINER}  deepspeed: [ds.json\n",
+            "compatcheck.toml": '[runs.train]\npaths = ["requirements.txt"]\ntraining = ["train.yaml"]\n',
+        },
+        {"requirements.txt": STACK, "run.sh": "source ./common.sh\naccelerate launch train.py --bf16 $MORE\n"},
+    ],
+)
+@pytest.mark.parametrize("command", [["check", "."], ["check", "--hook"], ["fix", ".", "--offline"], ["estimate", "."]])
+def test_what_a_run_names_and_nobody_could_read_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, str],
+    command: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    touched = list(files) if "--hook" in command else []
+    monkeypatch.setattr(sys, "argv", ["compatcheck", *command, *touched])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    out, err = capsys.readouterr()
+    assert caught.value.code == 4
+    if command[0] == "check":
+        assert out.startswith("NOT CHECKED WHOLE: ")
+    elif command[0] == "fix":
+        assert out.startswith("compatcheck: not checked whole: not read: ")
+    else:
+        assert "not read: " in err
+
+
+def test_an_extra_that_is_not_selected_is_said_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = '[project]\nname = "p"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n'
+    project += '[project.optional-dependencies]\ntrain = ["deepspeed==0.16.4"]\n'
+    (tmp_path / "pyproject.toml").write_text(project)
+    said = "extra train not selected: deepspeed ==0.16.4 may be there; --extra train"
+    _, out = check(".", monkeypatch=monkeypatch, capsys=capsys)
+    assert said.replace("==", "") in out.split("\n\n")[0].replace("==", "")
+    report = check_json(tmp_path, monkeypatch, capsys)
+    assert len(report["summary"]["open"]) == 1
+    _, out = check(".", "--extra", "train", monkeypatch=monkeypatch, capsys=capsys)
+    assert "not selected" not in out

@@ -124,11 +124,17 @@ def test_a_directory_without_a_training_holds_nothing(rules: RuleSet, project: P
         read(rules, ".")
 
 
-def test_what_a_script_sources_is_said_and_fails_nothing(rules: RuleSet, project: Path) -> None:
-    write(project, train__sh=f"source ./env.sh\ntorchrun a.py {HF} $BATCH\n")
+@pytest.mark.parametrize(
+    ("sourced", "of_run"),
+    [("./env.sh", True), ("~/.bashrc", False), ("/etc/profile.d/modules.sh", False), ("$HOME/env.sh", False)],
+)
+def test_what_a_script_sources_is_said_and_counts_where_it_is_of_the_project(
+    rules: RuleSet, project: Path, sourced: str, *, of_run: bool
+) -> None:
+    write(project, train__sh=f"source {sourced}\ntorchrun a.py {HF} $BATCH\n")
     (subject,) = read(rules, "train.sh").subjects
     (skip,) = [entry for entry in subject.skipped if "sources" in entry.reason]
-    assert not skip.named
+    assert skip.named is of_run
     assert [(name, source.line) for name, source, _ in subject.unresolved] == [("training.micro_batch_size", 2)]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from compatcheck.core.facts import Fact
 from compatcheck.core.headline import ending, headline
-from compatcheck.core.report import Finding, FindingImpact, FindingRemedy, Report
-from compatcheck.core.source import Source
+from compatcheck.core.report import Finding, FindingImpact, FindingRemedy, Report, SubjectReport
+from compatcheck.core.source import Skipped, Source
 from compatcheck.core.summary import MAX_POSSIBLE, choose
 from tests.unit.reporters.test_closing import EMPTY
 from tests.unit.reporters.test_folding import finding as make
@@ -79,3 +79,39 @@ def test_what_costs_nothing_is_counted() -> None:
     impact = FindingImpact(0, 0, 0, "memory", "device", "rank", "whole")
     free = make("a/free", "env", "info")._replace(impact=impact, folded=True)
     assert choose([free]) == ((), "1 costs less than 1 MiB here")
+
+
+def test_what_was_not_read_never_reads_as_passed() -> None:
+    unread = Skipped(Source("train.yaml", "deepspeed"), "names 'ds.json': no such file", named=True)
+    checked = make_subject()
+    lines = headline(EMPTY._replace(subjects=(checked,), skipped=(unread,), exit_code=4))
+    assert lines[0] == "NOT CHECKED WHOLE: 1 input could not be read"
+    assert lines[1] == "not read: train.yaml (deepspeed): names 'ds.json': no such file"
+    assert headline(EMPTY._replace(subjects=(), exit_code=0))[0].startswith("NOTHING TO CHECK: ")
+    assert headline(EMPTY._replace(subjects=(checked,), exit_code=0))[0].startswith("PASSES: ")
+
+
+def test_what_the_answer_leaves_out_stands_in_its_first_lines() -> None:
+    place = Source("run.sh", "$EXTRA", 2)
+    batch = Fact("training.micro_batch_size", 1, "configuration", ())
+    subject = make_subject()._replace(
+        gaps=((place, "may hold any option"),),
+        unselected=("extra train not selected: deepspeed 0.16.4 may be there; --extra train",),
+        facts=(("train", batch),),
+        unresolved=(
+            ("training.gradient_checkpointing", place, "depends on $GC"),
+            ("training.reduce_bucket_size", place, "`auto` depends on the model's hidden_size"),
+        ),
+    )
+    assert headline(EMPTY._replace(subjects=(subject,)))[1:] == [
+        "not read: run.sh:2 ($EXTRA): may hold any option",
+        "not known: training.gradient_checkpointing at run.sh:2 ($EXTRA): depends on $GC",
+        "extra train not selected: deepspeed 0.16.4 may be there; --extra train",
+        "no estimate: it needs the model (--model), --set training.sequence_length=…",
+    ]
+
+
+def make_subject() -> SubjectReport:
+    """Describe an environment that rules were checked on."""
+    packages = (("torch", "2.6.0", "requirements.txt"),)
+    return SubjectReport("env", "env", None, packages, (), (), (), (), ())
