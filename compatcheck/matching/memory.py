@@ -57,9 +57,9 @@ class Recall:
         self._answers = answers
         self._rules = rules
         self._environment = environment
-        self._now: tuple[Mapping[str, object], ...] = (facts, {}, {})
+        self._now: tuple[Mapping[str, object], ...] = (dict(facts), {}, {})
         if environment is not None:
-            self._now = (facts, environment.packages, environment.components)
+            self._now = (self._now[0], environment.packages, environment.components)
 
     def ask(self, key: Hashable, answer: Callable[[FactScope], _T]) -> _T:
         """Return an answer that is remembered, where all that it rests on is still so, else a new one."""
@@ -67,13 +67,14 @@ class Recall:
         known = self._answers.setdefault(key, [])
         for reads, result in known:
             for (place, name), value in reads.items():
-                if now[place].get(name) != value:
+                there = now[place].get(name)
+                if there is not value and there != value:
                     break
             else:
                 return result  # type: ignore[no-any-return]  # as it was given
         reads = {}
         result = answer(self._watch(reads))
-        known.append((reads, result))
+        known.append((dict(sorted(reads.items(), reverse=True)), result))  # packages first: they change most
         return result
 
     def _watch(self, reads: _Reads) -> FactScope:
