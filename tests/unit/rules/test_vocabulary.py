@@ -189,3 +189,7 @@ def test_the_table_is_well_formed() -> None:
 )
 def test_a_name_without_its_group_is_told_the_whole(written: str, meant: str | None) -> None:
     assert nearest(written, list(vocabulary())) == meant
+
+
+def test_dtypes_and_no_others_are_named_so():
+    assert all((term.type == "dtype") is term.name.endswith("_dtype") for term in vocabulary().values())
