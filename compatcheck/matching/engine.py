@@ -331,9 +331,9 @@ class _WorstCase(FactScope):
             return super().value("model.parameters")
         if name == CHECKPOINTING:
             return False
-        return (
-            "float32" if name.endswith("_dtype") else value
-        )  # as the vocabulary names them, which takes long to parse
+        from compatcheck.rules.vocabulary import type_of  # noqa: PLC0415 (only for sizes that are not known)
+
+        return "float32" if type_of(name) == "dtype" else value
 
 
 def _bound(rule: CompiledRule, scope: FactScope) -> int | None:

@@ -2,7 +2,7 @@
 
 One row per name: ``name | type | unit or allowed values | meaning``; values of the unit ``program`` are those of ``rules/_programs``. Types are ``bool``, ``int``, ``float``, ``str``,
 ``bytes`` (a non-negative integer), ``dtype``, ``version``, ``set`` (of strings). ``int`` and ``bytes`` are not negative; ``int>=1``
-has another minimum. The names of dtypes, and no others, end in ``_dtype``. A type that ends in ``?`` also allows an
+has another minimum. A type that ends in ``?`` also allows an
 explicit ``None`` ("there is none"), which differs from unknown. To add a name, add a row; ``compatcheck rules lint`` checks
 that rules use only these.
 """
@@ -306,6 +306,13 @@ def vocabulary() -> dict[str, Term]:
         unit = None if closed or not third else third
         terms[name] = Term(name, kind, nullable, unit, allowed, meaning, int(minimum or 0))
     return terms
+
+
+@lru_cache(maxsize=512)
+def type_of(name: str) -> str:
+    """Return the type of a term without parsing the table; empty where there is no such name."""
+    kind = _TABLE.partition(f"\n{name} | ")[2].partition(" ")[0]
+    return kind.rstrip("?").partition(">=")[0]
 
 
 def nearest(name: str, known: tuple[str, ...] | list[str]) -> str | None:
