@@ -10,10 +10,10 @@ from compatcheck.core.environment import Environment, Package
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.matching.memory import Memory
+from tests.unit.rules.drawn_rules import rule_set
 
 if TYPE_CHECKING:
     from compatcheck.resolution.scope import FactScope
-    from compatcheck.rules.database import RuleSet
 
 
 def environment(torch: str) -> Environment:
@@ -35,9 +35,7 @@ def facts(stage: int, rank: int = 8) -> dict[str, Fact]:
         pytest.param("reference", 3, 8, "2.6.0", 2, id="another role"),
     ],
 )
-def test_an_answer_stands_while_what_it_read_does(
-    rules: RuleSet, *, frame: str, stage: int, rank: int, torch: str, asked: int
-) -> None:
+def test_an_answer_stands_while_what_it_read_does(*, frame: str, stage: int, rank: int, torch: str, asked: int) -> None:
     times = []
 
     def answer(scope: FactScope) -> tuple[object, object]:
@@ -46,11 +44,11 @@ def test_an_answer_stands_while_what_it_read_does(
         return scope.value("stage"), package and package.version
 
     memory = Memory()
-    assert memory.open("train", facts(3), environment("2.6.0"), rules).ask("rule", answer) == (3, "2.6.0")
-    assert memory.open(frame, facts(stage, rank), environment(torch), rules).ask("rule", answer) == (stage, torch)
+    assert memory.open("train", facts(3), environment("2.6.0"), rule_set()).ask("rule", answer) == (3, "2.6.0")
+    assert memory.open(frame, facts(stage, rank), environment(torch), rule_set()).ask("rule", answer) == (stage, torch)
     assert len(times) == asked
 
 
-def test_an_answer_that_goes_through_all_facts_is_refused(rules: RuleSet) -> None:
+def test_an_answer_that_goes_through_all_facts_is_refused() -> None:
     with pytest.raises(NotImplementedError):
-        Memory().open("train", facts(3), None, rules).ask("rule", lambda scope: list(scope.facts))
+        Memory().open("train", facts(3), None, rule_set()).ask("rule", lambda scope: list(scope.facts))
