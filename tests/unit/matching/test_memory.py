@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def environment(torch: str) -> Environment:
     source = Source("requirements.txt")
-    return Environment("here", {"torch": Package("torch", torch, source), "trl": Package("trl", "0.1", source)})
+    packages = {"torch": Package("torch", torch, source), "trl": Package("trl", "0.1", source)}
+    return Environment("here", packages, complete=True)
 
 
 def facts(stage: int, rank: int = 8) -> dict[str, Fact]:
