@@ -11,7 +11,7 @@ from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.report import list_skipped
 from compatcheck.checking.stack import name_unselected
 from compatcheck.checking.tracer import Untraced
-from compatcheck.checking.verdict import judge
+from compatcheck.checking.verdict import Variants, judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT, UsageError
 from compatcheck.core.estimate_report import Doubts, EstimateReport
 from compatcheck.core.redaction import redact
@@ -139,7 +139,7 @@ def _estimate_one(subject: Subject, criteria: Criteria, options: EstimateOptions
             known = {one.rule_id for one in verdict.findings}
             return [one for one in judged.findings if one.status == "affected" and one.rule_id not in known]
 
-        suggestions = suggest(subject, rules, lambda changed: judge(changed, criteria))
+        suggestions = suggest(subject, rules, Variants(criteria))
         report = report._replace(suggestions=suggestions, placements=place(subject.roles, price_on, rules))
     if options.axes:
         from compatcheck.memory.largest_settings import find_wall  # noqa: PLC0415 (only when asked)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.checking.gathering import gather_all
 from compatcheck.checking.report import build_report
-from compatcheck.checking.verdict import judge
+from compatcheck.checking.verdict import Variants
 from compatcheck.core.errors import UsageError
 from compatcheck.core.files import Overlay
 from compatcheck.core.fix import SETTING, Fix, Plan
@@ -43,7 +43,7 @@ def find_fix(inspection: Inspection, criteria: Criteria, environ: Mapping[str, s
         gathered.subjects,
         failing,
         criteria.rules,
-        lambda subject: judge(subject, criteria),
+        Variants(criteria),
         ways,
     )
     texts = {file.path: file.after.encode("utf-8") for plan in plans for file in plan.files}

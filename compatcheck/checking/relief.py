@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.checking.verdict import judge
+from compatcheck.checking.verdict import Variants, judge
 from compatcheck.core.effects import MORE_HARDWARE
 from compatcheck.core.out_of_memory import Relief
 from compatcheck.resolution.resolve import resolve_with
@@ -98,6 +98,6 @@ def suggest_changes(
     from compatcheck.fixing.suggestions import suggest  # noqa: PLC0415 (only where a run is described)
 
     fails = estimate.verdict.outcome in {"does_not_fit", "marginal"}
-    suggestions = suggest(subject, criteria.rules, lambda changed: judge(changed, criteria))
+    suggestions = suggest(subject, criteria.rules, Variants(criteria))
     cheap = [suggestion for suggestion in suggestions if suggestion.effect != MORE_HARDWARE]
     return tuple(one if fails else one._replace(outcome="unknown") for one in cheap[:_MOST])

@@ -11,7 +11,7 @@ from compatcheck.checking.inspection import as_inspection
 from compatcheck.checking.next_step import find_next_step
 from compatcheck.checking.request import Gathered
 from compatcheck.checking.stack import holds_stack, name_unselected
-from compatcheck.checking.verdict import judge
+from compatcheck.checking.verdict import Variants, judge
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.fail_on import parse_threshold
 from compatcheck.core.report import Finding, Report, SubjectReport
@@ -64,7 +64,9 @@ def check(
     auditor = find_auditor(checks)
     gathered = gather_all(inspection, rules, environ)
     audit = None if auditor is None else auditor(gathered.subjects)
-    report = add_plans(build_report(gathered, criteria, audit, annotate), gathered, criteria)
+    variants = Variants(criteria)
+    report = build_report(gathered, criteria, audit, annotate, variants)
+    report = add_plans(report, gathered, criteria, variants)
     waivers = criteria.waivers
     report = report._replace(
         policy=None if inspection.policy is None else inspection.policy.path,
@@ -80,7 +82,7 @@ MOST_PLANNED = 6
 """Subjects that are planned for in a report; `compatcheck fix` plans for all."""
 
 
-def add_plans(report: Report, gathered: Gathered, criteria: Criteria) -> Report:
+def add_plans(report: Report, gathered: Gathered, criteria: Criteria, variants: Variants) -> Report:
     """Plan for what fails in a report: the changes after which nothing does, as `fix` finds them without a resolver."""
     failing = [finding for finding in report.findings if finding.fails]
     if not failing:
@@ -90,9 +92,7 @@ def add_plans(report: Report, gathered: Gathered, criteria: Criteria) -> Report:
 
     subjects = [subject for subject in gathered.subjects if subject.id not in gathered.aside]
     ways = Ways(None, why_not="`compatcheck fix` asks one")
-    plans, _ = find_plans(
-        subjects, failing, criteria.rules, lambda subject: judge(subject, criteria), ways, most=MOST_PLANNED
-    )
+    plans, _ = find_plans(subjects, failing, criteria.rules, variants, ways, most=MOST_PLANNED)
     findings = report.findings
     for plan in plans:
         findings = agree_with(plan, findings)
@@ -100,9 +100,14 @@ def add_plans(report: Report, gathered: Gathered, criteria: Criteria) -> Report:
 
 
 def build_report(
-    gathered: Gathered, criteria: Criteria, audit: Audit | None = None, annotate: Annotator | None = None
+    gathered: Gathered,
+    criteria: Criteria,
+    audit: Audit | None = None,
+    annotate: Annotator | None = None,
+    variants: Variants | None = None,
 ) -> Report:
     """Match every subject, lay the waivers over the findings and judge the outcome."""
+    variants = variants or Variants(criteria)
     rules, checks, threshold, waivers = criteria
     findings: list[Finding] = []
     skipped = list(gathered.skipped)
@@ -115,7 +120,7 @@ def build_report(
         if any(one.status == "affected" and one.suppressed is None for one in found):
             from compatcheck.fixing.remedies import try_remedies  # noqa: PLC0415 (only with findings)
 
-            found = try_remedies(subject, found, rules, lambda changed: judge(changed, criteria))
+            found = try_remedies(subject, found, rules, variants)
         findings.extend(one._replace(aside=True, fails=False) if aside else one for one in found)
         skipped.extend(subject.skipped)
         skipped.extend(outcome.skipped)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from compatcheck.checking.checks import Criteria
     from compatcheck.core.estimate import Estimate
     from compatcheck.core.report import Finding
+    from compatcheck.matching.memory import Memory
     from compatcheck.resolution.subject import Subject
 
 
@@ -33,12 +34,12 @@ class Judgement(NamedTuple):
     """What matching gave, with what could not be decided."""
 
 
-def judge(subject: Subject, criteria: Criteria) -> Judgement:
+def judge(subject: Subject, criteria: Criteria, memory: Memory | None = None) -> Judgement:
     """Match a subject, price its run with what is known to go wrong in it, and tell what fails.
 
-    A run whose sizes make no sense has no estimate; `price` says which one.
+    A run whose sizes make no sense has no estimate; `price` says which one. A memory is of variants of this subject.
     """
-    outcome = match(subject, criteria.rules, criteria.checks.selects)
+    outcome = match(subject, criteria.rules, criteria.checks.selects, memory)
 
     def waive(findings: Iterable[Finding]) -> Iterable[Finding]:
         return findings if criteria.waivers is None else criteria.waivers.apply(findings, subject)
@@ -58,6 +59,21 @@ def judge(subject: Subject, criteria: Criteria) -> Judgement:
             found = rate_deciding((*waive(more), *found), estimate)
     marked = sorted((_mark(one, subject, criteria) for one in found), key=worst_first)
     return Judgement(tuple(marked), estimate, outcome)
+
+
+class Variants:
+    """The verdict on variants of some subjects: rules that rest on nothing that differs are matched once."""
+
+    def __init__(self, criteria: Criteria) -> None:
+        """Judge by these criteria."""
+        self._criteria = criteria
+        self._memories: dict[str, Memory] = {}
+
+    def __call__(self, subject: Subject) -> Judgement:
+        """Return the verdict on a subject, or on what it comes to after changes."""
+        from compatcheck.matching.memory import Memory  # noqa: PLC0415 (only where changes are tried)
+
+        return judge(subject, self._criteria, self._memories.setdefault(subject.id, Memory()))
 
 
 _OF_ESTIMATES = frozenset({"_stack/run-cannot-start", "_stack/run-does-not-fit", "_stack/run-may-not-fit"})

@@ -1,6 +1,5 @@
 """The answer of a report in a few lines: whether it fails and why, the worst finding with its remedy, whether the run fits."""
 
-from compatcheck.core.advisory import count_failing
 from compatcheck.core.errors import EXIT_FINDINGS, EXIT_NOTHING_TO_CHECK, EXIT_UNREADABLE_INPUT
 from compatcheck.core.report import Finding, Report, SubjectReport
 from compatcheck.core.summary import checked_anything, fit_text, needs_text, size_text, worst_first
@@ -107,7 +106,11 @@ def reason_text(report: Report) -> str:
     """Say why a report has its exit code."""
     if report.exit_code == EXIT_FINDINGS:
         count = sum(finding.fails for finding in report.findings)
-        advisories = 0 if report.audit is None else count_failing(report.audit)
+        advisories = 0
+        if report.audit is not None:
+            from compatcheck.core.advisory import count_failing  # noqa: PLC0415 (only with an auditor)
+
+            advisories = count_failing(report.audit)
         said = [f"{advisories} security advisor{'y' if advisories == 1 else 'ies'}"] if advisories else []
         if count or not advisories:
             said.insert(0, f"{count} finding{'' if count == 1 else 's'} at or above --fail-on {report.threshold}")

@@ -376,7 +376,11 @@ def judge(bounds: Bounds, specifier: str, releases: Iterable[str]) -> Verdict:
     Raises:
         InvalidSpecifierError: ``specifier`` is not PEP 440.
     """
-    answers = {contains(bounds, release) for release in allowed_releases(specifier, releases)}
+    answers: set[str] = set()
+    for release in allowed_releases(specifier, releases):
+        answers.add(contains(bounds, release))
+        if len(answers) > 1:
+            return "some"
     if not answers or answers == {"unknown"}:
         return "unknown"
     if answers == {"yes"}:

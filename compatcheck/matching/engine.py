@@ -1,10 +1,11 @@
 """Evaluate the rules over a subject: a pure function of facts, packages and the rule data."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError
-from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.facts import Fact
 from compatcheck.core.report import Finding, FindingImpact, FindingReference, severity_rank
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import contains
@@ -17,6 +18,9 @@ from compatcheck.resolution.subject import Subject
 from compatcheck.rules.database import CompiledRule, RuleSet, Texts
 from compatcheck.rules.expression import Unknown, conjuncts, evaluate, fact_names, write
 from compatcheck.rules.programs import find_program
+
+if TYPE_CHECKING:
+    from compatcheck.matching.memory import Memory, Recall
 
 
 class Outcome(NamedTuple):
@@ -31,8 +35,13 @@ class Outcome(NamedTuple):
     """Pitfalls and default changes of which nothing is known but the packages: a configuration would decide them."""
 
 
-def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lambda _: True) -> Outcome:
-    """Evaluate every rule that concerns a subject, once per role."""
+def match(
+    subject: Subject,
+    rules: RuleSet,
+    selects: Callable[[str], bool] = lambda _: True,
+    memory: "Memory | None" = None,
+) -> Outcome:
+    """Evaluate every rule that concerns a subject, once per role; a memory is of variants of this subject."""
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     folded: dict[str, int] = {}
@@ -40,12 +49,16 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
     relevant = RelevantRules.of(subject, rules)
     for role, facts in subject.roles.items():
         scope = FactScope(facts, subject.environment, rules)
+        stated = states_run(facts)
+        frame = (role, relevant.implied, relevant.contradictory, relevant.served, stated)
+        recall = None if memory is None else memory.open(frame, facts, subject.environment, rules)
         decided = []
         for rule in relevant.rules:
             if not selects(rule.id):
                 continue
             try:
-                found = relevant.decide(rule, scope)
+                decides = partial(relevant.decide, rule, stated=stated)
+                found = decides(scope) if recall is None else recall.ask(rule.id, decides)
             except RuleError as error:
                 skipped.append(
                     Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
@@ -56,7 +69,7 @@ def match(subject: Subject, rules: RuleSet, selects: Callable[[str], bool] = lam
             waiting += found.waits
             if found.decision is not None:
                 decided.append((rule, found.decision))
-        findings.extend(_build_all(decided, subject, role, facts, scope, skipped))
+        findings.extend(_build_all(decided, subject, role, scope, recall, skipped))
     findings = without_repeats(findings)
     findings.sort(key=order)
     return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
@@ -94,14 +107,14 @@ class RelevantRules(NamedTuple):
         contradictory = frozenset(damaged.package for damaged in damage if damaged.kind == "contradictory")
         return cls(tuple(rules.rules_about((*names, *implied))), implied, contradictory, _served(subject))
 
-    def decide(self, rule: CompiledRule, scope: FactScope) -> RuleOutcome:
-        """Decide a rule for one role, and whether what is known is enough to speak of it.
+    def decide(self, rule: CompiledRule, scope: FactScope, *, stated: bool) -> RuleOutcome:
+        """Decide a rule for one role, of which a run is stated or not, and whether what is known is enough to speak of it.
 
         Raises:
             RuleError: an expression of the rule does not fit the values.
         """
         decision = decide(rule, scope)
-        if decision.status == AFFECTED and rule.phase in WORK and rule.effect == "memory" and not _states_run(scope):
+        if decision.status == AFFECTED and rule.phase in WORK and rule.effect == "memory" and not stated:
             decision = decision._replace(status=POSSIBLE, needs=(FRAMEWORK,))
         if decision.status == SILENT or (not keeps_graph(scope) and _cannot_concern(rule, decision)):
             return RuleOutcome()
@@ -130,10 +143,10 @@ WORK = frozenset({"forward", "backward", "step"})
 """Phases of training: of a model that nobody is known to train no rule about them is certain."""
 
 
-def _states_run(scope: FactScope) -> bool:
+def states_run(facts: Mapping[str, Fact]) -> bool:
     """Tell whether anything is known of a training run; that peft is not installed says nothing of one."""
     return any(
-        name.startswith(("training.", "rollout.")) and fact.origin != "installed" for name, fact in scope.facts.items()
+        name.startswith(("training.", "rollout.")) and fact.origin != "installed" for name, fact in facts.items()
     )
 
 
@@ -202,8 +215,8 @@ def _build_all(
     decided: Iterable[tuple[CompiledRule, Decision]],
     subject: Subject,
     role: str,
-    facts: Facts,
     scope: FactScope,
+    recall: "Recall | None",
     skipped: list[Skipped],
 ) -> Iterator[Finding]:
     decided = list(decided)
@@ -212,7 +225,8 @@ def _build_all(
         if rule.kind == "folklore":
             continue
         try:
-            finding = build(rule, decision, subject, role, facts, scope)
+            builds = partial(build, rule, decision, subject, role)
+            finding = builds(scope) if recall is None else recall.ask((rule.id, id(decision)), builds)
         except RuleError as error:
             skipped.append(
                 Skipped(Source(rule.id), f"the rule could not be evaluated: {error.message}", "please report this"),
@@ -227,10 +241,10 @@ def build(
     decision: Decision,
     subject: Subject,
     role: str,
-    facts: Facts,
     scope: FactScope,
 ) -> Finding:
     """Build the finding of a rule that is not silent."""
+    facts = scope.facts
     texts = scope.rules.texts(rule)
     impact, assumed = _impact(rule, scope)
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
@@ -364,7 +378,9 @@ def _impact(rule: CompiledRule, scope: FactScope) -> tuple[FindingImpact, tuple[
     return impact, assumed
 
 
-def _used_facts(rule: CompiledRule, decision: Decision, facts: Facts, scope: FactScope) -> tuple[Fact, ...]:
+def _used_facts(
+    rule: CompiledRule, decision: Decision, facts: Mapping[str, Fact], scope: FactScope
+) -> tuple[Fact, ...]:
     used = []
     for name in decision.packages:
         package = scope.package(name)

@@ -13,7 +13,7 @@ from compatcheck.core.errors import UsageError
 from compatcheck.core.source import Source
 from compatcheck.core.units import DTYPE_ALIASES, DTYPE_BYTES
 from compatcheck.rules.values import allowed_values, parse_value
-from compatcheck.rules.vocabulary import Term, nearest, vocabulary
+from compatcheck.rules.vocabulary import Term, nearest, type_of, vocabulary
 
 PLACE = Source("--set")
 TERMS = sorted(vocabulary().values())
@@ -189,3 +189,8 @@ def test_the_table_is_well_formed() -> None:
 )
 def test_a_name_without_its_group_is_told_the_whole(written: str, meant: str | None) -> None:
     assert nearest(written, list(vocabulary())) == meant
+
+
+def test_the_type_of_a_name_is_the_one_of_its_term():
+    assert all(type_of(term.name) == term.type for term in vocabulary().values())
+    assert not type_of("training.nothing")

@@ -1,0 +1,104 @@
+"""What rules came to on a subject before: one that has read nothing that is different now comes to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from compatcheck.resolution.scope import FactScope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from compatcheck.core.environment import Environment
+    from compatcheck.core.facts import Fact
+    from compatcheck.rules.database import RuleSet
+
+_Reads = dict[tuple[int, str], object]
+"""Which mapping, and the name there → what stood there; None for nothing."""
+_T = TypeVar("_T")
+
+
+class Memory:
+    """Answers about variants of one run, each with what it rests on."""
+
+    def __init__(self) -> None:
+        """Remember nothing."""
+        self._frames: list[tuple[object, dict[Hashable, list[tuple[_Reads, Any]]]]] = []
+
+    def open(self, frame: object, facts: Mapping[str, Fact], environment: Environment | None, rules: RuleSet) -> Recall:
+        """Return what is remembered of runs that are alike in all but releases and facts.
+
+        Args:
+            frame: what else an answer may rest on, compared whole.
+            facts: of one role.
+            environment: with its packages.
+            rules: the database.
+        """
+        if environment is not None:
+            frame = frame, environment._replace(packages={}, components={})
+        for known, answers in self._frames:
+            if known == frame:
+                return Recall(answers, facts, environment, rules)
+        self._frames.append((frame, {}))
+        return Recall(self._frames[-1][1], facts, environment, rules)
+
+
+class Recall:
+    """The memory beside the facts and packages of one role as they are now."""
+
+    def __init__(
+        self,
+        answers: dict[Hashable, list[tuple[_Reads, Any]]],
+        facts: Mapping[str, Fact],
+        environment: Environment | None,
+        rules: RuleSet,
+    ) -> None:
+        self._answers = answers
+        self._rules = rules
+        self._environment = environment
+        self._now: tuple[Mapping[str, object], ...] = (dict(facts), {}, {})
+        if environment is not None:
+            self._now = (self._now[0], environment.packages, environment.components)
+
+    def ask(self, key: Hashable, answer: Callable[[FactScope], _T]) -> _T:
+        """Return an answer that is remembered, where all that it rests on is still so, else a new one."""
+        now = self._now
+        known = self._answers.setdefault(key, [])
+        for reads, result in known:
+            for (place, name), value in reads.items():
+                there = now[place].get(name)
+                if there is not value and there != value:
+                    break
+            else:
+                return result  # type: ignore[no-any-return]  # as it was given
+        reads = {}
+        result = answer(self._watch(reads))
+        known.append((dict(sorted(reads.items(), reverse=True)), result))  # packages first: they change most
+        return result
+
+    def _watch(self, reads: _Reads) -> FactScope:
+        facts, packages, components = (_Watched(mapping, place, reads) for place, mapping in enumerate(self._now))
+        environment = self._environment
+        if environment is not None:
+            environment = environment._replace(packages=packages, components=components)
+        return FactScope(facts, environment, self._rules)
+
+
+class _Watched(Mapping[str, Any]):
+    """A mapping that notes what is looked up in it; whoever goes through all of it rests on all of it."""
+
+    def __init__(self, mapping: Mapping[str, object], place: int, reads: _Reads) -> None:
+        self._mapping = mapping
+        self._place = place
+        self._reads = reads
+
+    def __getitem__(self, name: str) -> object:
+        self._reads[self._place, name] = self._mapping.get(name)
+        return self._mapping[name]
+
+    def __iter__(self) -> Iterator[str]:
+        raise NotImplementedError  # an answer may rest on single names alone
+
+    def __len__(self) -> int:
+        raise NotImplementedError
