@@ -55,6 +55,33 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
 
 
+def price_unselected(subject: Subject, findings: Iterable[Finding], estimate: Estimate) -> Estimate:
+    """Say of a run that it may not fit, where a package of an extra or a group that is not selected would decide it.
+
+    Args:
+        subject: the run.
+        findings: about it; possible ones that wait for such packages alone take part.
+        estimate: of the run without these packages.
+    """
+    packages = {} if subject.environment is None else subject.environment.packages
+    open_ones = {name for name, package in packages.items() if package.is_optional and package.brought_by}
+
+    def waits(finding: Finding) -> bool:
+        needs = [need.partition(" (comes with ") for need in finding.needs]
+        return finding.status == "possible" and all(mark and name in open_ones for name, mark, _ in needs)
+
+    findings = tuple(findings)
+    if estimate.verdict.outcome not in {"fits", "marginal"} or not any(map(waits, findings)):
+        return estimate
+    worse = price(subject, (one._replace(status="affected") if waits(one) else one for one in findings))
+    if worse.verdict.outcome == estimate.verdict.outcome:
+        return estimate
+    condition = (
+        f"it may fit without {', '.join(sorted(open_ones))}, which an extra or a group that is not selected brings"
+    )
+    return worse._replace(verdict=worse.verdict._replace(outcome="marginal", condition=condition))
+
+
 def _overruled(subject: Subject) -> Iterator[Assumption]:
     """Say where a declared device stands against the number of devices or nodes that a script starts on."""
     for facts in subject.roles.values():

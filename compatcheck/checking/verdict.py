@@ -47,10 +47,10 @@ def judge(subject: Subject, criteria: Criteria, memory: Memory | None = None) ->
     found = tuple(waive(outcome.findings))
     estimate = None
     if describes_run(subject):
-        from compatcheck.checking.fit import price, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
+        from compatcheck.checking.fit import price, price_unselected, rate_deciding, state_estimate  # noqa: PLC0415 (only where a run is described)
 
         try:
-            estimate = price(subject, found)
+            estimate = price_unselected(subject, found, price(subject, found))
         except UsageError:
             pass  # `compatcheck estimate` says which size makes no sense
         else:

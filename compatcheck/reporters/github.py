@@ -35,12 +35,12 @@ def format_report(report: Report) -> str:
 
 
 def _lines(report: Report, root: str) -> Iterator[str]:
-    yield from map(_plain, open_lines(report, inputs=False))
     choice = choose(report.findings)
     findings = choice.shown
     waived = sorted((item for item in report.findings if item.suppressed is not None), key=worst_first)
     for finding in findings[:MAX_ANNOTATIONS]:
         yield _annotation(finding, root)
+    yield from map(_plain, open_lines(report, inputs=False))
     rest = findings[MAX_ANNOTATIONS:]
     if rest:
         yield f"{len(rest)} more findings without an annotation:"

@@ -241,7 +241,7 @@ def test_a_manifest_behind_a_lock_is_changed_once() -> None:
     Path("pdm.lock").write_text(
         '[metadata]\ngroups = ["default"]\nlock_version = "4.5.0"\ncontent_hash = "x"\n' + entry
     )
-    described = fix(".", "--select", RULE, "--strict", "--unsafe")
+    described = fix(".", "--select", RULE, "--strict", "--fail-on", "low", "--unsafe")
     assert described["diff"].count("+++ b/pyproject.toml") == 1
     assert len(described["plans"]) == 1
 

@@ -291,3 +291,20 @@ def test_an_extra_that_is_not_selected_is_said_first(
     assert len(report["summary"]["open"]) == 1
     _, out = check(".", "--extra", "train", monkeypatch=monkeypatch, capsys=capsys)
     assert "not selected" not in out
+
+
+def test_an_extra_that_decides_the_fit_leaves_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = '[project]\nname = "p"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n'
+    project += '[project.optional-dependencies]\ntrain = ["deepspeed==0.16.4"]\n'
+    (tmp_path / "pyproject.toml").write_text(project)
+    zero = {"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": 1}
+    (tmp_path / "ds.json").write_text(json.dumps(zero))
+    settings = ("training.sequence_length=2048", "training.gradient_checkpointing=true", "training.use_reentrant=false")
+    arguments = [".", "--model", "llama-3-8b", "--gpu", "8xV100-32GB", *(f"--set={one}" for one in settings)]
+    code, out = check(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+    assert (code, "may not fit: needs 3" in out) == (0, True)
+    code, out = check(*arguments, "--extra", "train", monkeypatch=monkeypatch, capsys=capsys)
+    assert (code, "does not fit: needs 3" in out) == (1, True)
