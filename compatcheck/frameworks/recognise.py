@@ -11,6 +11,7 @@ from compatcheck.core.source import Skipped, Source
 from compatcheck.frameworks import unread
 from compatcheck.frameworks.beside import find_beside
 from compatcheck.frameworks.deepspeed import syntax
+from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.registry import (
     DEEPSPEED,
@@ -121,7 +122,7 @@ def read_configuration(path: str, files: Files = LOCAL, *, named: bool) -> Readi
             raise
         return None
     reader = _find_reader(data, path)
-    reading = Reading() if reader is None else reader.read(data, path)
+    reading = Reading() if reader is None else read_filled_in(reader, data, path)
     if reading.documents:
         return reading
     if not named:
@@ -313,9 +314,8 @@ def _read_kind(kind: str, file: str, files: Files) -> tuple[Document, ...]:
     text = read_text(file, files)
     if not text.strip():
         raise InputError("is empty", source=Source(file), hint="was it truncated, or is another file meant?")
-    return reader.read(
-        expect_mapping(_parse(text, file, lenient=True), file, f"a configuration of {reader.LABEL}"), file
-    ).documents
+    data = expect_mapping(_parse(text, file, lenient=True), file, f"a configuration of {reader.LABEL}")
+    return read_filled_in(reader, data, file).documents
 
 
 def _mark(document: Document, naming: Document) -> Document:

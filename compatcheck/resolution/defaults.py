@@ -218,7 +218,9 @@ class _Table:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) != _NO:
                 open_rows.setdefault(row["fact"], []).append(row)
         left = set(self.hidden)
-        for row in rows if self.gaps else ():  # a default that another row may replace, by what was not read
+        for row in (
+            rows if self.gaps or undecided else ()
+        ):  # a default that another row may replace, by what was not read
             stated = self.facts.get(row["fact"])
             if row["forced"] and stated is not None and stated.origin == self.origin and self.depends_on_facts(row):
                 del self.facts[row["fact"]]

@@ -12,6 +12,7 @@ import pytest
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
 from compatcheck.frameworks.launch_script.commands import read_commands
+from compatcheck.frameworks.placeholders import read_filled_in
 from compatcheck.frameworks.registry import find_configuration_reader
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
@@ -136,6 +137,12 @@ def _hidden(data: dict[str, Any], path: tuple[str, ...], value: object) -> Itera
     yield "unknown section", {**rest, "hidden_section": {path[-1]: value}}
     yield "unknown key", {**rest, "hidden_option": value}
     yield "another name", {**rest, f"my_{path[-1]}": value}
+    filled = copy.deepcopy(data)
+    outer = filled
+    for part in path[:-1]:
+        outer = outer[part]
+    outer[path[-1]] = "${HIDDEN}"
+    yield "value filled in later", filled
     if len(path) > 1:
         renamed = copy.deepcopy(rest)
         section = renamed
@@ -150,7 +157,7 @@ def hidden_in_configuration(configuration: Configuration) -> Iterator[tuple[str,
     assert reader is not None
 
     def read(data: dict[str, Any]) -> Roles:
-        return resolved(reader.read(data, "c.yaml").documents, configuration.packages)
+        return resolved(read_filled_in(reader, data, "c.yaml").documents, configuration.packages)
 
     stated = read(configuration.data)
     for path in leaves(configuration.data):

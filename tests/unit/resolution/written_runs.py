@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MODEL = "meta-llama/Llama-3.1-8B"
 
@@ -423,7 +423,31 @@ def _hide_in_option_of_options(program: Program, key: str, value: str) -> dict[s
     return {"end": f"--hidden_args '{key}={value}'"}
 
 
+def _hide_behind(before: str, end: str) -> Callable[[Program, str, str], dict[str, str]]:
+    """Return what hides a word by shell text that holds it as ``WORD``."""
+
+    def hide(program: Program, key: str, value: str) -> dict[str, str]:
+        written = word(program, key, value)
+        return {"before": before.replace("WORD", written), "end": end.replace("WORD", written)}
+
+    return hide
+
+
+_ARRAY, _NAMED = '"${EXTRA[@]}"', "while [ $# -gt 0 ]; do case $1 in --x) EXTRA+=(WORD);; esac; shift; done"
+_FROM_OUTSIDE = {
+    "set from outside": _hide_behind("EXTRA=()\n[[ -n $GIVEN ]] && EXTRA+=(WORD)", _ARRAY),
+    "set from outside, in text": _hide_behind('EXTRA=\nif [ -n "$GIVEN" ]; then EXTRA="WORD"; fi', "$EXTRA"),
+    "not set from outside": _hide_behind('EXTRA=(WORD)\nif [ -n "$GIVEN" ]; then EXTRA=(); fi', _ARRAY),
+    "alternative": _hide_behind("", "${GIVEN:+WORD}"),
+    "empty default": _hide_behind("", "${EXTRA:-}"),
+    "output of a condition": _hide_behind("", '$(test -n "$GIVEN" && echo WORD)'),
+    "eval": _hide_behind('EXTRA=()\neval "$HOOK"', _ARRAY),
+    "named arguments": _hide_behind(f"EXTRA=()\n{_NAMED}", _ARRAY),
+    "getopts": _hide_behind("EXTRA=()\nwhile getopts x o; do case $o in x) EXTRA+=(WORD);; esac; done", _ARRAY),
+    "arguments": _hide_behind('EXTRA=()\nfor one in "$@"; do EXTRA+=("$one"); done', _ARRAY),
+}  # fmt: skip
 HIDES = {
+    **_FROM_OUTSIDE,
     "variable": _hide_in_variable,
     "array": _hide_in_array,
     "condition": _hide_under_condition,
