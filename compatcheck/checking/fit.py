@@ -8,8 +8,10 @@ from compatcheck.core.estimate import Assumption, Estimate, Verdict
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.units import format_bytes
 from compatcheck.matching.engine import order
+from compatcheck.memory.closed_form.estimate import CHECKPOINTING
 from compatcheck.memory.job import estimate_job
 from compatcheck.memory.regressions import find_deciding, lay_over
+from compatcheck.resolution.gaps import may_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,6 +53,7 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
         needs.append("hardware.world_size")
     if not found.phases or not needs:
         said = (*_overruled(subject), *_models_not_read(subject))
+        found = _doubt(found, subject)
         return lay_over(found._replace(assumptions=(*found.assumptions, *said)), findings)
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
 
@@ -80,6 +83,35 @@ def price_unselected(subject: Subject, findings: Iterable[Finding], estimate: Es
         f"it may fit without {', '.join(sorted(open_ones))}, which an extra or a group that is not selected brings"
     )
     return worse._replace(verdict=worse.verdict._replace(outcome="marginal", condition=condition))
+
+
+def _doubt(found: Estimate, subject: Subject) -> Estimate:
+    """Let no verdict rest on assumptions about the training that something which was not read may replace."""
+    assumptions = []
+    for entry in found.assumptions:
+        name = entry.fact.partition(" (")[0]
+        gap = next((gap for gap in subject.gaps if may_set(gap, "", name)), None)
+        if gap is not None and name.startswith("training."):
+            usual = entry.reason.removesuffix(" unless somebody turns it on")
+            reason = f"{usual}; {gap.source.key or gap.source} was not read and may set it"
+            assumptions.append(entry._replace(reason=reason))
+        else:
+            assumptions.append(entry)
+    if tuple(assumptions) == found.assumptions:
+        return found
+    verdict = found.verdict
+    if verdict.outcome == "does_not_fit":
+        verdict = verdict._replace(outcome="marginal")
+    doubted = {
+        now.fact.partition(" (")[0] for now, before in zip(assumptions, found.assumptions, strict=True) if now != before
+    }
+    if CHECKPOINTING in doubted and verdict.outcome == "marginal" and verdict.condition is None:
+        stated = Fact(CHECKPOINTING, True, "set", ())
+        roles = {role: Facts({**facts, CHECKPOINTING: stated}) for role, facts in subject.roles.items()}
+        size = estimate_job(roles, subject.environment).needed
+        words = f"{format_bytes(size.expected)} ({format_bytes(size.low)} to {format_bytes(size.high)})"
+        verdict = verdict._replace(condition=f"nobody says whether activations are checkpointed: if they are, {words}")
+    return found._replace(assumptions=tuple(assumptions), verdict=verdict)
 
 
 def _overruled(subject: Subject) -> Iterator[Assumption]:

@@ -1,6 +1,6 @@
 """Merge what the inputs state: one value per fact by precedence, the others kept as alternatives, clashes kept as conflicts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from compatcheck.core.document import AUTO, MISSING, Document
@@ -96,6 +96,16 @@ def withdraw(claims: dict[str, list[Claim]], documents: Iterable[Document], role
                 claims[str(entry.fact)] = kept
             else:
                 del claims[str(entry.fact)]
+
+
+def drop_stand_ins(documents: Sequence[Document]) -> Sequence[Document]:
+    """Leave out files that nobody named where one that is named is missing: what that would decide, they do not."""
+    missing = {entry.fact for document in documents if document.reader == MISSING for entry in document.unresolved}
+    return [
+        document
+        for document in documents
+        if document.named or _rank(document) != LIBRARY or missing.isdisjoint(one.fact for one in document.statements)
+    ]
 
 
 def _rank(document: Document) -> int:

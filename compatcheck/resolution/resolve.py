@@ -21,6 +21,7 @@ from compatcheck.resolution.merge import (
     SETTING,
     Claim,
     claims_of,
+    drop_stand_ins,
     merge,
     withdraw,
 )
@@ -63,7 +64,7 @@ def resolve(
         settings: ``--set`` values by fact.
     """
     environment = with_unlisted(environment, documents, settings or {})
-    documents = tuple(documents)
+    documents = tuple(drop_stand_ins(documents))
     gaps: tuple[Gap, ...] = ()
     taken: frozenset[tuple[str, str | None]] = frozenset()
     if documents:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compatcheck.core.document import AUTO, Document, Statement
+from compatcheck.core.document import AUTO, MISSING, Document, Statement, Unresolved
 from compatcheck.core.source import Source
 from compatcheck.resolution.merge import (
     DECLARED,
@@ -22,6 +22,7 @@ from compatcheck.resolution.merge import (
     SETTING,
     Claim,
     claims_of,
+    drop_stand_ins,
     merge,
 )
 
@@ -135,3 +136,14 @@ def test_statements_become_claims_with_their_key_and_rank() -> None:
         (LIBRARY, "ds.json (zero_optimization.stage)"),
         (FRAMEWORK, "f.yaml (training.zero_stage)"),
     ]
+
+
+def test_a_file_beside_does_not_stand_for_one_that_is_named_and_missing() -> None:
+    left_open = (Unresolved("training.zero_stage", "deepspeed", "stands in nosuch.json, which could not be read"),)
+    missing = Document(MISSING, Source("ax.yaml"), (), unresolved=left_open)
+    other = Document(
+        "deepspeed", Source("zero3.json"), (Statement("training.zero_stage", "zero_optimization.stage", 3),)
+    )
+    assert drop_stand_ins((missing, other)) == [missing]
+    assert drop_stand_ins((missing, other._replace(named=True))) == [missing, other._replace(named=True)]
+    assert drop_stand_ins((other,)) == [other]
