@@ -97,7 +97,9 @@ def _doubt(found: Estimate, subject: Subject) -> Estimate:
             assumptions.append(entry._replace(reason=reason))
         else:
             assumptions.append(entry)
-    if tuple(assumptions) == found.assumptions:
+    empty = any(gap.assumed for gap in subject.gaps)
+    rests = empty and any(_is_default(fact) for facts in subject.roles.values() for fact in facts.values())
+    if tuple(assumptions) == found.assumptions and not rests:
         return found
     verdict = found.verdict
     if verdict.outcome == "does_not_fit":
@@ -112,6 +114,10 @@ def _doubt(found: Estimate, subject: Subject) -> Estimate:
         words = f"{format_bytes(size.expected)} ({format_bytes(size.low)} to {format_bytes(size.high)})"
         verdict = verdict._replace(condition=f"nobody says whether activations are checkpointed: if they are, {words}")
     return found._replace(assumptions=tuple(assumptions), verdict=verdict)
+
+
+def _is_default(fact: Fact) -> bool:
+    return fact.name.startswith("training.") and fact.origin in {"reader-default", "library-default"}
 
 
 def _overruled(subject: Subject) -> Iterator[Assumption]:

@@ -54,6 +54,10 @@ class Unresolved(NamedTuple):
     role: str | None = None
 
 
+TAKEN_AS_EMPTY = "assumed: no arguments are given"
+"""Ends what is said of a gap that is taken as empty."""
+
+
 class Gap(NamedTuple):
     """A part of what a program is given that was not read: no key that it may set is known to be left out."""
 
@@ -62,6 +66,8 @@ class Gap(NamedTuple):
     """What it may do, in words: ``may hold any option``."""
     key: str | None = None
     """Key that nobody understood; None where it may set any key: a list of words, a file."""
+    assumed: bool = False
+    """Whether it is taken as empty: defaults stand, and a verdict that says no does not rest on them."""
 
 
 def enclosing_keys(key: str) -> Iterator[str]:

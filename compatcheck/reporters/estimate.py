@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from compatcheck.core.estimate import KINDS, OUTCOMES, WHOLE, Size, total
-from compatcheck.core.summary import NO_DEFAULTS, range_text, value_text
+from compatcheck.core.summary import gap_text, range_text, value_text
 from compatcheck.core.units import GIB, format_bytes
 from compatcheck.reporters.fix import change_text, describe_suggestion, suggestion_lines
 from compatcheck.reporters.text import wrap_text
@@ -69,7 +69,7 @@ def _lines(report: EstimateReport, verbose: int) -> Iterator[str]:
 
 def _gaps(doubts: Doubts) -> Iterator[str]:
     for place, why in doubts.gaps[:_SHOWN_GAPS]:
-        yield from wrap_text(f"not read: {place}: {why}; {NO_DEFAULTS}", 2, 4)
+        yield from wrap_text(f"not read: {place}: {gap_text(why)}", 2, 4)
     if len(doubts.gaps) > _SHOWN_GAPS:
         yield f"  not read: {len(doubts.gaps) - _SHOWN_GAPS} more (`compatcheck facts` shows all)"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.report import SubjectReport
 from compatcheck.core.source import Skipped
-from compatcheck.core.summary import NO_DEFAULTS, place_text, shared_directory
+from compatcheck.core.summary import gap_text, place_text, shared_directory
 from compatcheck.core.units import format_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def format_text(subjects: Sequence[SubjectReport], skipped: Sequence[Skipped]) -
             known = "complete" if subject.complete else "what is not listed is unknown"
             unsure = f"; {len(subject.optional)} may be there or not" if subject.optional else ""
             lines.append(f"  packages     {len(subject.packages)} ({known}{unsure})")
-        lines.extend(f"  not read: {source}: {why}; {NO_DEFAULTS}" for source, why in subject.gaps)
+        lines.extend(f"  not read: {source}: {gap_text(why)}" for source, why in subject.gaps)
         base = shared_directory(source for _, fact in subject.facts for source in fact.sources)
         for role, facts in _by_role(subject.facts):
             if role is not None:

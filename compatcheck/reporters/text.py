@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from compatcheck.core.errors import EXIT_CLEAN, EXIT_FINDINGS
 from compatcheck.core.headline import ending, headline
 from compatcheck.core.summary import (
-    NO_DEFAULTS,
     assumptions_in_words,
     choose,
     clean_text,
@@ -15,6 +14,7 @@ from compatcheck.core.summary import (
     device_text,
     fact_text,
     fit_text,
+    gap_text,
     measured_text,
     needs_text,
     place_text,
@@ -246,7 +246,7 @@ class _Writer(Terminal):
     def not_read(self, gaps: Iterable[tuple[tuple[Source, str], ...]]) -> Iterator[str]:
         """Name what was not read of configurations, each part once."""
         for source, why in dict.fromkeys(gap for found in gaps for gap in found):
-            yield from self.wrapped("not read", f"{source}: {why}; {NO_DEFAULTS}", "33")
+            yield from self.wrapped("not read", f"{source}: {gap_text(why)}", "33")
 
     def unread(self, report: Report, shorten: Callable[[Iterable[str]], str]) -> Iterator[str]:
         """Name the keys that no reader knows, those that look like a known one first."""

@@ -59,7 +59,7 @@ def find_gaps(documents: Iterable[Document]) -> Iterator[Gap]:
 def may_set(gap: Gap, key: str, fact: str) -> bool:
     """Tell whether something that was not read may set a key, or what it decides."""
     if gap.key is None:
-        return True
+        return not gap.assumed
     section, _, name = gap.key.rpartition(".")
     words = split_name(name)
     about = words & _MEMORY

@@ -282,7 +282,7 @@ def _describe_conflicts(conflicts: Sequence[Conflict], facts: dict[str, Fact], *
 
 def _describe_gaps(gaps: Sequence[Gap], facts: dict[str, Fact]) -> None:
     """State what was not read of the configuration and may set any key."""
-    name, whole = "configuration.unread", [gap for gap in gaps if gap.key is None]
+    name, whole = "configuration.unread", [gap for gap in gaps if gap.key is None and not gap.assumed]
     if whole:
         words = "; ".join(f"{gap.source} {gap.why}" for gap in whole)
         names = tuple(sorted({gap.source.key or gap.source.path for gap in whole}))

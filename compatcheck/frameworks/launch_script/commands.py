@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatcheck.core.document import Document, Statement
+from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement
 from compatcheck.core.errors import InputError
 from compatcheck.core.source import Skipped
 from compatcheck.frameworks.deepspeed import configuration as deepspeed
@@ -15,6 +15,7 @@ from compatcheck.frameworks.launch_script.choices import spread, unite
 from compatcheck.frameworks.launch_script.launchers import remove_launchers
 from compatcheck.frameworks.registry import command_readers
 from compatcheck.frameworks.text import expect_mapping
+from compatcheck.shell.parameters import NO_ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -67,9 +68,17 @@ def read_commands(commands: Iterable[Command], files: Mapping[str, str] | None =
         )
         if ways and identity not in seen:
             seen.add(identity)
-            written = (part for document in unite(ways, command) for part in _take_written(document, files or {}))
+            first, *others = unite(ways, command)
+            united = (first._replace(gaps=(*first.gaps, *_arguments(command))), *others)
+            written = (part for document in united for part in _take_written(document, files or {}))
             runs.append(TrainingCommand(launches[0]._replace(command=command), tuple(written)))
     return tuple(runs)
+
+
+def _arguments(command: Command) -> Iterator[Gap]:
+    """Say that a command passes on what the script is given, where nobody says that it is given anything."""
+    if any(NO_ARGUMENTS in word.assumes for word in command.words[:1]):
+        yield Gap(command.source._replace(key=None), f'passes on "$@"; {TAKEN_AS_EMPTY}', None, assumed=True)
 
 
 def read_launch(launch: Launch) -> tuple[Document, ...]:

@@ -46,3 +46,9 @@ def test_statements_that_rest_on_keys_left_out_are_withheld() -> None:
     ((left, about),) = withhold((whole._replace(gaps=(gap(None),)),))
     assert left.statements == statements[2:]
     assert about == {("training.trainer", None), ("training.global_batch_size", "actor")}
+
+
+def test_what_is_taken_as_empty_sets_nothing() -> None:
+    gap = Gap(Source("run.sh"), 'passes on "$@"', None, assumed=True)
+    assert not may_set(gap, "gradient_checkpointing", "training.gradient_checkpointing")
+    assert may_set(gap._replace(assumed=False), "gradient_checkpointing", "training.gradient_checkpointing")
