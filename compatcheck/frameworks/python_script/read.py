@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.core.errors import InputError
 from compatcheck.core.files import LOCAL, Files
 from compatcheck.core.source import Skipped, Source
@@ -113,6 +113,9 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         references=tuple(references),
         lines=found.lines,
         unresolved=tuple(found.unresolved),
+        gaps=(*main.gaps, Gap(found.source, "gives arguments that are no literals (`**`)"))
+        if found.is_open
+        else main.gaps,
     )
     yield from (document._replace(lines=found.lines) for document in (*translated[1:], *found.documents))
     accelerated = _accelerate(found)
