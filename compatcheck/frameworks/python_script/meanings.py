@@ -164,6 +164,9 @@ def _take_trainer(call: Call, found: Findings) -> None:
     else:
         found.trainers.setdefault("", call.line)
         found.is_plain = call.name == "Trainer"
+    adapters = call.keywords.get("peft_config")
+    if adapters is not None and adapters.why is not None:
+        found.unresolved.append(Unresolved("training.peft", "peft_config", adapters.why))
     metrics = call.keywords.get("compute_metrics")
     if metrics is not None:
         there = metrics.why is not None or metrics.value is not None

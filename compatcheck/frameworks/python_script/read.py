@@ -112,7 +112,11 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         skipped=(*main.skipped, *found.skipped),
         references=tuple(references),
         lines=found.lines,
-        unresolved=tuple(found.unresolved),
+        unresolved=tuple(
+            one
+            for one in found.unresolved
+            if one.fact != "training.peft" or all(stated.fact != one.fact for stated in statements)
+        ),
         gaps=(*main.gaps, Gap(found.source, "gives arguments that are no literals (`**`)"))
         if found.is_open
         else main.gaps,
