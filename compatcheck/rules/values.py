@@ -143,7 +143,8 @@ def _convert_float(raw: object) -> float | _Bad:
         number = float(raw)  # type: ignore[arg-type]  # any other type raises TypeError, caught below
     except (TypeError, ValueError, OverflowError):
         return _BAD
-    return number if math.isfinite(number) else _BAD
+    exact = not isinstance(raw, int) or number == raw  # beyond 2**53 not every whole number is a float
+    return number if exact and math.isfinite(number) else _BAD
 
 
 def _convert_set(raw: object) -> tuple[str, ...] | _Bad:

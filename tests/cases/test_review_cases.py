@@ -261,7 +261,7 @@ def test_a_reference_keeps_nothing_for_backward(model: str, release: str) -> Non
 def test_a_safe_setting_is_planned_before_another_release() -> None:
     require(torch="2.7.1", transformers="4.57.6", verl="0.6.1", vllm="0.10.0")
     write("run.sh", VERL.format(before="", model="Qwen/Qwen2.5-7B"))
-    said = words(run("check", ".", "--gpu", "8xH100-80GB", "--driver", "570"))
+    said = words(run("check", ".", "--gpu", "8xH100-80GB", "--driver", "570", "--fail-on", "low"))
     assert "--set rollout.enforce_eager=true" in said.partition("plan:")[2]
     assert "verl 0.6.1 →" not in said
 

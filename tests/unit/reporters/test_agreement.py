@@ -95,7 +95,7 @@ def check_agreement(report: Report) -> None:
         re.MULTILINE,
     )
     listed = re.findall(
-        r"^  (?:possible |advice )?(?:info|low|medium|high|critical) (\S+/\S+) ", commands, re.MULTILINE
+        r"^ *(?:possible |advice )?(?:info|low|medium|high|critical) (\S+/\S+)(?: |$)", commands, re.MULTILINE
     )
     ignored = re.findall(r"^waived (\S+/\S+): ", commands, re.MULTILINE)
     assert len(annotations) == min(len(choice.shown), github.MAX_ANNOTATIONS)
