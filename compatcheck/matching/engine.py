@@ -249,7 +249,8 @@ def build(
     impact, assumed = _impact(rule, scope)
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
     worst = _bound(rule, scope) if impact.expected_bytes is None else None
-    severity, remark = rate(impact, _integer(device), _integer(host), worst)
+    regression = rule.kind == "regression"
+    severity, remark = rate(impact, _integer(device), _integer(host), worst, regression=regression)
     used = _used_facts(rule, decision, facts, scope)
     assumptions = (
         *decision.assumptions,
