@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from compatcheck.core.estimate import Assumption, Estimate, Verdict
 from compatcheck.core.facts import Fact, Facts
 from compatcheck.core.units import format_bytes
-from compatcheck.matching.engine import order
 from compatcheck.memory.closed_form.estimate import CHECKPOINTING
 from compatcheck.memory.job import estimate_job
 from compatcheck.memory.regressions import find_deciding, lay_over
@@ -181,7 +180,7 @@ def rate_deciding(findings: tuple[Finding, ...], estimate: Estimate) -> tuple[Fi
         decides = (finding.rule_id, finding.role) in deciding
         return finding._replace(severity="critical", rating=words) if decides else finding
 
-    return tuple(sorted(map(rate, findings), key=order))
+    return tuple(map(rate, findings))
 
 
 def does_not_run(estimate: Estimate) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.facts import Fact
-from compatcheck.core.report import Finding, FindingImpact, FindingReference, severity_rank
+from compatcheck.core.report import Finding, FindingImpact, FindingReference
 from compatcheck.core.source import Skipped, Source
 from compatcheck.core.versions import contains
 from compatcheck.matching.decision import AFFECTED, POSSIBLE, SILENT, Decision, decide, size, truth
@@ -70,9 +70,7 @@ def match(
             if found.decision is not None:
                 decided.append((rule, found.decision))
         findings.extend(_build_all(decided, subject, role, scope, recall, skipped))
-    findings = without_repeats(findings)
-    findings.sort(key=order)
-    return Outcome(tuple(findings), tuple(sorted(folded.items())), tuple(skipped), waiting)
+    return Outcome(tuple(without_repeats(findings)), tuple(sorted(folded.items())), tuple(skipped), waiting)
 
 
 class RuleOutcome(NamedTuple):
@@ -249,7 +247,8 @@ def build(
     impact, assumed = _impact(rule, scope)
     device, host = facts.get("hardware.memory_bytes"), facts.get("hardware.host_memory_bytes")
     worst = _bound(rule, scope) if impact.expected_bytes is None else None
-    severity, remark = rate(impact, _integer(device), _integer(host), worst)
+    regression = rule.kind == "regression"
+    severity, remark = rate(impact, _integer(device), _integer(host), worst, regression=regression)
     used = _used_facts(rule, decision, facts, scope)
     assumptions = (
         *decision.assumptions,
@@ -399,9 +398,3 @@ def _used_facts(
 
 def _integer(fact: Fact | None) -> int | None:
     return fact.value if fact is not None and isinstance(fact.value, int) else None
-
-
-def order(finding: Finding) -> tuple[int, int, int, str]:
-    """Order the findings of a subject: certain before possible, then by severity and size."""
-    worst = finding.impact.high_bytes if finding.impact is not None and finding.impact.high_bytes else 0
-    return (0 if finding.status == AFFECTED else 1, -severity_rank(finding.severity), -worst, finding.rule_id)

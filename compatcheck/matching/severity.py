@@ -23,7 +23,12 @@ TRANSIENT = frozenset({"load", "save"})
 
 
 def rate(
-    impact: FindingImpact, device_bytes: int | None, host_bytes: int | None, worst: int | None = None
+    impact: FindingImpact,
+    device_bytes: int | None,
+    host_bytes: int | None,
+    worst: int | None = None,
+    *,
+    regression: bool = False,
 ) -> tuple[str, str | None]:
     """Rate an impact.
 
@@ -31,7 +36,8 @@ def rate(
         impact: with its size, where it is known.
         device_bytes: memory of one device, where it is known.
         host_bytes: memory of one node, likewise.
-        worst: the most it can be, where its size is not known.
+        worst: the most it can be in bytes, where its size is not known.
+        regression: whether a release is at fault: then what nothing bounds does not read as little.
 
     Returns:
         The severity, and a remark when something was assumed to get it.
@@ -45,7 +51,7 @@ def rate(
         if impact.memory == "host":
             return "low", "size unknown: memory of the host, which no device runs out of"
         open_ones = f" without {', '.join(impact.needs)}" if impact.needs else ""
-        return "low", f"size unknown, and nothing known bounds it{open_ones}"
+        return "medium" if regression else "low", f"size unknown, and nothing known bounds it{open_ones}"
     if size <= 0:
         return "info", None
     known = device_bytes if impact.memory == "device" else host_bytes

@@ -6,6 +6,7 @@ import pytest
 
 from compatcheck.core.document import Document
 from compatcheck.core.source import Source
+from compatcheck.core.summary import worst_first
 from compatcheck.matching.engine import match
 from compatcheck.rules.rule import Clause, Impact
 from tests.unit.matching.drawn_subjects import stack, subject
@@ -40,7 +41,7 @@ def test_findings_come_worst_first_and_certain_before_possible() -> None:
         rule(id="a/large"),
         rule(id="a/stops", impact=Impact(effect="fails_to_start", memory="device", scope="rank", phase="whole")),
     )
-    found = [finding.rule_id for finding in match(subject(KNOWN), rules).findings]
+    found = [finding.rule_id for finding in sorted(match(subject(KNOWN), rules).findings, key=worst_first)]
     assert found == ["a/stops", "a/large", "a/small", "a/possible"]
 
 

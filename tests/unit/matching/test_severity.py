@@ -70,6 +70,7 @@ def test_host_costs_are_held_against_the_host() -> None:
 
 def test_what_has_no_size() -> None:
     assert rate(impact(None), 80 * GIB, None) == ("low", "size unknown, and nothing known bounds it")
+    assert rate(impact(None), 80 * GIB, None, regression=True)[0] == "medium"
     needing = impact(None)._replace(needs=("model.parameters",))
     assert rate(needing, None, None) == ("low", "size unknown, and nothing known bounds it without model.parameters")
     assert rate(impact(None, effect="slower"), 80 * GIB, None) == ("medium", None)
