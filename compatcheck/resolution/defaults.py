@@ -15,11 +15,12 @@ from compatcheck.core.document import enclosing_keys
 from compatcheck.core.facts import Fact
 from compatcheck.core.source import Source
 from compatcheck.resolution.gaps import find_gaps, may_set
+from compatcheck.resolution.gaps import open_facts as find_open_facts
 from compatcheck.rules.expression import Unknown, evaluate
 from compatcheck.rules.programs import find_program, lineage, programs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from compatcheck.core.document import Document, Gap
     from compatcheck.resolution.scope import FactScope
@@ -98,6 +99,7 @@ def apply_defaults(
     owners = {part.name: (program, part) for program in programs().values() for part in program.parts}
     if all(find_program(reader).leaves_model_alone for reader in readers):
         chain += [name for name, (_, part) in owners.items() if part.model_left_alone]
+    open_to_all = find_open_facts(documents, None, facts)
     undecided, hidden = _left_to_others(chain, documents, scope) | open_facts, set[str]()
     for name in chain:
         rows = [row for row in scope.rules.section(f"defaults/{name}") or () if _concerns(row, role)]
@@ -109,7 +111,7 @@ def apply_defaults(
             origin = "library-default" if program.order else "reader-default"
             gaps = _gaps_for(program, documents, everything=about_all)
             table = _Table(rows, keys, scope, facts, (label, origin), gaps)
-            table.places = _places_of(rows, documents)
+            table.places, table.open_to_all = _places_of(rows, documents), open_to_all
             hidden |= table.hidden
             undecided |= table.apply(undecided)
     return frozenset(hidden)
@@ -202,6 +204,8 @@ class _Table:
         self.gaps = gaps
         self.places: Mapping[str, tuple[Source, ...]] = {}
         """Where keys stand that rows need written."""
+        self.open_to_all: frozenset[str] = frozenset()
+        """Facts that something not read may set for any model: the others may follow it."""
         self.hidden = {row["fact"] for row in rows if row["fact"] not in facts and self.may_be_set(row)}
         """Facts of rows that rest on keys which something that was not read may set."""
 
@@ -218,11 +222,9 @@ class _Table:
             if row["fact"] not in self.facts and not row["forced"] and self.verdict(row) != _NO:
                 open_rows.setdefault(row["fact"], []).append(row)
         left = set(self.hidden)
-        for row in (
-            rows if self.gaps or undecided else ()
-        ):  # a default that another row may replace, by what was not read
+        for row in rows:  # a default that another row may replace, by what was not read
             stated = self.facts.get(row["fact"])
-            if row["forced"] and stated is not None and stated.origin == self.origin and self.depends_on_facts(row):
+            if row["forced"] and stated is not None and stated.origin == self.origin and self.is_open(row, undecided):
                 del self.facts[row["fact"]]
                 left.add(row["fact"])
         for name, found in open_rows.items():
@@ -240,6 +242,15 @@ class _Table:
     def depends_on_facts(self, row: Mapping[str, Any]) -> bool:
         """Tell whether a row waits for its condition, and not only for a release."""
         return row["when"] is not None and isinstance(evaluate(row["when"], self.scope), Unknown)
+
+    def is_open(self, row: Mapping[str, Any], undecided: Container[str]) -> bool:
+        """Tell whether a row's condition waits for a fact that something which was not read may set."""
+        condition = None if row["when"] is None else evaluate(row["when"], self.scope)
+        needs = condition.needs if isinstance(condition, Unknown) else ()
+        return any(
+            need in undecided or need in self.open_to_all or any(may_set(gap, "", need) for gap in self.gaps)
+            for need in needs
+        )
 
     def settle(self, row: Mapping[str, Any]) -> bool:
         """Apply one row when it certainly applies; tell whether that changed anything."""

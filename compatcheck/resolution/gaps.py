@@ -79,8 +79,8 @@ def is_worth_a_word(gap: Gap) -> bool:
     return gap.key is None or "." in gap.key or not _is_elsewhere(split_name(gap.key))
 
 
-def open_facts(documents: Iterable[Document], role: str, stated: Container[str]) -> frozenset[str]:
-    """Return the facts of a role that something not read may state, by what the keys of its program mean."""
+def open_facts(documents: Iterable[Document], role: str | None, stated: Container[str]) -> frozenset[str]:
+    """Return the facts of a role, or of any, that something not read may state, by what the keys of its program mean."""
     found: set[str] = set()
     for document in documents:
         gaps = tuple(find_gaps((document,)))
@@ -91,7 +91,7 @@ def open_facts(documents: Iterable[Document], role: str, stated: Container[str])
         reader = find_configuration_reader(find_program(document.reader).runs_as or document.reader)
         for key, meanings in reader.TABLE.items() if reader is not None else ():
             if any(may_set(gap, key, "") for gap in gaps):
-                found.update(meaning.fact for meaning in meanings if meaning.role in (None, role))
+                found.update(meaning.fact for meaning in meanings if role is None or meaning.role in (None, role))
     return frozenset(name for name in found if name not in stated)
 
 
