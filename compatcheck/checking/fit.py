@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from compatcheck.core.estimate import Assumption, Estimate, Verdict
 from compatcheck.core.facts import Fact, Facts
+from compatcheck.core.summary import range_text
 from compatcheck.core.units import format_bytes
 from compatcheck.memory.closed_form.estimate import CHECKPOINTING
 from compatcheck.memory.job import estimate_job
 from compatcheck.memory.regressions import find_deciding, lay_over
-from compatcheck.resolution.gaps import may_set
+from compatcheck.memory.suggest import overlay
+from compatcheck.resolution.gaps import may_set, open_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from compatcheck.core.document import Gap
     from compatcheck.core.facts import Value
     from compatcheck.core.report import Finding
     from compatcheck.resolution.subject import Subject
@@ -42,7 +45,7 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
     Raises:
         UsageError: a size is zero, negative or beyond 2**63 - 1.
     """
-    found = estimate_job(subject.roles, subject.environment)
+    found, findings = estimate_job(subject.roles, subject.environment), tuple(findings)
     opened = {name for name, _, _ in subject.unresolved}
     not_understood = {entry.fact for entry in subject.skipped if entry.fact is not None}
     opened |= {name for name in not_understood if not all(name in facts for facts in subject.roles.values())}
@@ -52,8 +55,8 @@ def price(subject: Subject, findings: Iterable[Finding] = ()) -> Estimate:
         needs.append("hardware.world_size")
     if not found.phases or not needs:
         said = (*_overruled(subject), *_models_not_read(subject))
-        found = _doubt(found, subject)
-        return lay_over(found._replace(assumptions=(*found.assumptions, *said)), findings)
+        found = lay_over(found._replace(assumptions=(*found.assumptions, *said)), findings)
+        return _doubt(found, findings, subject)
     return Estimate(found.method, (), Verdict("unknown", None, None), found.assumptions, (), tuple(needs))
 
 
@@ -84,39 +87,75 @@ def price_unselected(subject: Subject, findings: Iterable[Finding], estimate: Es
     return worse._replace(verdict=worse.verdict._replace(outcome="marginal", condition=condition))
 
 
-def _doubt(found: Estimate, subject: Subject) -> Estimate:
-    """Let no verdict rest on assumptions about the training that something which was not read may replace."""
-    assumptions = []
-    for entry in found.assumptions:
-        name = entry.fact.partition(" (")[0]
-        gap = next((gap for gap in subject.gaps if may_set(gap, "", name)), None)
-        if gap is not None and name.startswith("training."):
-            usual = entry.reason.removesuffix(" unless somebody turns it on")
-            reason = f"{usual}; {gap.source.key or gap.source} was not read and may set it"
-            assumptions.append(entry._replace(reason=reason))
-        else:
-            assumptions.append(entry)
-    empty = any(gap.assumed for gap in subject.gaps)
-    rests = empty and any(_is_default(fact) for facts in subject.roles.values() for fact in facts.values())
-    if tuple(assumptions) == found.assumptions and not rests:
+def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Estimate:
+    """Say of assumptions what was not read and may replace them; let no run be refused that such a part may make fit.
+
+    Args:
+        found: the estimate, with what is known to go wrong.
+        findings: about the run.
+        subject: the run; priced anew with the cheapest of all that its unread parts may set.
+    """
+    if not subject.gaps:
         return found
-    verdict = found.verdict
-    if verdict.outcome == "does_not_fit":
-        verdict = verdict._replace(outcome="marginal")
-    doubted = {
-        now.fact.partition(" (")[0] for now, before in zip(assumptions, found.assumptions, strict=True) if now != before
-    }
-    if CHECKPOINTING in doubted and verdict.outcome == "marginal" and verdict.condition is None:
-        stated = Fact(CHECKPOINTING, True, "set", ())
-        roles = {role: Facts({**facts, CHECKPOINTING: stated}) for role, facts in subject.roles.items()}
-        size = estimate_job(roles, subject.environment).needed
-        words = f"{format_bytes(size.expected)} ({format_bytes(size.low)} to {format_bytes(size.high)})"
-        verdict = verdict._replace(condition=f"nobody says whether activations are checkpointed: if they are, {words}")
-    return found._replace(assumptions=tuple(assumptions), verdict=verdict)
+    found = found._replace(assumptions=tuple(_name_gap(entry, subject.gaps) for entry in found.assumptions))
+    if found.verdict.outcome != "does_not_fit":
+        return found
+    roles = {role: _at_cheapest(role, facts, subject) for role, facts in subject.roles.items()}
+    cheapest = found if roles == subject.roles else lay_over(estimate_job(roles, subject.environment), findings)
+    if cheapest.verdict.outcome == "does_not_fit":
+        return found
+    parts = ", ".join(dict.fromkeys(str(gap.source.key or gap.source) for gap in subject.gaps))
+    words = f"with the cheapest that {parts} may set, which was not read, {range_text(cheapest.needed)}"
+    return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
 
 
-def _is_default(fact: Fact) -> bool:
-    return fact.name.startswith("training.") and fact.origin in {"reader-default", "library-default"}
+def _name_gap(entry: Assumption, gaps: Iterable[Gap]) -> Assumption:
+    """Say of an assumption about the training which part that was not read may replace it."""
+    name = entry.fact.partition(" (")[0]
+    gap = next((gap for gap in gaps if may_set(gap, "", name)), None)
+    if gap is None or not name.startswith("training."):
+        return entry
+    usual = entry.reason.removesuffix(" unless somebody turns it on")
+    return entry._replace(reason=f"{usual}; {gap.source.key or gap.source} was not read and may set it")
+
+
+_CHEAPEST: Mapping[str, Value] = {
+    "model.attn_implementation": "flash_attention_2",
+    "model.quantization": "nf4",
+    "training.activation_offloading": True,
+    CHECKPOINTING: True,
+    "training.loss_implementation": "fused_linear",
+    "training.micro_batch_size": 1,
+    "training.offload_optimizer": "cpu",
+    "training.offload_param": "cpu",
+    "training.optimizer": "sgd",
+    "training.optimizer_in_backward": True,
+    "training.param_dtype": "bfloat16",
+    "training.peft": "lora",
+    "training.sharding": "zero",
+    "training.zero_stage": 3,
+}
+"""Facts that an estimate takes for something where nobody states them, with what costs the least memory."""
+
+
+def _at_cheapest(role: str, facts: Facts, subject: Subject) -> Facts:
+    """Return the facts of a role with the cheapest of all that something which was not read may set."""
+    opened = open_facts(subject.documents, role, facts)
+    on_defaults = any(gap.assumed for gap in subject.gaps)
+
+    def is_open(name: str) -> bool:
+        if name in facts:
+            return on_defaults and facts[name].origin in {"reader-default", "library-default"}
+        return on_defaults or name in opened or any(may_set(gap, "", name) for gap in subject.gaps)
+
+    changed = {name: value for name, value in _CHEAPEST.items() if is_open(name)}
+    sharding = changed.get("training.sharding") or ("training.sharding" in facts and facts["training.sharding"].value)
+    if sharding != "zero" or "hardware.world_size" not in facts:
+        changed = {
+            name: value for name, value in changed.items() if name not in {"training.sharding", "training.zero_stage"}
+        }
+    kept = {name: fact for name, fact in facts.items() if name != "model.trainable_parameters"}  # follows from adapters
+    return overlay(Facts(kept) if "training.peft" in changed else facts, changed)
 
 
 def _overruled(subject: Subject) -> Iterator[Assumption]:

@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from compatcheck.core.estimate import Size
 
 NO_DEFAULTS = "defaults of what it may set are not assumed"
+"""Said of a part of a configuration that was not read."""
 
 
 def gap_text(why: str) -> str:
-    """Say what was not read, and what follows from it."""
+    """Say why a part of a configuration was not read, and what follows from it."""
     return why if why.endswith(TAKEN_AS_EMPTY) else f"{why}; {NO_DEFAULTS}"
-
-
-"""Said of a part of a configuration that was not read."""
 
 
 class Summary(NamedTuple):

@@ -167,10 +167,10 @@ def _splits_sequences(source: Given, parallel: Parallelism) -> bool:
     """Tell whether tensor-parallel ranks split norms and residual stream too, as Megatron and torchtitan can."""
     if parallel.tensor == 1:
         return False
-    built_upon = (
+    on_megatron = (
         parallel.sharding == "megatron" and source.get("training.framework") != "megatron"
-    )  # its own default is off
-    usual = bool(source.get("program.splits_sequences")) or built_upon
+    )  # Megatron's own: off
+    usual = bool(source.get("program.splits_sequences")) or on_megatron
     reason = "programs with tensor parallelism of this kind mostly split norms along the sequence" if usual else ""
     return source.flag("training.sequence_parallel", usual, reason)
 
@@ -229,23 +229,13 @@ def _mixes_units(source: Given, parallel: Parallelism) -> bool | None:
 
 def _read_accumulation(source: Given, parallel: Parallelism) -> int:
     """Return micro batches of a step; where nobody says, one, or what fills a pipeline."""
-    whole, micro = source.get("training.global_batch_size"), source.get("training.micro_batch_size")
-    if (
-        isinstance(whole, int)
-        and isinstance(micro, int)
-        and micro > 0
-        and whole > 0
-        and not source.get("training.micro_batch_is_global")
-    ):
-        reason = "global batch / (micro batch × data-parallel ranks)"
-        return source.positive(
-            "training.gradient_accumulation_steps", max(1, whole // (micro * max(parallel.data, 1))), reason
-        )
-    if parallel.pipeline > 1:
-        reason = "nobody says how many micro batches a step has; as many as there are stages fill a pipeline"
-        return source.positive("training.gradient_accumulation_steps", parallel.pipeline, reason)
-    reason = "nobody says how many micro batches a step has"
-    return source.positive("training.gradient_accumulation_steps", 1, reason)
+    whole, micro = source.integer("training.global_batch_size", 0), source.integer("training.micro_batch_size", 0)
+    count, reason = 1, "nobody says how many micro batches a step has"
+    if whole and micro and not source.get("training.micro_batch_is_global"):
+        count, reason = max(1, whole // (micro * parallel.data)), "global batch / (micro batch × data-parallel ranks)"
+    elif parallel.pipeline > 1:
+        count, reason = parallel.pipeline, f"{reason}; as many as there are stages fill a pipeline"
+    return source.positive("training.gradient_accumulation_steps", count, reason)
 
 
 DEFAULT_TARGETS = ("q_proj", "v_proj")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from compatcheck.checking.fit import price
-from compatcheck.core.document import Document, Statement
+from compatcheck.core.document import TAKEN_AS_EMPTY, Document, Gap, Statement
 from compatcheck.core.source import Source
 from compatcheck.resolution.resolve import resolve
 from compatcheck.rules.locate import open_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compatcheck.core.estimate import Estimate
 
 MODEL = {
@@ -21,9 +25,17 @@ MODEL = {
 }  # fmt: skip
 
 
-def priced(*unread: str) -> Estimate:
-    statements = tuple(Statement(fact, fact, value) for fact, value in MODEL.items())
-    document = Document("native", Source("c.yaml"), statements, tuple((key, None) for key in unread))
+STATED = {
+    "training.sharding": "none", "training.peft": None, "training.param_dtype": "bfloat16", "training.optimizer": "adamw",
+    "training.offload_optimizer": None, "training.offload_param": None, "training.optimizer_in_backward": False,
+    "model.quantization": None,
+}  # fmt: skip
+"""What decides that 8 billion parameters with their states are more than a device has."""
+
+
+def priced(*unread: str, stated: Mapping[str, object] = MODEL, gaps: tuple[Gap, ...] = ()) -> Estimate:
+    statements = tuple(Statement(fact, fact, value) for fact, value in stated.items())
+    document = Document("native", Source("c.yaml"), statements, tuple((key, None) for key in unread), gaps=gaps)
     return price(resolve("s", rules=open_rules(()), environment=None, documents=(document,)))
 
 
@@ -31,6 +43,27 @@ def test_no_verdict_rests_on_what_a_key_that_was_not_understood_may_set() -> Non
     assert priced().verdict.outcome == "does_not_fit"
     found = priced("gradient_chekpointing")
     assert found.verdict.outcome == "marginal"
-    assert "if they are" in (found.verdict.condition or "")
+    assert "the cheapest that gradient_chekpointing may set" in (found.verdict.condition or "")
     (said,) = [one.reason for one in found.assumptions if one.fact == "training.gradient_checkpointing"]
     assert said == "off; gradient_chekpointing was not read and may set it"
+
+
+def test_what_does_not_fit_whatever_was_not_read_does_not_fit() -> None:
+    rest = {**MODEL, **STATED}
+    assert priced("gradient_chekpointing", stated=rest).verdict.outcome == "marginal"  # of the activations alone
+    states = {**rest, "training.micro_batch_size": 1, "training.sequence_length": 128, "model.parameters": 80302612480}
+    assert priced("gradient_chekpointing", stated=states).verdict.outcome == "does_not_fit"
+
+
+@pytest.mark.parametrize("key", ["logging.report", "data.shuffle_seed", "wandb_project"])
+def test_a_key_about_something_else_leaves_a_verdict_alone(key: str) -> None:
+    found = priced(key)
+    assert found.verdict.outcome == "does_not_fit"
+    assert found.assumptions == priced().assumptions
+
+
+def test_arguments_that_a_script_may_be_given_leave_its_defaults_open() -> None:
+    arguments = Gap(Source("run.sh"), f'passes on "$@"; {TAKEN_AS_EMPTY}', None, assumed=True)
+    assert priced(gaps=(arguments,)).verdict.outcome == "marginal"
+    states = {**MODEL, **STATED, "model.parameters": 80302612480}
+    assert priced(stated=states, gaps=(arguments,)).verdict.outcome == "does_not_fit"
