@@ -179,9 +179,13 @@ def _keys_for(program: Program, documents: Sequence[Document]) -> set[str] | Non
 
 
 def _gaps_for(program: Program, documents: Sequence[Document], *, everything: bool) -> tuple[Gap, ...]:
-    """Return what was not read of the documents a program's rows are about; of all of them where none is its own."""
+    """Return what was not read of the documents a program's rows are about; of all of them where none is its own.
+
+    A script may set what any program reads.
+    """
     own = [document for document in documents if program in lineage(document.reader)]
-    return tuple(find_gaps(documents if everything or not own else own))
+    scripts = [document for document in documents if find_program(document.reader).kind == "script"]
+    return tuple(find_gaps(documents if everything or not own else (*own, *scripts)))
 
 
 class _Table:

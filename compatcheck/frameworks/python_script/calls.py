@@ -24,6 +24,8 @@ class Given(NamedTuple):
     line: int
     why: str | None = None
     """Why the value is not known; None when it is."""
+    names: frozenset[str] = frozenset()
+    """Names that a value which is not known is computed from."""
 
 
 class Call(NamedTuple):
@@ -44,6 +46,7 @@ class Call(NamedTuple):
 
 _MAX_DEPTH = 60
 _MAX_TEXT = 60
+_NESTED_NAMES = 5
 _MAX_NUMBER = 2**63
 _DTYPES = {
     "bfloat16", "float16", "float32", "float64", "half", "int8", "float8_e4m3fn",
@@ -134,8 +137,9 @@ def _changed(tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 yield from names
-            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
-                yield name
+            case ast.Subscript(value=ast.Name(id=name), slice=key, ctx=context) if not isinstance(context, ast.Load):
+                if not (isinstance(context, ast.Store) and isinstance(key, ast.Constant)):
+                    yield name
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute)) if attribute in _MUTATORS:
                 yield name
 
@@ -164,6 +168,20 @@ class Script:
         self.module = _Scope(None)
         _collect(tree, self.module)
         self.changed = frozenset(_changed(tree))
+        self.entered: dict[str, dict[str, ast.expr]] = {}
+        """What is put into mappings under keys that are written out, by the mapping's name: ``options["bf16"] = True``."""
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(
+                    targets=[ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key))], value=value
+                ):
+                    self.entered.setdefault(name, {})[str(key)] = value
+                case ast.AugAssign(
+                    target=ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)), value=value
+                ):
+                    self.entered.setdefault(name, {})[str(key)] = value
+        self.visited = tuple(self._visit(tree, self.module, None, 0))
+        """Calls and assignments, each with its scope and the condition under which it happens."""
 
     def names(self) -> set[str]:
         """Return every name and attribute the script mentions."""
@@ -173,31 +191,76 @@ class Script:
 
     def calls(self) -> Iterator[Call]:
         """Yield the calls in the order they are written."""
-        yield from sorted(self._visit(self.tree, self.module, None, 0), key=lambda call: call.line)
+        found = (self._call(node, scope, test) for node, scope, test in self.visited if isinstance(node, ast.Call))
+        yield from sorted(found, key=lambda call: call.line)
 
     def assignments(self) -> Iterator[tuple[str, Given]]:
         """Yield what attributes are assigned, by their dotted names: ``model.config.use_cache = False``."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    if isinstance(target, ast.Attribute):
-                        yield _dotted(target), self.read(node.value, self.module)
+        for node, scope, condition in self.visited:
+            match node:
+                case ast.Assign(targets=targets, value=value):
+                    names = [_dotted(target) for target in targets if isinstance(target, ast.Attribute)]
+                case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), value]):
+                    names = [f"{_dotted(owner)}.{name}"]
+                case _:
+                    continue
+            given = self.read(value, scope)
+            if condition is not None and given.why is None:
+                given = given._replace(why=f"is set only if {condition}")
+            yield from ((name, given) for name in names)
 
-    def instances(self, names: Collection[str]) -> set[str]:
-        """Return the names that are assigned a call of one of these classes."""
-        found = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                name = _dotted(node.value.func).rpartition(".")[2]
-                if self.aliases.get(name, name) in names:
-                    found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    def instances(self, classes: Collection[str]) -> set[str]:
+        """Return the names of objects of some classes: what such a call is assigned to, or a parser of arguments fills.
+
+        A parameter of the script's own functions counts where such an object is given for it.
+        """
+        found: set[str] = set()
+        nodes = [node for node, _, _ in self.visited]
+        for node in nodes:
+            if isinstance(node, ast.Assign) and (self._makes(node.value, classes) or _is_one(node.value, found)):
+                targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
+                found |= {_dotted(target) for target in targets}
+        functions = {node.name: node.args.args for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)}
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions:
+                given = zip((parameter.arg for parameter in functions[node.func.id]), node.args, strict=False)
+                named = ((word.arg, word.value) for word in node.keywords if word.arg)
+                found |= {name for name, value in (*given, *named) if _is_one(value, found)}
         return found
 
-    def _visit(self, node: ast.AST, scope: _Scope, condition: str | None, depth: int) -> Iterator[Call]:
+    def _makes(self, node: ast.expr, classes: Collection[str]) -> bool:
+        """Tell whether an expression makes an object of some classes, or objects of arguments from a command line."""
+        name = _dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        return self.aliases.get(name, name) in classes or name.startswith(_PARSES)
+
+    def changes(self, names: Collection[str]) -> Iterator[tuple[int, str]]:
+        """Yield where objects are changed in a way that does not say which attribute it sets: line and words."""
+        for node, _, _ in self.visited:
+            match node:
+                case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(), _]):
+                    continue
+                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if _is_one(owner, names):
+                    is_change = not name.startswith(_ASKS)
+                case ast.Call(func=ast.Name(id="exec")):
+                    is_change = bool(names)
+                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=given):
+                    is_change = any(verb in name.lower() for verb in _CHANGES) and any(
+                        _is_one(one, names) for one in given
+                    )
+                case ast.Assign(targets=targets):
+                    is_change = any(isinstance(one, ast.Subscript) and _is_one(one.value, names) for one in targets)
+                case _:
+                    continue
+            if is_change:
+                yield node.lineno, _words(node)
+
+    def _visit(
+        self, node: ast.AST, scope: _Scope, condition: str | None, depth: int
+    ) -> Iterator[tuple[ast.Call | ast.Assign, _Scope, str | None]]:
         if depth > _MAX_DEPTH * 4:
             return
-        if isinstance(node, ast.Call):
-            yield self._call(node, scope, condition)
+        if isinstance(node, ast.Call | ast.Assign):
+            yield node, scope, condition
         inner = _inner_scope(node, scope) if isinstance(node, _SCOPES) else scope
         if isinstance(node, ast.If | ast.IfExp | ast.While):
             yield from self._branches(node, inner, condition, depth)
@@ -207,7 +270,7 @@ class Script:
 
     def _branches(
         self, node: ast.If | ast.IfExp | ast.While, scope: _Scope, condition: str | None, depth: int
-    ) -> Iterator[Call]:
+    ) -> Iterator[tuple[ast.Call | ast.Assign, _Scope, str | None]]:
         yield from self._visit(node.test, scope, condition, depth + 1)
         truth = self._decide(node.test, scope)
         taken = [node.body] if isinstance(node, ast.IfExp) else node.body
@@ -231,20 +294,54 @@ class Script:
             if keyword.arg is not None:
                 keywords[keyword.arg] = self.read(keyword.value, scope)
                 continue
-            inner = self.read(keyword.value, scope)
-            if inner.why is None and isinstance(inner.value, dict):
-                keywords.update({str(key): Given(value, inner.line) for key, value in inner.value.items()})
-            else:
-                is_open = True
+            entries = self._entries(keyword.value, scope, 0)
+            is_open = is_open or entries is None
+            keywords.update({key: self.read(value, scope) for key, value in (entries or {}).items()})
+            mapping = keyword.value.id if isinstance(keyword.value, ast.Name) else ""
+            for key, value in self.entered.get(mapping, {}).items():
+                names = frozenset(self._names(value, scope, 0))
+                keywords[key] = Given(None, value.lineno, f"is set in line {value.lineno} on the way", names)
         plain = tuple(self.read(argument, scope) for argument in node.args if not isinstance(argument, ast.Starred))
         return Call(self.aliases.get(name, name), owner, plain, keywords, is_open, node.lineno, condition)
+
+    def _entries(self, node: ast.expr, scope: _Scope, depth: int) -> dict[str, ast.expr] | None:
+        """Return what a mapping that is written out holds, literals or not; None where it may hold anything."""
+        if isinstance(node, ast.Name):
+            assigned = None if node.id in self.changed or depth > _MAX_DEPTH else scope.find(node.id)
+            return None if assigned is None else self._entries(assigned, scope, depth + 1)
+        result: dict[str, ast.expr] = {}
+        match node:
+            case ast.Dict(keys=keys, values=values):
+                pairs = list(zip(keys, values, strict=True))
+            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=words):
+                pairs = [(ast.Constant(word.arg) if word.arg else None, word.value) for word in words]
+            case _:
+                return None
+        for key, value in pairs:
+            inner = self._entries(value, scope, depth + 1) if key is None else None
+            if isinstance(key, ast.Constant):
+                inner = {str(key.value): value}
+            if inner is None:
+                return None
+            result.update(inner)
+        return result
 
     def read(self, node: ast.expr, scope: _Scope) -> Given:
         """Return the literal an expression is, or why it is none."""
         try:
             return Given(self._value(node, scope, 0), node.lineno)
         except _NoLiteralError:
-            return Given(None, node.lineno, f"is {_words(node)}, which is no literal")
+            names = frozenset(self._names(node, scope, 0))
+            return Given(None, node.lineno, f"is {_words(node)}, which is no literal", names)
+
+    def _names(self, node: ast.expr, scope: _Scope, depth: int) -> Iterator[str]:
+        """Yield the names in an expression, and in what those are assigned."""
+        for inner in ast.walk(node) if depth < _NESTED_NAMES else ():
+            if isinstance(inner, ast.Name):
+                yield inner.id
+                assigned = scope.find(inner.id)
+                if assigned is not None and assigned is not node:
+                    yield from self._names(assigned, scope, depth + 1)
 
     def _value(self, node: ast.expr, scope: _Scope, depth: int) -> object:
         if depth > _MAX_DEPTH:
@@ -253,7 +350,7 @@ class Script:
             case ast.Constant(value=value) if isinstance(value, str | int | float | bool | None):
                 return value
             case ast.Name(id=name):
-                assigned = None if name in self.changed else scope.find(name)
+                assigned = None if name in self.changed or name in self.entered else scope.find(name)
                 if assigned is None:
                     raise _NoLiteralError
                 return self._value(assigned, scope, depth + 1)
@@ -339,6 +436,22 @@ def _convert(kind: str, value: object) -> object:
         return {"int": int, "float": float, "str": str}[kind](value)
     except (ValueError, OverflowError):
         raise _NoLiteralError from None
+
+
+_PARSES = ("parse_args_", "parse_dict", "parse_json", "parse_yaml")
+"""How methods of HfArgumentParser and TrlParser begin that make objects of arguments."""
+_CHANGES = ("setattr", "update", "merge", "replace", "patch", "override")
+"""Words in names of functions that change an object they are given."""
+_ASKS = ("get", "to_", "is_", "has_", "main_process_first", "print", "keys", "values", "items", "copy", "__")
+"""How methods begin that change nothing."""
+
+
+def _is_one(node: ast.AST, names: Collection[str]) -> bool:
+    """Tell whether an expression is one of some objects, or the mapping of its attributes."""
+    match node:
+        case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
+            return _is_one(owner, names)
+    return isinstance(node, ast.Name | ast.Attribute) and _dotted(node) in names
 
 
 def _dotted(node: ast.AST) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatcheck.core.document import Document, Statement, Unresolved
+from compatcheck.core.document import Document, Gap, Statement, Unresolved
 from compatcheck.frameworks.python_script.calls import Call, Given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from compatcheck.core.source import Skipped, Source
 
@@ -80,8 +80,11 @@ class Findings:
         self.by_trainer = False
         """Whether a trainer of TRL is given the name of a model, and loads it."""
         self.trainers: dict[str, int] = {}
-        self.is_open = False
+        self.gaps: list[Gap] = []
+        """Where arguments are given or set that are no literals."""
         self.has_arguments = False
+        self.given: Given | None = None
+        """What a Trainer is given as its arguments."""
 
     def take(self, key: str, given: Given, call: Call | None = None, into: dict[str, Given] | None = None) -> None:
         """Take one keyword; a second call that says otherwise, or a branch nobody can decide, makes it unknown."""
@@ -90,7 +93,8 @@ class Findings:
             given = given._replace(why=f"is set only if {call.condition}")
         known = values.get(key)
         if known is not None and (known.why, known.value) != (given.why, given.value):
-            given = given._replace(why=f"is set in lines {known.line} and {given.line}, each time to something else")
+            why = f"is set in lines {known.line} and {given.line}, each time to something else"
+            given = given._replace(why=why, names=frozenset())
         values[key] = given
         self.lines.setdefault(key, given.line)
 
@@ -116,7 +120,10 @@ def take_call(call: Call, found: Findings) -> None:
 
 def _take_arguments(call: Call, found: Findings) -> None:
     found.has_arguments = True
-    found.is_open = found.is_open or call.is_open
+    if call.is_open:
+        found.gaps.append(
+            Gap(found.source._replace(line=call.line), f"gives {call.name} arguments that are no literals (`**`)")
+        )
     for key, given in call.keywords.items():
         if key == "deepspeed":
             _take_deepspeed(given, call, found)
@@ -126,14 +133,25 @@ def _take_arguments(call: Call, found: Findings) -> None:
         found.trainers[TRL_CONFIGS[call.name]] = call.line
 
 
+def _leave_open(call: Call, keys: Iterable[str], found: Findings, into: dict[str, Given] | None = None) -> None:
+    """Leave open what a call may be given among arguments that are no literals."""
+    why = f"may be among the arguments of {call.name} that are no literals"
+    for key in keys if call.is_open else ():
+        if key not in call.keywords:
+            found.take(key, Given(None, call.line, why), into=into)
+
+
 def _take_adapter(call: Call, found: Findings) -> None:
     found.take("use_peft", Given(True, call.line), call)
+    _leave_open(call, (_LORA[key] for key in _LORA if key not in call.keywords), found)
     for key, given in call.keywords.items():
         if key in _LORA:
             found.take(_LORA[key], given, call)
 
 
 def _take_quantization(call: Call, found: Findings) -> None:
+    if not any(key.startswith("load_in_") for key in call.keywords):
+        _leave_open(call, ("load_in_4bit", "load_in_8bit"), found)
     for key, given in call.keywords.items():
         if key.startswith(("load_in_", "bnb_4bit_")):
             found.take(key, given, call)
@@ -161,12 +179,16 @@ def _take_trainer(call: Call, found: Findings) -> None:
         found.trainers[TRL_TRAINERS[call.name]] = call.line
         for key in _OF_TRAINER & call.keywords.keys():
             found.take(key, call.keywords[key], call)
+        _leave_open(call, ("peft_config",), found)
     else:
         found.trainers.setdefault("", call.line)
         found.is_plain = call.name == "Trainer"
     adapters = call.keywords.get("peft_config")
     if adapters is not None and adapters.why is not None:
-        found.unresolved.append(Unresolved("training.peft", "peft_config", adapters.why))
+        found.take("peft_config", adapters)
+    arguments = call.keywords.get("args") or (call.positional[1] if len(call.positional) > 1 else None)
+    if arguments is not None and arguments.why is not None:
+        found.given = arguments
     metrics = call.keywords.get("compute_metrics")
     if metrics is not None:
         there = metrics.why is not None or metrics.value is not None
@@ -187,6 +209,8 @@ def _take_model(call: Call, found: Findings) -> None:
         found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
+    both = {"dtype", "torch_dtype"}
+    _leave_open(call, sorted(_LOADING - (both if both & call.keywords.keys() else set())), found)
     for key, given in call.keywords.items():
         if key in _LOADING:
             found.take(key, given, call)
@@ -247,6 +271,7 @@ def _take_accelerator(call: Call, found: Findings) -> None:
     for key in ("mixed_precision", "gradient_accumulation_steps"):
         if key in call.keywords:
             found.take(key, call.keywords[key], call, found.accelerate)
+    _leave_open(call, ("mixed_precision", "gradient_accumulation_steps"), found, found.accelerate)
     found.accelerate.setdefault("Accelerator", Given(None, call.line))
 
 

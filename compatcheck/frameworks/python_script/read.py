@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from compatcheck.frameworks.keys import Key
 
 
+_OPTIONS = frozenset(key.partition(".")[0] for key in hf_trainer.TABLE)
+"""Arguments that have a meaning, or an entry that has one."""
+
+
 def read(path: str, files: Files = LOCAL, *, named: bool = True) -> tuple[Document, ...]:
     """Read a training script.
 
@@ -43,14 +47,17 @@ def read(path: str, files: Files = LOCAL, *, named: bool = True) -> tuple[Docume
     found = Findings(source)
     for call in script.calls():
         take_call(call, found)
-    arguments = script.instances(ARGUMENTS)
+    arguments, parsed = script.instances(ARGUMENTS), script.instances(())
     for name, given in script.assignments():
         owner, _, attribute = name.rpartition(".")
-        if name.endswith("config.use_cache") and given.why is None and "use_cache" not in found.values:
+        if name.endswith("config.use_cache") and "use_cache" not in found.values:
             found.values["use_cache"] = given
             found.lines["use_cache"] = given.line
-        elif owner in arguments:
+        elif owner in arguments and (owner not in parsed or attribute in _OPTIONS):  # those may be of any class
             found.take(attribute, given)
+    found.gaps += [
+        Gap(source._replace(line=line), f"may set any argument: {words}") for line, words in script.changes(arguments)
+    ]
     if not (found.values or found.accelerate or found.statements or found.trainers or found.deepspeed or found.models):
         if named:
             msg = "starts no training this release can see"
@@ -64,6 +71,13 @@ def read(path: str, files: Files = LOCAL, *, named: bool = True) -> tuple[Docume
 def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[Document]:
     trainers = {name: line for name, line in found.trainers.items() if name}
     from_command = "HfArgumentParser" in script.names() or "TrlParser" in script.names()
+    if found.given is not None and not found.has_arguments and not from_command:
+        found.gaps.append(
+            Gap(
+                found.source._replace(line=found.given.line),
+                f"what the Trainer is given as its arguments {found.given.why}",
+            )
+        )
     known = {key: given.value for key, given in found.values.items() if given.why is None}
     translated: tuple[Document, ...] = ()
     if known:
@@ -74,7 +88,7 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
     main = translated[0] if translated else Document("hf_trainer", found.source, ())
     reader = "trl" if trainers else "hf_trainer"
     is_trainer = bool(found.trainers) or found.has_arguments
-    if not is_trainer or found.is_open or (from_command and not (launched and trainers)):
+    if not is_trainer or (from_command and not (launched and trainers)):
         reader = "script"
     references = [(kind, name, key) for kind, name, key in main.references if kind != "deepspeed"]
     statements = [entry for entry in main.statements if not (trainers and entry.fact == "training.trainer")]
@@ -101,9 +115,12 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
             Unresolved("model.name", "from_pretrained", f"several models are loaded (lines {lines})")
         )
     references += _deepspeed_reference(found)
-    found.unresolved += list(_not_literal(found.values, hf_trainer.TABLE))
+    told = script.instances(()) if launched else set()  # the options of the command say what these hold
+    open_values = {key: given for key, given in found.values.items() if told.isdisjoint(given.names)}
+    found.unresolved += list(_not_literal(open_values, hf_trainer.TABLE))
     if from_command and not launched:
         found.unresolved += _left_to_command(found)
+    has_adapters = any(stated.fact == "training.peft" for stated in statements)
     yield main._replace(
         reader=reader,
         source=found.source,
@@ -112,14 +129,8 @@ def _documents(found: Findings, script: Script, *, launched: bool) -> Iterator[D
         skipped=(*main.skipped, *found.skipped),
         references=tuple(references),
         lines=found.lines,
-        unresolved=tuple(
-            one
-            for one in found.unresolved
-            if one.fact != "training.peft" or all(stated.fact != one.fact for stated in statements)
-        ),
-        gaps=(*main.gaps, Gap(found.source, "gives arguments that are no literals (`**`)"))
-        if found.is_open
-        else main.gaps,
+        unresolved=tuple(one for one in found.unresolved if one.key != "peft_config" or not has_adapters),
+        gaps=(*main.gaps, *found.gaps),
     )
     yield from (document._replace(lines=found.lines) for document in (*translated[1:], *found.documents))
     accelerated = _accelerate(found)
@@ -151,12 +162,19 @@ def _not_literal(values: Mapping[str, Given], table: Mapping[str, tuple[Key, ...
     for key, given in values.items():
         if given.why is None:
             continue
-        facts = [meaning.fact for meaning in table.get(key, ())]
-        if key in {"bf16", "fp16"}:
-            facts = ["training.mixed_precision"]
-        elif key == "gradient_checkpointing_kwargs":
-            facts = ["training.use_reentrant"]
-        yield from (Unresolved(fact, key, given.why) for fact in facts)
+        inside = (meanings for name, meanings in table.items() if name == key or name.startswith(f"{key}."))
+        facts = [meaning.fact for meanings in inside for meaning in meanings]
+        yield from (Unresolved(fact, key, given.why) for fact in dict.fromkeys((*facts, *_DECIDES.get(key, ()))))
+
+
+_DECIDES = {
+    "bf16": ("training.mixed_precision",),
+    "fp16": ("training.mixed_precision",),
+    "fsdp": ("training.sharding", "training.fsdp_offload_params"),
+    "gradient_checkpointing_kwargs": ("training.use_reentrant",),
+    "peft_config": ("training.peft",),
+}
+"""Arguments that have no meaning of their own, and the facts that they decide."""
 
 
 def _left_to_command(found: Findings) -> list[Unresolved]:
