@@ -296,3 +296,24 @@ def test_every_declared_fact_names_its_own_option(capsys: pytest.CaptureFixture[
         for report in (check(capsys, ".", *options)[1], check(capsys, ".", *options, "--nodes", "2")[1])
     ]
     assert sources == ["--gpu", "--nodes"]
+
+
+RUN = """python3 -m verl.trainer.main_ppo data.train_batch_size=256 data.max_prompt_length=1024 data.max_response_length=2048 \\
+  actor_rollout_ref.model.path=meta-llama/Llama-3.1-8B actor_rollout_ref.actor.strategy=fsdp \\
+  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 actor_rollout_ref.rollout.name=vllm \\
+  trainer.n_gpus_per_node=8 trainer.nnodes=1 "$@"
+"""
+
+
+@pytest.mark.parametrize("command", ["check", "estimate", "facts"])
+def test_arguments_that_nobody_names_are_said_first(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run.sh").write_text(RUN)
+    Path("requirements.txt").write_text("verl==0.6.1\nvllm==0.11.0\ntorch==2.8.0\n")
+    said = {}
+    for form in ("text", "json"):
+        with pytest.raises(SystemExit):
+            main([command, "requirements.txt", "run.sh", "--gpu", "8xA100-40GB", "--format", form])
+        said[form] = capsys.readouterr().out
+    first = " ".join(" ".join(said["text"].splitlines()[:8]).split())
+    assert 'run.sh:1: passes on "$@"; assumed: no arguments are given' in first
+    assert '"reason": "passes on \\"$@\\"; assumed: no arguments are given"' in said["json"]

@@ -209,8 +209,8 @@ def _take_model(call: Call, found: Findings) -> None:
         found.causal = name if call.owner.endswith("ForCausalLM") else found.causal
     if len(found.models) > 1:
         return  # a second model: what it is loaded with says nothing about the first
-    both = {"dtype", "torch_dtype"}
-    _leave_open(call, sorted(_LOADING - (both if both & call.keywords.keys() else set())), found)
+    dtype = "dtype" if "dtype" in call.keywords else "torch_dtype"
+    _leave_open(call, (dtype, "attn_implementation", "load_in_4bit", "use_cache"), found)
     for key, given in call.keywords.items():
         if key in _LOADING:
             found.take(key, given, call)

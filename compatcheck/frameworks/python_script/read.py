@@ -50,7 +50,8 @@ def read(path: str, files: Files = LOCAL, *, named: bool = True) -> tuple[Docume
     arguments, parsed = script.instances(ARGUMENTS), script.instances(())
     for name, given in script.assignments():
         owner, _, attribute = name.rpartition(".")
-        if name.endswith("config.use_cache") and "use_cache" not in found.values:
+        loaded = found.values.get("use_cache")
+        if name.endswith("config.use_cache") and (loaded is None or (loaded.why is not None and given.why is None)):
             found.values["use_cache"] = given
             found.lines["use_cache"] = given.line
         elif owner in arguments and (owner not in parsed or attribute in _OPTIONS):  # those may be of any class

@@ -113,6 +113,12 @@ def test_further_arguments_of_a_call_leave_open_what_it_decides(tmp_path: Path, 
     assert opened not in subject.roles["train"]
 
 
+def test_what_is_set_after_loading_replaces_what_nobody_can_tell(tmp_path: Path) -> None:
+    load = "m = AutoModelForCausalLM.from_pretrained('m', **more)"
+    text = f"{load}\nm.config.use_cache = False\nTrainer(m, {MADE[7:]})\nm.config.use_cache = True"
+    assert read(tmp_path, text).roles["train"]["model.use_cache"].value is False
+
+
 PARSED = """
 options = dict(torch_dtype=model_args.torch_dtype, attn_implementation=model_args.attn_implementation)
 model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, **options)
