@@ -192,7 +192,8 @@ def state_estimate(subject: Subject, estimate: Estimate) -> Subject:
         values["estimate.verdict"] = verdict.outcome if estimate.phases else "cannot_start"
     if estimate.phases and verdict.limit_bytes is not None:
         worst = verdict.outcome == "marginal"
-        needed = estimate.device.high if worst else estimate.needed.expected
+        high = estimate.needed.high if estimate.needed.high > verdict.limit_bytes else estimate.device.high
+        needed = high if worst else estimate.needed.expected
         values |= {"estimate.needed_bytes": needed, "estimate.limit_bytes": verdict.limit_bytes}
         place = f"{'at worst, ' if worst else ''}in {peak.name}" if peak is not None else None
     told = {"estimate.verdict": verdict.primary, "estimate.needed_bytes": place}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compatcheck.core.environment import Environment, Package
 from compatcheck.core.source import Source
-from compatcheck.core.versions import compile_specifier, contains, exact_version, judge
+from compatcheck.core.versions import compile_specifier, contains, exact_version
 from compatcheck.rules.expression import Unknown
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class FactScope:
         if package.version is not None:
             verdict = contains(bounds, package.version)
         else:
-            judged = judge(bounds, package.specifier or "", self.rules.releases(name))
+            judged = self.rules.judge(bounds, name, package.specifier or "")
             verdict = "yes" if judged == "all" else "no" if judged == "none" else judged
         if verdict == "yes" and package.is_optional:
             return "some"
@@ -149,7 +149,7 @@ class FactScope:
         version = exact_version(specifier)
         if version is not None:  # a pin counts whether or not the release is in our snapshot
             return contains(bounds, version) == "no"
-        return judge(bounds, specifier, self.rules.releases(dependency)) == "none"
+        return self.rules.judge(bounds, dependency, specifier) == "none"
 
     def version_in(self, version: str, bounds: Any) -> object:  # noqa: ANN401 (compiled bounds, or a specifier)
         """Return whether a version lies in a range, as an expression's ``version_in()``."""

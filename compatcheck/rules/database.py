@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from compatcheck.core.errors import RuleError
 from compatcheck.core.source import Source
+from compatcheck.core.versions import Bounds, Verdict, judge
 from compatcheck.rules.expression import Code
 
 FORMAT = 2
@@ -192,6 +193,7 @@ class RuleSet:
     def __init__(self, databases: tuple[Database, ...]) -> None:
         """Take the databases; data sections of a later one win."""
         self.databases = databases
+        self._judged: dict[tuple[str, str, int], tuple[Bounds, Verdict]] = {}
 
     @property
     def id(self) -> str:
@@ -247,6 +249,20 @@ class RuleSet:
         """Return the known releases of a package that were not yanked, oldest first; empty when there is no snapshot."""
         data = self.section(f"releases/{package}")
         return () if data is None else tuple(data)
+
+    def judge(self, bounds: Bounds, package: str, specifier: str) -> Verdict:
+        """Tell how many of the known releases of a package that a requirement allows lie in a range, as `versions.judge`.
+
+        Many subjects ask the same; an answer is kept with its range, so that no other takes the range's place.
+
+        Raises:
+            InvalidSpecifierError: ``specifier`` is not PEP 440.
+        """
+        key = package, specifier, id(bounds)
+        kept = self._judged.get(key)
+        if kept is None:
+            kept = self._judged[key] = bounds, judge(bounds, specifier, self.releases(package))
+        return kept[1]
 
     def dates(self, package: str) -> Mapping[str, str]:
         """Return release → ISO date of its first upload, as far as the snapshot knows them."""

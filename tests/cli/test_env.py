@@ -111,7 +111,7 @@ def test_the_environment_of_the_project_is_found(prefix: Path, monkeypatch: pyte
     monkeypatch.chdir(prefix.parent)
     ran = run("env", "--select", RULE)
     assert "no environment is active: the nearest one here or above" in " ".join(ran.out.split())
-    assert f"POSSIBLE (low) {RULE}" in ran.out
+    assert f"POSSIBLE (medium) {RULE}" in ran.out
 
 
 def test_commands_that_do_not_exist_are_told_the_nearest() -> None:

@@ -1,19 +1,29 @@
-"""The README's tour shows what the commands print."""
+"""README, tour and picture show what the commands print."""
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from docs import picture
 from tests import ROOT
 
-README = ROOT / "README.md"
-BLOCKS = re.findall(r"```console\n\$ (compatcheck [^\n]*)\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tour.md")
+BLOCKS = [
+    (page, command, shown)
+    for page in PAGES
+    for command, shown in re.findall(
+        r"```console\n\$ (compatcheck [^\n]*)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
+    )
+]
+PICTURE = ROOT / "docs" / "pictures" / "incident.svg"
 
 
 def run(command: str) -> str:
@@ -36,22 +46,36 @@ def mask(text: str) -> str:
     return text.rstrip() + "\n"
 
 
-@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
-def test_tour_shows_what_the_command_prints(command: str, shown: str) -> None:
-    assert mask(shown) == run(command)
+@pytest.mark.parametrize(("page", "command", "shown"), BLOCKS, ids=[command for _, command, _ in BLOCKS])
+def test_pages_show_what_the_command_prints(page: Path, command: str, shown: str) -> None:
+    assert mask(shown) == run(command), f"python tests/cli/test_readme.py writes {page.name} anew"
 
 
-def test_the_tour_has_commands() -> None:
-    assert len(BLOCKS) == 4
+def test_the_pages_have_commands() -> None:
+    assert [sum(page is one for one, _, _ in BLOCKS) for page in PAGES] == [1, 4]
+
+
+def test_the_picture_shows_what_the_command_prints() -> None:
+    rows: dict[str, list[str]] = {}
+    for row, text in re.findall(
+        r'<text class="incident-r\d+"[^>]* y="([\d.]+)"[^>]*>(.*?)</text>', PICTURE.read_text()
+    ):
+        rows.setdefault(row, []).append(html.unescape(text).replace("\xa0", " "))
+    shown = ["".join("".join(row).split()) for row in rows.values()]  # spaces between colours are no text there
+    made = ["".join(picture.show(line).split()) for line in picture.choose_lines()]
+    assert shown == [line for line in made if line], "python docs/picture.py draws it anew"
+
+
+def test_the_front_page_is_short() -> None:
+    assert PAGES[0].stat().st_size <= 9_000
 
 
 def write() -> None:
-    """Refresh the tour: ``python tests/cli/test_readme.py``."""
-    text = README.read_text(encoding="utf-8")
-    for command, shown in BLOCKS:
+    """Refresh the blocks: ``python tests/cli/test_readme.py``."""
+    for page, command, shown in BLOCKS:
+        text = page.read_text(encoding="utf-8")
         old = f"```console\n$ {command}\n{shown}```"
-        text = text.replace(old, f"```console\n$ {command}\n{run(command)}```")
-    README.write_text(text, encoding="utf-8")
+        page.write_text(text.replace(old, f"```console\n$ {command}\n{run(command)}```"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compatcheck.checking import Request, check, open_rules
+from tests import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,3 +86,14 @@ def test_an_engine_alone_runs_no_training_code(look) -> None:
         serve__sh="vllm serve Qwen/Qwen2.5-7B-Instruct &\ntorchrun a.py --output_dir o --learning_rate 1e-5\n",
     )
     assert any(rule.startswith("transformers/") for rule in both)
+
+
+def test_what_a_run_lacks_that_may_not_fit_is_what_the_estimate_says_at_worst() -> None:
+    case = str(ROOT / "fixtures/cases/search-r1-32b")
+    report = check(Request(paths=(case,), here=False), open_rules(), {})
+    estimate = report.subjects[0].estimate
+    assert estimate is not None
+    assert estimate.verdict.limit_bytes is not None
+    (finding,) = (one for one in report.findings if one.rule_id == "_stack/run-may-not-fit")
+    assert finding.impact is not None
+    assert finding.impact.expected_bytes == estimate.needed.high - estimate.verdict.limit_bytes

@@ -125,6 +125,22 @@ def test_releases_and_sections() -> None:
     assert opened.databases[0].sections("releases/") == ["releases/deepspeed"]
 
 
+def test_a_range_is_held_against_a_requirement_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def judge(bounds: object, specifier: str, _: object) -> str:
+        asked.append(specifier)
+        return "some" if bounds else "unknown"
+
+    monkeypatch.setattr("compatcheck.rules.database.judge", judge)
+    rules = rule_set(rule())
+    wide, none = compile_specifier(">=1"), compile_specifier("")[:0]
+    assert [rules.judge(wide, "deepspeed", ">=2") for _ in range(3)] == ["some"] * 3
+    assert rules.judge(none, "deepspeed", ">=2") == "unknown"
+    assert rules.judge(wide, "torch", ">=2") == "some"
+    assert asked == [">=2"] * 3
+
+
 def test_a_rule_about_an_absent_package_is_not_even_read() -> None:
     data = compile_database([rule(clauses=(Clause(packages={"torch": ">=1"}),))], {}, "2026-01-01")
     reads: list[int] = []
