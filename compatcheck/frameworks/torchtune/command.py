@@ -53,11 +53,12 @@ def read(launch: Launch, kind: str) -> tuple[Document, ...]:
         references = (("config", config.value, "--config"),)
     elif config is not None:
         missing = tuple(_of_built_in(config, options))
-    meanings = OptionMeanings(torchtune.READER, torchtune.TABLE, torchtune.NAMES.__contains__)
-    references = (*references, *torchtune.name_model(known_values(options)))
+    values = known_values(options)
+    meanings = OptionMeanings(torchtune.READER, torchtune.find_meanings(values), torchtune.NAMES.__contains__)
+    references = (*references, *torchtune.name_model(values))
     further = FurtherContent(tuple(torchtune.of_recipe(kind)), references, unknown=tuple(unknown))
     document = make_command_document(meanings, launch.command.source, options, further)
-    selective = torchtune.leave_open(known_values(options))
+    selective = torchtune.leave_open(values)
     return (document._replace(unresolved=(*document.unresolved, *missing, *selective)),)
 
 

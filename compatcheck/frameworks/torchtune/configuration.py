@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from compatcheck.core.document import Statement, Unresolved
 from compatcheck.core.source import Source
 from compatcheck.frameworks.conversions import LEAVE
-from compatcheck.frameworks.keys import SILENT, KeyTable, Names
+from compatcheck.frameworks.keys import SILENT, Key, KeyTable, Names
 from compatcheck.frameworks.reader import Reading
 from compatcheck.frameworks.translation import flatten, make_document, translate
 
@@ -100,9 +100,7 @@ def read(data: Mapping[str, Any], path: str) -> Reading:
         InputError: nothing in it was understood.
     """
     source = Source(path)
-    table = {key: meaning for key, meaning in TABLE.items() if key not in {"model", "loss", "optimizer"}}
-    if any(leave_open(data)):
-        table["enable_activation_checkpointing"] = SILENT
+    table = {key: meaning for key, meaning in find_meanings(data).items() if key not in {"model", "loss", "optimizer"}}
     translation = translate(flatten(data), table, irrelevant=NAMES.__contains__, source=source)
     document = make_document(READER, source, translation, tuple(name_model(dict(flatten(data)))))
     return Reading((document._replace(unresolved=tuple(leave_open(data))),))
@@ -115,6 +113,11 @@ def name_model(leaves: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
         if builder in TABLE.words["builders"]:
             yield "model", str(TABLE.words["builders"][builder]), key
             return
+
+
+def find_meanings(data: Mapping[str, Any]) -> dict[str, tuple[Key, ...]]:
+    """Return what keys mean here: selective checkpointing needs the switch for all layers off."""
+    return {**TABLE, "enable_activation_checkpointing": SILENT} if any(leave_open(data)) else dict(TABLE)
 
 
 def leave_open(data: Mapping[str, Any]) -> Iterator[Unresolved]:

@@ -43,6 +43,15 @@ def test_a_configuration_of_torchtune_itself_is_not_known() -> None:
     assert facts(launcher) == {"hardware.world_size": 1}
 
 
+def test_selective_checkpointing_is_not_none() -> None:
+    words = "enable_activation_checkpointing=False ac_mode=selective ac_option=2"
+    document, _ = documents(f"tune run --nproc_per_node 2 full_finetune_distributed --config my.yaml {words}")
+    assert "training.gradient_checkpointing" not in facts(document)
+    assert [(entry.fact, entry.key) for entry in document.unresolved] == [
+        ("training.gradient_checkpointing", "ac_option")
+    ]
+
+
 def test_a_configuration_file_of_torchtune() -> None:
     document = read_file(torchtune, str(FULL)).documents[0]
     assert facts(document) == {
