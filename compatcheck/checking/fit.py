@@ -104,8 +104,9 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
     cheapest = found if roles == subject.roles else lay_over(estimate_job(roles, subject.environment), findings)
     if cheapest.verdict.outcome == "does_not_fit":
         return found
-    parts = ", ".join(dict.fromkeys(str(gap.source.key or gap.source) for gap in subject.gaps))
-    words = f"with the cheapest that {parts} may set, which was not read, {range_text(cheapest.needed)}"
+    first, *more = dict.fromkeys(str(gap.source.key or gap.source) for gap in subject.gaps)
+    parts = f"{first} and {len(more)} more parts" if more else first
+    words = f"with the cheapest that may be set by {parts} not read: {range_text(cheapest.needed)}"
     return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
 
 
