@@ -106,7 +106,7 @@ def _doubt(found: Estimate, findings: Iterable[Finding], subject: Subject) -> Es
         return found
     first, *more = dict.fromkeys(str(gap.source.key or gap.source) for gap in subject.gaps)
     parts = f"{first} and {len(more)} more parts" if more else first
-    words = f"with the cheapest that may be set by {parts} not read: {range_text(cheapest.needed)}"
+    words = f"with the cheapest that {parts}, not read, may set: {range_text(cheapest.needed)}"
     return found._replace(verdict=found.verdict._replace(outcome="marginal", condition=words))
 
 

@@ -43,7 +43,7 @@ def test_no_verdict_rests_on_what_a_key_that_was_not_understood_may_set() -> Non
     assert priced().verdict.outcome == "does_not_fit"
     found = priced("gradient_chekpointing")
     assert found.verdict.outcome == "marginal"
-    assert "the cheapest that may be set by gradient_chekpointing not read" in str(found.verdict.condition)
+    assert "the cheapest that gradient_chekpointing, not read, may set" in str(found.verdict.condition)
     (said,) = [one.reason for one in found.assumptions if one.fact == "training.gradient_checkpointing"]
     assert said == "off; gradient_chekpointing was not read and may set it"
 
