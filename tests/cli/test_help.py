@@ -70,9 +70,12 @@ def test_help_lists_every_command_with_its_own_line() -> None:
     assert sorted(commands_in(run("rules", "--help").stdout)) == sorted(RULE_COMMANDS)
 
 
-def test_readme_lists_the_commands() -> None:
+def test_the_page_lists_the_commands() -> None:
     table = (
-        (ROOT / "README.md").read_text(encoding="utf-8").partition("| command | answers |\n")[2].partition("\n\n")[0]
+        (ROOT / "docs" / "commands.md")
+        .read_text(encoding="utf-8")
+        .partition("| command | answers |\n")[2]
+        .partition("\n\n")[0]
     )
     cells = re.findall(r"^\| `compatcheck ([^`]+)` \|", table, re.MULTILINE)
     assert [cell.split()[0] for cell in cells] == commands_in(run("--help").stdout)
