@@ -176,7 +176,7 @@ def _read(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", list(TREES))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_wrong_types_everywhere(tmp_path: Path, kind: str, data: st.DataObject) -> None:
     tree: Any = copy.deepcopy(data.draw(st.sampled_from(TREES[kind])))
@@ -195,7 +195,7 @@ def test_wrong_types_everywhere(tmp_path: Path, kind: str, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("kind", list(TEXTS))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutilated_texts(tmp_path: Path, kind: str, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(TEXTS[kind])).encode()

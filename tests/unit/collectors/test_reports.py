@@ -1019,7 +1019,7 @@ DAMAGES = (
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     report=st.sampled_from(REPORTS),
     damages=st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=4),
@@ -1035,7 +1035,7 @@ def test_a_damaged_report_never_states_a_wrong_fact(report: str, damages: list, 
     assert_nothing_wrong(damaged, report, fewer)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(report=st.sampled_from(REPORTS[:5]), seed=st.integers(0, 2**32))
 def test_lines_that_are_lost_can_make_devices_fewer_and_nothing_else_wrong(report: str, seed: int) -> None:
     damaged = lose_lines(report, random.Random(seed))

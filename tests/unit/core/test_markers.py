@@ -46,7 +46,7 @@ MARKERS = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(MARKERS, st.sampled_from(["3.8.1", "3.10.0", "3.11.4", "3.11.7", "3.12.0"]))
 def test_known_machine_agrees_with_packaging(text: str, python: str) -> None:
     known = {**COMPLETE, "python_full_version": python, "python_version": python.rpartition(".")[0]}
@@ -55,7 +55,7 @@ def test_known_machine_agrees_with_packaging(text: str, python: str) -> None:
     assert evaluate(text, environment, python) == Marker(text).evaluate(known)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MARKERS)
 def test_normalised_form_means_the_same(text: str) -> None:
     environment = describe_machine()

@@ -53,7 +53,7 @@ def clauses(draw: st.DrawFn) -> str:
 SETS = st.lists(clauses(), max_size=4).map(",".join)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(SETS, finals())
 def test_final_and_post_releases_follow_specifier_set(specifier: str, version: str) -> None:
     public = Version(version).public
@@ -65,7 +65,7 @@ def test_final_and_post_releases_follow_specifier_set(specifier: str, version: s
     assert contains(compile_specifier(specifier), version) == ("yes" if expected else "no")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SETS, EPOCHS, RELEASES, PRES.filter(bool))
 def test_pre_releases_follow_order_away_from_bounds(specifier: str, epoch: str, release: str, suffix: str) -> None:
     version = Version(epoch + release + suffix)
@@ -80,7 +80,7 @@ def test_pre_releases_follow_order_away_from_bounds(specifier: str, epoch: str, 
         assert answer == ("yes" if expected else "no")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(SETS, min_size=1, max_size=3), finals())
 def test_alternatives_are_a_union(sets: list[str], version: str) -> None:
     assume(all(sets))
@@ -88,7 +88,7 @@ def test_alternatives_are_a_union(sets: list[str], version: str) -> None:
     assert contains(compile_specifier(" || ".join(sets)), version) == ("yes" if "yes" in answers else "no")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SETS)
 def test_bounds_survive_json(specifier: str) -> None:
     compiled = compile_specifier(specifier)
@@ -96,7 +96,7 @@ def test_bounds_survive_json(specifier: str) -> None:
 
 
 @pytest.mark.skipif(LEGACY_PACKAGING, reason="this packaging takes any text as a version")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.text(alphabet="=<>!~.*+0123a-_ rcpost,vd", max_size=12))
 def test_acceptance_agrees_with_packaging(text: str) -> None:
     assume("===" not in text)  # packaging takes any text after ===
@@ -109,7 +109,7 @@ def test_acceptance_agrees_with_packaging(text: str) -> None:
         compile_specifier(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SETS, SETS, st.lists(finals(), max_size=8))
 def test_judge_agrees_with_enumeration(rule: str, requirement: str, releases: list[str]) -> None:
     bounds = compile_specifier(rule)

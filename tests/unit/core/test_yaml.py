@@ -122,7 +122,7 @@ TAGGED = (
 WORDS = [f"k: {word}\n{word}: v\n" for word in (*PLAIN.split(), *TAGGED, "2024-13-02", "2024-01-02T03:04:05Z")]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(string.digits + "eE+-._:xobTZ~=<yYnNfFtrualse", min_size=1, max_size=8))
 def test_plain_scalars_of_yaml_1_1(word: str) -> None:
     text = f"k: {word}\n"

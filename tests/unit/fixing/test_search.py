@@ -79,7 +79,7 @@ PARTS = st.lists(
 FINDINGS = st.builds(Finding, st.lists(PARTS, min_size=1, max_size=2).map(tuple), st.booleans())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(FINDINGS, min_size=1, max_size=5),
     st.frozensets(st.tuples(st.sampled_from(NAMES), st.integers(1, VALUES - 1)), max_size=6),
@@ -98,7 +98,7 @@ def test_it_is_as_good_as_any_change_brings_in_nothing_and_has_none_too_many(
         assert not problem([one for one in state.changes if one is not taken]).keys() <= state.failing
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.builds(Finding, st.tuples(PARTS)), min_size=1, max_size=4))
 def test_all_is_cleared_that_can_be(findings: list[Finding]) -> None:
     problem = MadeUp(findings)

@@ -113,7 +113,7 @@ FULL_RULES = rule_set(FULL)
 COMPILED = next(FULL_RULES.all_rules())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.fixed_dictionaries({}, optional={name: st.sampled_from(choice) for name, choice in CHOICES.items()}))
 def test_a_certain_outcome_holds_for_every_completion(known: dict[str, Any]) -> None:
     here = decide(COMPILED, scope(FULL_RULES, known))

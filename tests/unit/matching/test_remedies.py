@@ -34,7 +34,7 @@ def remedy(verb: str, target: dict[str, Any], note: str | None = None) -> Remedy
 BOUNDS = st.tuples(st.sampled_from(KNOWN), st.sampled_from(KNOWN)).map(lambda pair: f">={min(pair)},<{max(pair)}")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     BOUNDS,
     BOUNDS,

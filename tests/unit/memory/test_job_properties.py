@@ -80,7 +80,7 @@ def grown(values: dict[str, Value], name: str, by: int) -> dict[str, Value]:
     return {**values, name: value + by}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(jobs(), RELEASES, st.integers(1, 64))
 def test_larger_batches_and_longer_completions_never_need_less(
     values: dict[str, Value], release: str | None, by: int
@@ -91,7 +91,7 @@ def test_larger_batches_and_longer_completions_never_need_less(
         assert after[0] >= before[0], name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(jobs(), RELEASES)
 def test_more_ranks_and_state_on_the_host_never_need_more(values: dict[str, Value], release: str | None) -> None:
     before = need(values, release)[0]
@@ -101,7 +101,7 @@ def test_more_ranks_and_state_on_the_host_never_need_more(values: dict[str, Valu
     assert need({**values, "training.offload_optimizer": "cpu"}, release)[0] <= before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(jobs(), RELEASES)
 def test_a_larger_share_and_a_reference_never_need_less(values: dict[str, Value], release: str | None) -> None:
     before = need(values, release)[0]

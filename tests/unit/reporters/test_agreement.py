@@ -162,13 +162,13 @@ def check_audit(report: Report) -> None:
         assert "not audited" in closing_line(report)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(reports())
 def test_formats_tell_the_same_audit(report: Report) -> None:
     check_audit(report)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(reports())
 def test_formats_agree_on_drawn_reports(report: Report) -> None:
     check_agreement(report)
@@ -179,7 +179,7 @@ def test_formats_agree_on_cases(case, case_reports) -> None:
     check_agreement(case_reports[case.name])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(reports())
 def test_terminal_report_holds_every_certain_finding(report: Report) -> None:
     page = text.format_report(report, verbose=1, quiet=False, color=False, width=80)

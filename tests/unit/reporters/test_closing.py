@@ -75,7 +75,7 @@ def test_a_wide_terminal_has_one_line() -> None:
     assert show(EMPTY, quiet=False, width=100)[-2] == closing_line(EMPTY)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(reports())
 def test_nothing_is_lost_on_the_way(report: Report) -> None:
     report = report._replace(policy=None)

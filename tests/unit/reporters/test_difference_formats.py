@@ -52,13 +52,13 @@ def test_schema_is_sound_and_strict() -> None:
     require_strict(SCHEMA, objects=9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(reports(), reports())
 def test_any_comparison_keeps_the_schema(before: Report, after: Report) -> None:
     VALIDATOR.validate(json.loads(format_json(compared(before, after))))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(reports(), reports())
 def test_every_format_names_what_newly_fails(before: Report, after: Report) -> None:
     difference = compared(before, after)
@@ -76,7 +76,7 @@ def test_every_format_names_what_newly_fails(before: Report, after: Report) -> N
     assert json.loads(format_json(difference))["summary"].items() >= counts.items()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(reports(), reports())
 def test_markdown_tables_keep_their_columns(before: Report, after: Report) -> None:
     columns = 0

@@ -33,7 +33,7 @@ def parse(line: str) -> tuple[str, dict[str, str], str] | None:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(reports())
 def test_no_text_becomes_a_command(report) -> None:
     expected = min(len(choose(report.findings).shown), MAX_ANNOTATIONS)

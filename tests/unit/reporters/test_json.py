@@ -29,7 +29,7 @@ def test_cases_keep_the_schema(case, case_reports) -> None:
     VALIDATOR.validate(json.loads(format_report(case_reports[case.name])))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(reports())
 def test_drawn_reports_keep_the_schema(report) -> None:
     VALIDATOR.validate(json.loads(format_report(report)))

@@ -47,7 +47,7 @@ def check(text: str, tmp_path) -> None:
         xmlschema.XMLSchema(os.environ[SCHEMA_VARIABLE]).validate(str(path))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(report=reports())
 def test_drawn_reports_are_well_formed(tmp_path_factory, report) -> None:
     check(format_report(report), tmp_path_factory.getbasetemp())

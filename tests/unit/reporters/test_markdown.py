@@ -38,7 +38,7 @@ def test_endless_table_is_cut_with_a_pointer(case_reports) -> None:
     assert text.rstrip().endswith(markdown.escape(closing_line(report._replace(findings=many))))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(reports())
 def test_tables_have_even_rows(report) -> None:
     text = format_report(report)

@@ -85,7 +85,7 @@ def official_schema() -> dict | None:
     return json.loads(Path(path).read_text(encoding="utf-8")) if path else None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(reports())
 def test_drawn_reports_are_well_formed(report) -> None:
     log = json.loads(format_report(report))

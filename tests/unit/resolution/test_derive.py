@@ -44,7 +44,7 @@ def derived(**values: Any) -> dict[str, Any]:
     return {name: fact.value for name, fact in facts.items()}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(stated, st.randoms(use_true_random=False))
 def test_stated_values_stay_and_order_does_not_matter(values: dict[str, Any], random: Any) -> None:
     facts = facts_from(values)
@@ -61,7 +61,7 @@ def test_stated_values_stay_and_order_does_not_matter(values: dict[str, Any], ra
     assert other == facts
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(stated)
 def test_what_is_derived_says_from_what_and_is_a_value_of_the_vocabulary(values: dict[str, Any]) -> None:
     facts = facts_from(values)
@@ -74,7 +74,7 @@ def test_what_is_derived_says_from_what_and_is_a_value_of_the_vocabulary(values:
         assert parse_value(name, fact.value, Source("test")) == fact.value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(stated)
 def test_what_is_derived_reads_back_as_a_stated_value(values: dict[str, Any]) -> None:
     facts = facts_from(values)

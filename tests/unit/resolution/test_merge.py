@@ -42,7 +42,7 @@ def stage(*given_claims: Claim) -> Any:
     return merge({FACT: list(given_claims)})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(claims(), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_order_decides_nothing_but_ties(stated: list[Claim], random: Any) -> None:
     shuffled = list(stated)

@@ -22,7 +22,7 @@ def compiled_range(text: str) -> object:
     return text if text in {"present", "absent"} else compile_specifier(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(drawn_rules)
 def test_rules_come_back_as_they_were_written(rules: list[Rule]) -> None:
     opened = rule_set(*rules)
@@ -52,7 +52,7 @@ def test_rules_come_back_as_they_were_written(rules: list[Rule]) -> None:
         assert texts.remedies[0]["target"] == dict(written.remedies[0].target)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(drawn_rules, st.sets(st.sampled_from(PACKAGES)))
 def test_the_index_finds_every_rule_that_could_match_and_none_about_other_packages(
     rules: list[Rule], names: set[str]

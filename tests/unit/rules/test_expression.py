@@ -126,7 +126,7 @@ def plain(code: Any, facts: dict[str, Any]) -> Any:
             return arithmetic[kind](plain(parts[0], facts), plain(parts[1], facts))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(conditions, partial)
 def test_decided_means_that_every_completion_agrees(code: Any, known: dict[str, Any]) -> None:
     result = evaluate(code, DictScope(known))
@@ -140,7 +140,7 @@ def test_decided_means_that_every_completion_agrees(code: Any, known: dict[str, 
         assert bool(plain(code, {**known, **dict(zip(missing, values, strict=True))})) == bool(result)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(conditions, partial, st.fixed_dictionaries({name: st.sampled_from(values) for name, values in DOMAIN.items()}))
 def test_setting_every_need_decides_as_the_full_facts_do(
     code: Any, known: dict[str, Any], full: dict[str, Any]
@@ -153,7 +153,7 @@ def test_setting_every_need_decides_as_the_full_facts_do(
         assert bool(decided) == bool(plain(code, full))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(numbers, partial)
 def test_sizes_are_exact_once_every_fact_is_known(code: Any, known: dict[str, Any]) -> None:
     result = evaluate(code, DictScope(known))
@@ -190,7 +190,7 @@ codes = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(codes)
 def test_written_code_reads_back_the_same(code: Any) -> None:
     assert parse(write(code)) == code

@@ -67,7 +67,7 @@ def same(value: Any, text: str) -> bool:
     return repr(value) == text or (value == 0 and text == "-0")
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(WORDS)
 def test_a_plain_scalar_is_never_changed(text: str) -> None:
     try:
@@ -82,7 +82,7 @@ def test_a_plain_scalar_is_never_changed(text: str) -> None:
         assert usual == data["key"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.recursive(
         st.one_of(st.text(max_size=12), st.integers(-(10**18), 10**18), st.booleans(), st.none()),

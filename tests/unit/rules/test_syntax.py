@@ -84,7 +84,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.one_of(st.text(max_size=40), st.lists(FRAGMENTS, max_size=14).map(" ".join)))
 @example("(" * 300)
 @example("-" * 1500 + "1")

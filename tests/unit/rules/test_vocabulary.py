@@ -49,7 +49,7 @@ def values_of(term: Term) -> st.SearchStrategy[Any]:
 facts = NAMES.flatmap(lambda name: st.tuples(st.just(name), values_of(vocabulary()[name])))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(facts)
 def test_a_value_survives_json_and_being_parsed_again(fact: tuple[str, Any]) -> None:
     name, value = fact
@@ -58,7 +58,7 @@ def test_a_value_survives_json_and_being_parsed_again(fact: tuple[str, Any]) -> 
     assert parse(name, json.loads(json.dumps(value))) == value
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(facts)
 def test_what_a_person_types_after_set_means_the_value(fact: tuple[str, Any]) -> None:
     name, value = fact
@@ -82,7 +82,7 @@ anything = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(NAMES, anything)
 def test_anything_is_converted_or_refused_and_stays_what_it_is(name: str, raw: Any) -> None:
     try:

@@ -215,7 +215,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     json_values
     | json_values.map(lambda value: {"dependencies": [value, {"name": "torch", "vulns": []}]})

@@ -200,7 +200,7 @@ PARTS = st.one_of(
 WORDS = st.lists(st.lists(PARTS, min_size=1, max_size=3).map("".join), min_size=1, max_size=4).map(" ".join)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=TEXTS, second=TEXTS, words=WORDS, arguments=st.lists(TEXTS, max_size=2))
 @example(first="", second="a b", words='${A:-*} "${B#"*"}"', arguments=[])
 def test_a_known_word_is_never_another_than_bashs(bash, first, second, words, arguments) -> None:
@@ -258,7 +258,7 @@ TERMS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(expression=TERMS)
 def test_arithmetic_is_bashs(bash, expression) -> None:
     text = f'n=3; m="n+1"; x=$(({expression}))\nrun "$x" "$n" "$m"'

@@ -93,9 +93,7 @@ def agrees(command: Command, words: tuple[str, ...]) -> bool:
     )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(SCRIPTS)
 def test_what_bash_runs_was_read(bash, text) -> None:
     numbers = itertools.count()

@@ -96,7 +96,7 @@ def test_deep_nesting_is_no_crash() -> None:
         read_script("x.sh", opening * 3000)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(InputError):
@@ -189,7 +189,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(FRAGMENTS, max_size=30), st.sampled_from(["", " "]))
 def test_random_scripts_are_read(fragments: list[str], separator: str) -> None:
     read_script("x.sh", separator.join(fragments))

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.collectors.dockerfile.read import read_dockerfile
@@ -187,7 +187,6 @@ def test_a_dockerfile_on_standard_input_is_told_by_its_content() -> None:
     assert recognise_content(b"torch==2.0\n") == "requirements"
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(

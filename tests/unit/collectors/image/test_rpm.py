@@ -108,7 +108,7 @@ def test_header_without_name_is_none():
 
 
 @needs_deserialize
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_any_damage_is_read_or_said(data):
     content = bytearray(fixture("rpmdb.sqlite"))

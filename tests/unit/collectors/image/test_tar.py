@@ -77,7 +77,7 @@ NAMES = st.lists(
 ).map("/".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(NAMES, st.one_of(st.binary(max_size=1200), NAMES.map(To), NAMES.map(Same), st.just(Device()))),

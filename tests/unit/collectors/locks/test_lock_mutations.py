@@ -83,7 +83,7 @@ ODD = st.one_of(
 
 
 @pytest.mark.parametrize("kind", FILES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_changed_file_is_read_or_refused(kind: str, tmp_path: Path, data: st.DataObject) -> None:
     content = _load(kind)
@@ -102,7 +102,7 @@ def test_a_changed_file_is_read_or_refused(kind: str, tmp_path: Path, data: st.D
 
 
 @pytest.mark.parametrize("kind", [*FILES, "requirements", "pip_list", "script"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_cut_and_damaged_bytes_are_read_or_refused(kind: str, tmp_path: Path, data: st.DataObject) -> None:
     files = {

@@ -295,7 +295,7 @@ def pip_reader() -> Any:
     return pytest.importorskip("pip._internal.req.req_file", reason="pip is not installed here")
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(text=st.text(alphabet="ab=#\\ \t\n\r-\x0c\u2028", max_size=40))
 def test_logical_lines_agree_with_pip(pip_reader: Any, text: str) -> None:
     ours = [(line.number, line.text) for line in logical_lines(text)]
@@ -365,7 +365,7 @@ LINES = st.one_of(st.builds("{}{}{}".format, NAMES, SPECIFIERS, TAILS), OTHERS)
 
 
 @pytest.mark.skipif(LEGACY_PACKAGING, reason="this packaging reads === up to the next blank, a marker included")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(line=LINES)
 def test_lines_agree_with_pip(pip_reader: Any, tmp_path: Path, line: str) -> None:
     constructors = pytest.importorskip("pip._internal.req.constructors")
@@ -395,7 +395,7 @@ def test_lines_agree_with_pip(pip_reader: Any, tmp_path: Path, line: str) -> Non
             assert found == wanted.replace("===", "==")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.binary(max_size=60))
 def test_any_bytes_end_in_text_or_an_input_error(data: bytes) -> None:
     try:
@@ -406,7 +406,7 @@ def test_any_bytes_end_in_text_or_an_input_error(data: bytes) -> None:
     list(logical_lines(text))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet=st.sampled_from(list("ab=<>~!;@#\\ \n-r.c:/[]()'\"${}A1,é")), max_size=60))
 def test_no_line_is_lost(tmp_path: Path, text: str) -> None:
     path = _write(tmp_path, text)

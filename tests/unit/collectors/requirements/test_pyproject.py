@@ -165,7 +165,7 @@ def test_poetry_ranges(poetry: str, expected: str) -> None:
     assert convert_poetry_range(poetry) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.lists(st.integers(0, 4), min_size=1, max_size=3))
 def test_caret_keeps_the_leftmost_number_that_is_not_zero(base: list[int], version: list[int]) -> None:
     text = ".".join(map(str, base))

@@ -32,7 +32,7 @@ def as_set(found: object) -> list[str]:
 
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
 @given(drawn=st.lists(measurements, min_size=1, max_size=6))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_is_read_again(tmp_path: Path, suffix: str, drawn: list) -> None:
     path = str(tmp_path / f"m.{suffix}")
     write_measurements(path, drawn)

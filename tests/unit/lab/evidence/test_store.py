@@ -115,7 +115,7 @@ def test_filters(tmp_path: Path) -> None:
 
 
 @given(st.lists(measurements, max_size=5))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rows_are_measurements(tmp_path: Path, drawn: list) -> None:
     path = tmp_path / "e"
     for name in tmp_path.iterdir():

@@ -239,7 +239,7 @@ def check(allocator: CachingAllocator, live: list[Block]) -> None:
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ranges)), "blocks overlap"
 
 
-@hypothesis_settings(max_examples=80, deadline=None)
+@hypothesis_settings(max_examples=80)
 @given(OPERATIONS, SETTINGS, st.sampled_from([None, 200 * MIB, 500 * MIB]))
 def test_blocks_never_overlap_and_everything_can_be_given_back(
     operations: list[tuple[int, int, int]], settings: Settings, limit: int | None

@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatcheck.core.errors import UsageError
@@ -141,7 +141,6 @@ runs = st.sampled_from(RUNS)
 
 
 @given(runs, st.integers(1, 16), st.integers(1, 65536), st.integers(0, 65536))
-@settings(deadline=None)
 def test_more_tokens_never_need_less(facts, micro, length, more):
     fewer = needed(facts, training__micro_batch_size=micro, training__sequence_length=length)
     assert needed(facts, training__micro_batch_size=micro, training__sequence_length=length + more) >= fewer
@@ -149,7 +148,6 @@ def test_more_tokens_never_need_less(facts, micro, length, more):
 
 
 @given(runs, st.integers(1, 200), st.integers(0, 50))
-@settings(deadline=None)
 def test_more_layers_never_need_less(facts, layers, more):
     counted = {name: value for name, value in facts.items() if name != "model.parameters"}
     fewer = needed(counted, model__num_hidden_layers=layers)
@@ -157,21 +155,18 @@ def test_more_layers_never_need_less(facts, layers, more):
 
 
 @given(runs, st.integers(1, 500_000), st.integers(0, 100_000))
-@settings(deadline=None)
 def test_a_larger_vocabulary_never_needs_less(facts, vocab, more):
     counted = {name: value for name, value in facts.items() if name != "model.parameters"}
     assert needed(counted, model__vocab_size=vocab + more) >= needed(counted, model__vocab_size=vocab)
 
 
 @given(st.sampled_from([SHARDED, FSDP]), st.integers(3, 1024), st.integers(0, 1024))
-@settings(deadline=None)
 def test_more_ranks_that_share_parameters_never_need_more(facts, ranks, more):
     fewer = needed(facts, hardware__world_size=ranks)
     assert needed(facts, hardware__world_size=ranks + more) <= fewer
 
 
 @given(st.sampled_from([QWEN_7B, CHECKPOINTED, EAGER]), st.integers(1, 8192))
-@settings(deadline=None)
 def test_halving_the_dtype_never_needs_more(facts, length):
     wide = needed(facts, training__param_dtype="float32", training__sequence_length=length)
     assert needed(facts, training__param_dtype="bfloat16", training__sequence_length=length) <= wide
