@@ -74,6 +74,8 @@ class Change(NamedTuple):
     """What it is in the texts of files; empty where a command is needed, or a hand."""
     places: tuple[str, ...] = ()
     """Where it is written: ``requirements.txt:4``; empty when no file states it."""
+    written: tuple[str, ...] = ()
+    """What is written at each place, for a setting, in the words of its file: ``gradient_checkpointing: true``."""
     clears: tuple[str, ...] = ()
     """Ids of the rules whose findings it takes part in clearing."""
     command: str | None = None
@@ -105,7 +107,18 @@ class Change(NamedTuple):
         """Return what it moves: of two changes of one lever, only one can be made."""
         if self.kind == VERSION:
             return self.name
-        return f"{self.edits[0].path}#{self.edits[0].start}" if self.edits else f"{min(self.subjects)}#{self.name}"
+        if not self.edits:
+            return f"{min(self.subjects)}#{self.name}"
+        first = self.edits[0]
+        added = f":{self.name}" if first.start == first.end else ""  # two keys may be added at one place
+        return f"{first.path}#{first.start}{added}"
+
+    @property
+    def instruction(self) -> str:
+        """Return what to do in one line: the release, or what to write and where."""
+        told = self.words or f"{self.name} {self.after}"
+        where = [f"{text} at {place}" for place, text in zip(self.places, self.written, strict=False)]
+        return f"{told} ({', '.join(where or self.options)})" if where or self.options else told
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from compatcheck.fixing.evaluation import Evaluation, resolve_changed, target_of
 from compatcheck.fixing.files import EditableFiles
 from compatcheck.fixing.levers import find_levers, is_about_fit
 from compatcheck.fixing.search import Search, State
-from compatcheck.fixing.settings import NATIVE_NOTE, find_edit
+from compatcheck.fixing.settings import NATIVE_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -273,7 +273,6 @@ class Group:
             for document in subject.documents
             if document.reader == "native"
         }
-        by_id = {subject.id: subject for subject in self.subjects}
         described = []
         for change in changes:
             clears: tuple[str, ...] = ()
@@ -281,10 +280,7 @@ class Group:
                 without = cleared - self._cleared([other for other in changes if other is not change])
                 clears = _rules_of(without | (cleared & self._cleared([change])))
             if change.kind != VERSION:
-                subject = by_id[min(change.subjects)]
-                role = next((name for name, facts in subject.roles.items() if change.name in facts), min(subject.roles))
-                placed = change if change.edits else find_edit(subject, role, change, self.rules, self.files)
-                described.append(placed._replace(clears=clears))
+                described.append(change._replace(clears=clears))
                 continue
             package = self.levers.packages.get(change.name)
             found = [] if package is None else self.files.edits(package, change)

@@ -1,0 +1,59 @@
+"""How the files of a run write a fact: the keys by which their programs read it, the ones of this release alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compatcheck.frameworks.keys import find_keys
+from compatcheck.rules.programs import find_program, lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from compatcheck.core.document import Document
+    from compatcheck.resolution.scope import FactScope
+
+
+class Spelling(NamedTuple):
+    """One key that states a fact."""
+
+    document: Document
+    """Of the file or command that takes it."""
+    key: str
+    value: Any
+    """As the file has it."""
+
+
+def find_spellings(
+    documents: Iterable[Document], name: str, value: object, role: str, scope: FactScope
+) -> Iterator[Spelling]:
+    """Yield the keys that can give a model's fact a value, those that this release is known to have first."""
+    for document in documents:
+        found = find_keys(document.table, name, value, role)
+        ranked = [(rank, key, given) for key, given in found for rank in [_rank(document, name, key, scope)]]
+        for _, key, given in sorted((one for one in ranked if one[0] is not None), key=lambda one: one[0] or 0):
+            yield Spelling(document, key, given)
+
+
+def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | None:
+    """Return how far down its program has a key at the installed release, last where nothing tells, None where it has not."""
+    ranges = [(scope.rules.section(f"keys/{document.reader}") or {}).get(key, {})]
+    if any(scope.in_range(package, bounds) == "no" for found in ranges for package, (_, bounds) in found.items()):
+        return None
+    programs = lineage(document.reader)
+    rows = [
+        (index, {scope.in_range(package, bounds) for package, bounds in row["ranges"].items()})
+        for index, program in enumerate(programs)
+        for row in scope.rules.section(f"defaults/{program.name}") or ()
+        if row["fact"] == name and row["key"] == key
+    ]
+    if rows and all("no" in verdicts for _, verdicts in rows):
+        return None
+    return next((index for index, verdicts in rows if verdicts <= {"yes"}), len(programs))
+
+
+def is_own_code(documents: Sequence[Document]) -> bool:
+    """Tell whether code of the user's own sets what no file does: a script, or a program of which no file is there."""
+    return any(one.source.path.endswith(".py") for one in documents) or not any(
+        find_program(one.reader).kind == "program" for one in documents
+    )
