@@ -82,6 +82,8 @@ def plan_lines(report: Report, *, color: bool, width: int) -> Iterator[str]:
         if moves:
             command = "pip install " + " ".join(f"'{one.name}=={one.release}'" for one in moves)
             yield f"      {writer.paint(command, '1')}"
+        if plan.brings:
+            yield from writer.labelled("brings in", _brings_text(plan))
         for _, estimate in plan.outcomes:
             yield from writer.labelled("then", outcome_text(estimate))
         if moves:
@@ -106,7 +108,7 @@ class _Writer(Terminal):
             yield "  no change that is known here clears anything"
         yield from self.resolution(plan.resolution)
         if plan.brings:
-            yield from self.labelled("brings in", f"{', '.join(plan.brings)} (below --fail-on, or possible only)")
+            yield from self.labelled("brings in", _brings_text(plan))
         for note in plan.notes:
             yield from self.labelled("note", shorten(note))
         if plan.exhausted:
@@ -210,6 +212,10 @@ def _where(change: Change) -> list[str]:
     return [f"{place}: {text}" for place, text in zip(change.places, change.written, strict=True)] or [
         " ".join(change.options)
     ]
+
+
+def _brings_text(plan: Plan) -> str:
+    return f"{', '.join(plan.brings)} (below --fail-on, or possible only)"
 
 
 def moved_text(name: str, before: str | None, after: str | None) -> str:
