@@ -117,8 +117,15 @@ class Change(NamedTuple):
     def instruction(self) -> str:
         """Return what to do in one line: the release, or what to write and where."""
         told = self.words or f"{self.name} {self.after}"
-        where = [f"{text} at {place}" for place, text in zip(self.places, self.written, strict=False)]
-        return f"{told} ({', '.join(where or self.options)})" if where or self.options else told
+        where = [f"{text} at {place}" for place, text in self.where] or self.options
+        return f"{told} ({', '.join(where)})" if where else told
+
+    @property
+    def where(self) -> tuple[tuple[str, str], ...]:
+        """Return each place of a setting with what is written there; none where only a facts file says how the run is."""
+        names = {name for name, _ in self.facts}
+        native = all(text.partition(":")[0] in names for text in self.written)
+        return () if native else tuple(zip(self.places, self.written, strict=True))
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -31,8 +31,6 @@ DISTANCE = (0, 0, 1)
 DESCRIBED = ("run.", "hardware.", "environment.")
 """Facts that say how things are: a file that states them describes the run, and another value would only describe it wrongly."""
 
-NATIVE_NOTE = "the facts file describes the run: change it where the run is configured too"
-
 
 def find_settings(subject: Subject, finding: Finding, rules: RuleSet, files: EditableFiles) -> Iterator[Change]:
     """Yield the settings that the remedies of a finding advise and that the run has a place for."""
@@ -123,14 +121,11 @@ def find_place(subject: Subject, role: str, change: Change, rules: RuleSet, file
         if not is_own_code(documents) and (proved or not written):
             return None
         return change._replace(places=tuple(place for place, _ in written), written=tuple(text for _, text in written))
-    native = any(one.reader == "native" and one.source.path == edits[0].path for one in documents)
-    note = "; ".join(filter(None, [change.note, NATIVE_NOTE if native else None])) or None
     return change._replace(
         before=change.before or files.text_before(edits[0]),
         edits=tuple(edits),
         places=tuple(place for place, _ in written),
         written=tuple(text for _, text in written),
-        note=note,
     )
 
 

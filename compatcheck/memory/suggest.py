@@ -74,7 +74,10 @@ def _loss(values: Mapping[str, Value]) -> Iterator[SuggestedChange]:
     if given and values.get("training.loss_implementation") not in {"chunked", "fused_linear"}:
         changed: dict[str, Value] = {"training.loss_implementation": "fused_linear", "training.use_liger_kernel": True}
         yield SuggestedChange(
-            "fused linear cross-entropy (Liger)", changed, SAME_RESULT, "the model type must be one Liger knows"
+            "fused linear cross-entropy (Liger)",
+            changed,
+            SAME_RESULT,
+            "needs liger-kernel, and a model type that it knows",
         )
 
 

@@ -183,8 +183,8 @@ def suggestion_lines(suggestions: Sequence[Suggestion]) -> Iterator[str]:
             elif change.note:
                 yield from wrap_text(change.note, 6, 8)
         for change in one.changes:
-            for text in _where(change) if change.kind == SETTING else ():
-                yield from wrap_text(text, 6, 8)
+            for text in [f"{place}: {text}" for place, text in change.where] or [" ".join(change.options)]:
+                yield from wrap_text(text, 6, 8) if text else ()
 
 
 def effect_text(change: Change) -> str:

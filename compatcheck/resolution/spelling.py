@@ -42,14 +42,16 @@ def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | No
         return None
     programs = lineage(document.reader)
     rows = [
-        (index, {scope.in_range(package, bounds) for package, bounds in row["ranges"].items()})
+        (row["key"], index, {scope.in_range(package, bounds) for package, bounds in row["ranges"].items()})
         for index, program in enumerate(programs)
         for row in scope.rules.section(f"defaults/{program.name}") or ()
-        if row["fact"] == name and row["key"] == key
+        if row["fact"] == name and row["key"] is not None
     ]
-    if rows and all("no" in verdicts for _, verdicts in rows):
-        return None
-    return next((index for index, verdicts in rows if verdicts <= {"yes"}), len(programs))
+    own = [(index, verdicts) for known, index, verdicts in rows if known == key]
+    if rows and all("no" in verdicts for _, verdicts in own or [(index, verdicts) for _, index, verdicts in rows]):
+        return None  # no key that this release is known to have: a name of another release, or of somebody's script
+    many = len(programs)
+    return min((index if verdicts <= {"yes"} else many + index for index, verdicts in own), default=2 * many)
 
 
 def is_own_code(documents: Sequence[Document]) -> bool:

@@ -156,6 +156,12 @@ def add_argument(path: str, text: str, key: str, value: Value, document: Documen
     dashes = "--" if last["name"].startswith("--") else ""
     name = key.replace("_", "-") if "-" in last["name"][2:] else key
     given = "None" if value is None else str(value)
+    section, dot, inner = name.partition(".")
+    if dashes and dot and not any("." in one for one in document.lines):
+        if section not in document.lines:  # a mapping is JSON text to transformers' parser
+            text = json.dumps({inner: value})
+            yield TextEdit(path, last.end(), last.end(), f" --{section}{last['sign']}'{text}'")
+        return
     if dashes and value is True:
         yield TextEdit(path, last.end(), last.end(), f" {dashes}{name}")
     yield TextEdit(path, last.end(), last.end(), f" {dashes}{name}{last['sign']}{given}")
