@@ -88,7 +88,7 @@ class KeyTable(Mapping[str, tuple[Key, ...]]):
         table: Table = {}
         for other in self._beneath:
             table.update(other)
-        return table | own, words
+        return own | {key: meanings for key, meanings in table.items() if key not in own}, words
 
     @property
     def words(self) -> Mapping[str, Mapping[str, object]]:
