@@ -156,7 +156,8 @@ def _spell_by_hand(subject: Subject, role: str, name: str, value: Value, rules: 
     source = next((one for one in fact.sources if one.path == spelled.document.source.path), None) if fact else None
     source = source or spelled.document.place(spelled.key)
     place = source.path if source.line is None else f"{source.path}:{source.line}"
-    return place, f"{spelled.key}={_write(spelled.value)}"
+    sign = "=" if spelled.document.is_command or source.path.endswith(".py") else ": "
+    return place, f"{spelled.key}{sign}{_write(spelled.value)}"
 
 
 def _write(value: object) -> str:

@@ -8,10 +8,11 @@ from compatcheck.frameworks.keys import find_keys
 from compatcheck.rules.programs import find_program, lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from compatcheck.core.document import Document
     from compatcheck.resolution.scope import FactScope
+    from compatcheck.rules.program import Program
 
 
 class Spelling(NamedTuple):
@@ -42,16 +43,26 @@ def _rank(document: Document, name: str, key: str, scope: FactScope) -> int | No
         return None
     programs = lineage(document.reader)
     rows = [
-        (row["key"], index, {scope.in_range(package, bounds) for package, bounds in row["ranges"].items()})
+        (row["key"], index, _judge(row, scope))
         for index, program in enumerate(programs)
         for row in scope.rules.section(f"defaults/{program.name}") or ()
         if row["fact"] == name and row["key"] is not None
     ]
-    own = [(index, verdicts) for known, index, verdicts in rows if known == key]
-    if rows and all("no" in verdicts for _, verdicts in own or [(index, verdicts) for _, index, verdicts in rows]):
-        return None  # no key that this release is known to have: a name of another release, or of somebody's script
+    own = [(known, index, verdicts) for known, index, verdicts in rows if known == key]
+    absent = rows and all("no" in verdicts for _, _, verdicts in own or rows)
+    if absent and any(_is_read(programs[index], scope) for _, index, _ in own or rows):
+        return None  # a name of another release, or of somebody's script
     many = len(programs)
-    return min((index if verdicts <= {"yes"} else many + index for index, verdicts in own), default=2 * many)
+    return min((index if verdicts <= {"yes"} else many + index for _, index, verdicts in own), default=2 * many)
+
+
+def _judge(row: Mapping[str, Any], scope: FactScope) -> set[str]:
+    return {scope.in_range(package, bounds) for package, bounds in row["ranges"].items()}
+
+
+def _is_read(program: Program, scope: FactScope) -> bool:
+    """Tell whether the keys of this release are known: older ones than were read have no rows at all."""
+    return any(_judge(row, scope) == {"yes"} for row in scope.rules.section(f"defaults/{program.name}") or ())
 
 
 def is_own_code(documents: Sequence[Document]) -> bool:
